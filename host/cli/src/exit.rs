@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::process::ExitCode;
-use unspin_text::printable_lines;
+use unspin_text::{printable_lines, ReadError};
 
 pub const FAILED: u8 = 1;
 pub const USAGE: u8 = 2;
@@ -43,6 +43,14 @@ impl fmt::Display for Cannot {
 impl std::error::Error for Told {}
 impl std::error::Error for Usage {}
 impl std::error::Error for Cannot {}
+
+/// A file that was named and cannot be read: the name is wrong, or this computer fails.
+pub fn unread(e: ReadError) -> anyhow::Error {
+    match e.is_wrong_file() {
+        true => Usage(e.to_string()).into(),
+        false => e.into(),
+    }
+}
 
 /// Prints the error of `program`, if any, and returns its exit code.
 pub fn code(program: &str, result: anyhow::Result<()>) -> ExitCode {

@@ -2,7 +2,8 @@
 //! The first page of `--help`: subcommands under the heads of those who need them. clap has heads for
 //! options only.
 
-use clap::Command;
+use crate::out;
+use clap::{ArgMatches, Command, Error};
 use std::fmt::Write;
 
 /// A head and its subcommands.
@@ -37,6 +38,23 @@ fn list(command: &Command, groups: Groups) -> String {
         text.push('\n');
     }
     text
+}
+
+/// The arguments of this process. Ends it where they are wrong, or ask for help.
+pub fn matches(command: Command) -> ArgMatches {
+    command.try_get_matches().unwrap_or_else(|e| end(&e))
+}
+
+/// Ends the process with what clap says. It quotes arguments as they are; those that would command
+/// the terminal are shown without colours.
+pub fn end(e: &Error) -> ! {
+    let text = e.render().to_string();
+    let safe = out::printable_lines(&text);
+    if !e.use_stderr() || safe == text {
+        e.exit();
+    }
+    say!("{}", safe.trim_end());
+    std::process::exit(e.exit_code())
 }
 
 /// Subcommands that `--help` should show once and does not, and names of groups that are no subcommand.

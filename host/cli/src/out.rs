@@ -3,24 +3,57 @@
 
 use anyhow::Context;
 use std::io::Write;
+pub use unspin_text::printable_lines;
 
-/// Writes a line to standard error, and ignores a closed one.
+/// Writes a line to standard error, fit for a terminal, and ignores a closed one.
 #[macro_export]
 macro_rules! say {
     ($($arg:tt)*) => {{
         use std::io::Write as _;
         // A closed standard error is not a failure.
-        let _ = writeln!(std::io::stderr(), $($arg)*);
+        let _ = writeln!(std::io::stderr(), "{}", $crate::out::printable_lines(&format!($($arg)*)));
     }};
 }
 
-/// Writes `text` to standard output.
+/// Writes `text` to standard output, fit for a terminal.
 pub fn print(text: &str) -> anyhow::Result<()> {
+    write(&printable_lines(text))
+}
+
+fn write(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write the output")
 }
 
 /// Writes `value` as one line of JSON.
 pub fn json<T: serde::Serialize>(value: &T) -> anyhow::Result<()> {
-    print(&(serde_json::to_string(value)? + "\n"))
+    write(&(json_text(value)? + "\n"))
+}
+
+/// JSON in which characters that would command a terminal are escaped: readers get them as they are.
+fn json_text<T: serde::Serialize>(value: &T) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for c in serde_json::to_string(value)?.chars() {
+        if printable_lines(c.encode_utf8(&mut [0; 4])) == c.to_string() {
+            text.push(c);
+        } else {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                text += &format!("\\u{unit:04x}");
+            }
+        }
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_commands_no_terminal_and_says_the_same() {
+        let evil = "a\u{1b}b\u{85}c\u{202e}d\u{e0041}e\u{fffd}ä";
+        let text = json_text(&evil).unwrap();
+        assert_eq!(text, "\"a\\u001bb\\u0085c\\u202ed\\udb40\\udc41e\u{fffd}ä\"");
+        assert_eq!(serde_json::from_str::<String>(&text).unwrap(), evil);
+    }
 }

@@ -2,21 +2,23 @@
 //! A directory held by one unspin at a time, so that two commands do not write the same files. The
 //! kernel lets go of it when its holder ends, however it ends.
 
+use crate::show::shown;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    #[error("{path}: {source}")]
+    #[error("{}: {source}", shown(.path))]
     Io { path: PathBuf, source: std::io::Error },
     #[error(
-        "another unspin (process {pid}) uses {path}; wait for it, or use another directory \
-             (--lab-dir, --out)"
+        "another unspin (process {pid}) uses {}; wait for it, or use another directory \
+             (--lab-dir, --out)",
+        shown(.path)
     )]
     Busy { path: PathBuf, pid: String },
     #[error("interrupted")]
@@ -48,8 +50,20 @@ impl Lock {
         loop {
             fs::create_dir_all(dir).map_err(io(dir))?;
             let mut options = OpenOptions::new();
-            options.create(true).truncate(false).read(true).write(true);
-            let mut file = options.open(&path).map_err(io(&path))?;
+            // Whoever may write into the directory must not choose another file to overwrite.
+            let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+            options.create(true).truncate(false).read(true).write(true).custom_flags(flags);
+            let not_ours = || {
+                let why = "a link or no regular file stands in place of the lock: remove it";
+                io(&path)(std::io::Error::other(why))
+            };
+            let mut file = options.open(&path).map_err(|error| match error.raw_os_error() {
+                Some(libc::ELOOP) => not_ours(),
+                _ => io(&path)(error),
+            })?;
+            if !file.metadata().map_err(io(&path))?.is_file() {
+                return Err(not_ours());
+            }
             // SAFETY: flock on a descriptor this function owns.
             if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
                 let error = std::io::Error::last_os_error();
@@ -119,6 +133,19 @@ mod tests {
         assert!(words.contains(dir.to_str().unwrap()), "{words}");
         drop(held);
         Lock::take(&dir).unwrap();
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn what_a_link_leads_to_is_not_written() {
+        let dir = scratch("link");
+        fs::create_dir_all(&dir).unwrap();
+        let target = dir.join("target");
+        fs::write(&target, "mine").unwrap();
+        std::os::unix::fs::symlink(&target, dir.join(FILE)).unwrap();
+        let error = Lock::take(&dir).unwrap_err().to_string();
+        assert!(error.contains("a link or no regular file"), "{error}");
+        assert_eq!(fs::read_to_string(&target).unwrap(), "mine");
         fs::remove_dir_all(dir).unwrap();
     }
 

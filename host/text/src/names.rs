@@ -13,8 +13,14 @@ pub fn quoted(words: &[&str]) -> String {
     out
 }
 
+/// Longest word that may be a slip of the pen, in bytes.
+const WORD_MAX: usize = 200;
+
 /// The candidate nearest to `word`, if it is near enough to be a slip of the pen.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if word.len() > WORD_MAX {
+        return None;
+    }
     let limit = (word.chars().count() / 3).max(2);
     candidates
         .into_iter()

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is wrong with an input file: where, which key, what is allowed, what was probably meant.
 
+use crate::show::{printable, printable_lines, shortened};
 use std::fmt;
+
+/// Most characters of a key, and of what is said of it; files may have keys of megabytes.
+const KEY_MAX: usize = 80;
+const TEXT_MAX: usize = 2000;
 
 /// One thing wrong with a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,13 +25,13 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}: ", self.file, self.line, self.column)?;
+        write!(f, "{}:{}:{}: ", printable(&self.file), self.line, self.column)?;
         if !self.key.is_empty() {
-            write!(f, "`{}`: ", self.key)?;
+            write!(f, "`{}`: ", printable(&shortened(&self.key, KEY_MAX)))?;
         }
-        f.write_str(&self.message)?;
+        f.write_str(&printable_lines(&shortened(&self.message, TEXT_MAX)))?;
         if !self.allowed.is_empty() {
-            write!(f, "\n    allowed: {}", self.allowed)?;
+            write!(f, "\n    allowed: {}", printable_lines(&shortened(&self.allowed, TEXT_MAX)))?;
         }
         if let Some(s) = &self.suggestion {
             write!(f, "\n    did you mean `{s}`?")?;

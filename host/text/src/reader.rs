@@ -4,6 +4,7 @@
 use crate::names::{nearest, quoted};
 use crate::problem::{Problem, Problems};
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::ops::{Range, RangeInclusive};
 use toml::de::{DeTable, DeValue};
 use toml::Spanned;
@@ -43,11 +44,11 @@ impl<'t> Reader<'t> {
         allowed: impl Into<String>,
         suggestion: Option<&str>,
     ) {
-        let (line, column) = line_column(self.text, span.start);
         let problem = Problem {
             file: self.file.to_string(),
-            line,
-            column,
+            // They are counted at the end, once through the file.
+            line: 0,
+            column: 0,
             key: key.into(),
             message: message.into(),
             allowed: allowed.into(),
@@ -62,12 +63,22 @@ impl<'t> Reader<'t> {
 
     /// `value` if nothing was wrong, else every problem in the order of the file.
     pub fn finish<T>(self, value: Option<T>) -> Result<T, Problems> {
+        match value {
+            Some(v) if self.is_clean() => Ok(v),
+            _ => Err(self.problems()),
+        }
+    }
+
+    /// Every problem in the order of the file.
+    pub(crate) fn problems(self) -> Problems {
         let mut problems = self.problems.into_inner();
         problems.sort_by_key(|(at, _)| *at);
-        match value {
-            Some(v) if problems.is_empty() => Ok(v),
-            _ => Err(Problems(problems.into_iter().map(|(_, p)| p).collect())),
+        let mut place = Place { text: self.text, at: 0, line: 1, column: 1 };
+        for (at, problem) in &mut problems {
+            place.go_on_to(*at);
+            (problem.line, problem.column) = (place.line, place.column);
         }
+        Problems(problems.into_iter().map(|(_, p)| p).collect())
     }
 }
 
@@ -82,18 +93,32 @@ pub fn problem_at(file: &str, text: &str, key: &str, message: &str, allowed: &st
             None => reader.problem(0..0, key, message, allowed, None),
         }
     }
-    Problems(reader.problems.into_inner().into_iter().map(|(_, problem)| problem).collect())
+    reader.problems()
 }
 
-fn line_column(text: &str, offset: usize) -> (usize, usize) {
-    let mut end = offset.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
+/// A place in a text, counted from 1, in characters.
+struct Place<'t> {
+    text: &'t str,
+    at: usize,
+    line: usize,
+    column: usize,
+}
+
+impl Place<'_> {
+    /// To `offset`, or the beginning of the character there.
+    fn go_on_to(&mut self, offset: usize) {
+        let mut end = offset.min(self.text.len());
+        while !self.text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let Some(between) = self.text.get(self.at..end) else { return };
+        self.at = end;
+        self.line += between.matches('\n').count();
+        match between.rsplit_once('\n') {
+            Some((_, last)) => self.column = last.chars().count() + 1,
+            None => self.column += between.chars().count(),
+        }
     }
-    let before = &text[..end];
-    let line = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-    (line, column)
 }
 
 /// A value and the way to it.
@@ -284,18 +309,23 @@ impl<'r, 't> Table<'r, 't> {
 
     /// Notes every key that is not among `known`.
     pub fn only(&self, known: &[&str]) {
-        for key in self.table.keys() {
+        let allowed = known.join(", ");
+        let unknown = self.table.keys().filter(|key| !known.contains(&key.get_ref().as_ref()));
+        for (n, key) in unknown.enumerate() {
             let name = key.get_ref().as_ref();
-            if !known.contains(&name) {
-                self.reader.problem(
-                    key.span(),
-                    self.path_of(name),
-                    "unknown key",
-                    known.join(", "),
-                    nearest(name, known.iter().copied()),
-                );
-            }
+            // Few are printed.
+            let near = (n < 100).then(|| nearest(name, known.iter().copied())).flatten();
+            self.reader.problem(key.span(), self.path_of(name), "unknown key", &allowed, near);
         }
+    }
+
+    /// All values.
+    pub fn values(&self) -> impl Iterator<Item = Value<'r, 't>> + '_ {
+        self.table.iter().map(|(key, v)| self.value(key.get_ref(), v))
+    }
+
+    fn value(&self, key: &str, v: &'r Spanned<DeValue<'t>>) -> Value<'r, 't> {
+        Value { reader: self.reader, path: self.path_of(key), span: v.span(), value: v.get_ref() }
     }
 
     pub fn keys(&self) -> Vec<&'r str> {
@@ -304,12 +334,7 @@ impl<'r, 't> Table<'r, 't> {
 
     pub fn get(&self, key: &str) -> Option<Value<'r, 't>> {
         let (_, v) = self.table.iter().find(|(k, _)| k.get_ref() == key)?;
-        Some(Value {
-            reader: self.reader,
-            path: self.path_of(key),
-            span: v.span(),
-            value: v.get_ref(),
-        })
+        Some(self.value(key, v))
     }
 
     /// The value at `path`, which goes on through tables and lists.
@@ -349,10 +374,49 @@ pub fn or<'r, 't, T>(
     }
 }
 
-pub fn no_doubles<T: PartialEq + std::fmt::Debug>(v: &Value, all: &[T]) {
-    for (i, x) in all.iter().enumerate() {
-        if all[..i].contains(x) {
-            v.problem(format!("{x:?} is listed twice"), "each once");
+/// Notes values that are there twice.
+pub fn no_doubles<T: std::fmt::Debug>(v: &Value, all: &[T]) {
+    let mut seen = HashSet::new();
+    for x in all.iter().map(|x| format!("{x:?}")) {
+        if seen.contains(&x) {
+            v.problem(format!("{x} is listed twice"), "each once");
         }
+        seen.insert(x);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problems_are_placed_in_characters() {
+        let text = "a = 1\nä = 2 ; ö\n";
+        let reader = Reader::new("x.toml", text);
+        for at in [0, 6, 13, text.len(), 4] {
+            reader.problem(at..at, "k", "m", "", None);
+        }
+        let at = |p: &Problem| (p.line, p.column);
+        let places: Vec<_> = reader.problems().0.iter().map(at).collect();
+        assert_eq!(places, [(1, 1), (1, 5), (2, 1), (2, 7), (3, 1)]);
+    }
+
+    /// It is proportional to the file: square times would not end here.
+    #[test]
+    fn a_million_problems_and_a_key_of_megabytes_are_told_at_once() {
+        let keys: String = (0..300_000).map(|i| format!("k{i} = 1\n")).collect();
+        let long = format!("{} = 1\n", "x".repeat(5 << 20));
+        for text in [keys, long] {
+            let reader = Reader::new("x.toml", &text);
+            let doc = reader.parse();
+            Table::top(&reader, &doc).only(&["title", "seed"]);
+            no_doubles(&value_of(&reader, &doc), &(0..300_000).collect::<Vec<u32>>());
+            let said = reader.finish(None::<()>).unwrap_err().to_string();
+            assert!(said.len() < 10_000 && said.contains("unknown key"), "{}", said.len());
+        }
+    }
+
+    fn value_of<'r, 't>(reader: &'r Reader<'t>, doc: &'r Spanned<DeTable<'t>>) -> Value<'r, 't> {
+        Table::top(reader, doc).values().next().unwrap()
     }
 }

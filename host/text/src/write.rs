@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A file written whole or not at all.
 
+use crate::show::shown;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, thiserror::Error)]
-#[error("cannot write {path}: {}", explain(.error))]
+#[error("cannot write {}: {}", shown(.path), explain(.error))]
 pub struct FileError {
     pub path: PathBuf,
     #[source]
@@ -39,6 +40,25 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     done.map_err(at)
 }
 
+/// Removes from `dir` the temporary files of [`write_atomic`] whose writers were killed. An error is
+/// no failure: such a file is only untidy.
+pub fn sweep(dir: &Path) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let writer = name.to_str().and_then(writer_of);
+        let is_gone = |pid: u32| !Path::new("/proc").join(pid.to_string()).exists();
+        if writer.is_some_and(is_gone) && entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// The process that writes a temporary file of this name: `.NAME.PID.tmp`.
+fn writer_of(name: &str) -> Option<u32> {
+    let (_, pid) = name.strip_prefix('.')?.strip_suffix(".tmp")?.rsplit_once('.')?;
+    pid.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,6 +72,22 @@ mod tests {
         write_atomic(&path, b"two").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 1, "no temporary file is left");
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn files_of_killed_writers_are_swept() {
+        let dir = std::env::temp_dir().join(format!("unspin-sweep-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        // No process has a number above 2^22.
+        let own = format!(".a.{}.tmp", std::process::id());
+        for name in [".summary.json.99999999.tmp", &own, ".notes.tmp", "a.99999999.tmp", ".a.x.tmp"]
+        {
+            fs::write(dir.join(name), "").unwrap();
+        }
+        sweep(&dir);
+        assert!(!dir.join(".summary.json.99999999.tmp").exists());
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 4, "others stay");
         fs::remove_dir_all(&dir).unwrap();
     }
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! /etc/unspin/unspin.toml: the settings of VMs.
 
-use crate::exit::Usage;
+use crate::exit::{said, Usage};
 use crate::sysfs;
 use crate::vms::Vm;
-use anyhow::Context;
 use std::collections::BTreeMap;
 use std::path::Path;
-use unspin_text::{Problems, Reader, Table};
+use unspin_text::{read_text, Problems, Reader, Table};
 
 pub const FILE: &str = "/etc/unspin/unspin.toml";
 
@@ -30,9 +29,7 @@ pub struct Config {
 
 impl Config {
     pub fn read(path: &Path) -> anyhow::Result<Config> {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read {}", path.display()))
-            .map_err(|e| Usage(format!("{e:#}")))?;
+        let text = read_text(path).map_err(|e| Usage(said(&e.into())))?;
         Config::parse(&path.display().to_string(), &text).map_err(|e| Usage(e.to_string()).into())
     }
 
@@ -151,6 +148,7 @@ mod tests {
             ("default = 1", "a table of settings"),
             ("[vm.a]\n[vm.a]", "x.toml:2:"),
             ("mode = ", "x.toml:1:"),
+            ("[vm.\"a\\nb\\u001b[31m\"]\nmood = 1", "`vm.a b\u{fffd}[31m.mood`: unknown key"),
             (
                 "[vm.a]\nwindow_max_cycles = 100\nwindow_min_cycles = 200",
                 "x.toml:3:21: `vm.a.window_min_cycles`: 200 is above window_max_cycles = 100",

@@ -19,13 +19,13 @@ mod watch;
 
 use clap::FromArgMatches;
 use std::process::ExitCode;
-use unspin_cli::{exit, host, out, progress, sysfs, vms};
+use unspin_cli::{exit, help, host, out, progress, sysfs, vms};
 
 fn main() -> ExitCode {
     if let Err(error) = forward::run_moved(std::env::args_os().skip(1).collect()) {
         return exit::code("unspin", Err(error));
     }
-    let cli = cmd::Cli::from_arg_matches(&cmd::command().get_matches());
-    let cli = cli.unwrap_or_else(|e| e.exit());
+    let cli = cmd::Cli::from_arg_matches(&help::matches(cmd::command()));
+    let cli = cli.unwrap_or_else(|e| help::end(&e));
     exit::code("unspin", cmd::run(cli))
 }

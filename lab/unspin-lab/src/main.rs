@@ -13,10 +13,10 @@ mod worlds;
 
 use clap::FromArgMatches;
 use std::process::ExitCode;
-use unspin_cli::{detect, exit, host, out, sysfs, vms};
+use unspin_cli::{detect, exit, help, host, out, sysfs, vms};
 
 fn main() -> ExitCode {
-    let cli = cmd::Cli::from_arg_matches(&cmd::command().get_matches());
-    let cli = cli.unwrap_or_else(|e| e.exit());
+    let cli = cmd::Cli::from_arg_matches(&help::matches(cmd::command()));
+    let cli = cli.unwrap_or_else(|e| help::end(&e));
     exit::code("unspin-lab", cmd::run(cli))
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use unspin_cli::progress::{bar, human, LINE_EVERY};
 use unspin_scenario::plan::Plan;
 use unspin_scenario::result::Record;
+use unspin_text::printable;
 
 pub struct Progress {
     bar: ProgressBar,
@@ -56,7 +57,7 @@ impl Progress {
     }
 
     pub fn say(&mut self, text: &str) {
-        self.bar.set_message(text.to_string());
+        self.bar.set_message(printable(text));
         if !self.on_terminal {
             say!("{text}");
         }
@@ -91,7 +92,7 @@ impl Progress {
             None => "time left unknown".to_string(),
         };
         let text = if text.is_empty() { left } else { format!("{left}  {text}") };
-        self.bar.set_message(text.clone());
+        self.bar.set_message(printable(&text));
         if !self.on_terminal && self.last_line.elapsed() >= LINE_EVERY {
             self.last_line = Instant::now();
             let percent = 100 * self.done_ms / self.total_ms.max(1);

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Files that people name: read whole, or refused with a reason. A FIFO, a device or a file without
+//! end is no input.
+
+use crate::show::shown;
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Most bytes of a file that people write: a scenario, a profile, settings.
+pub const TEXT_MAX: u64 = 16 << 20;
+/// Most bytes of results and traces.
+pub const RESULTS_MAX: u64 = 4 << 30;
+
+/// Why a file was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error("no file {}", shown(.0))]
+    Missing(PathBuf),
+    #[error("{}: it is a {kind}, not a regular file", shown(.path))]
+    Kind { path: PathBuf, kind: &'static str },
+    #[error("{}: it is larger than {} MiB", shown(.path), .most >> 20)]
+    TooLarge { path: PathBuf, most: u64 },
+    #[error("{}: not a text file (UTF-8)", shown(.0))]
+    NotText(PathBuf),
+    #[error("cannot read {}: {error}", shown(.path))]
+    Io {
+        path: PathBuf,
+        #[source]
+        error: io::Error,
+    },
+}
+
+impl ReadError {
+    /// Whether another file should have been named; otherwise this computer failed to read it.
+    pub fn is_wrong_file(&self) -> bool {
+        !matches!(self, ReadError::Io { .. })
+    }
+}
+
+/// The bytes of a regular file of at most `most` bytes.
+///
+/// # Errors
+/// [`ReadError`]; it does not wait for a FIFO's writer.
+pub fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, ReadError> {
+    let io = |error: io::Error| match error.kind() {
+        ErrorKind::NotFound => ReadError::Missing(path.into()),
+        _ => ReadError::Io { path: path.into(), error },
+    };
+    // Opening a FIFO would wait for a writer.
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let file = opened.map_err(|error| match kind(path) {
+        // A socket cannot be opened.
+        Some(kind) if error.raw_os_error() == Some(libc::ENXIO) => {
+            ReadError::Kind { path: path.into(), kind }
+        }
+        _ => io(error),
+    })?;
+    let is = file.metadata().map_err(io)?;
+    if !is.is_file() {
+        let kind = kind(path).unwrap_or("device");
+        return Err(ReadError::Kind { path: path.into(), kind });
+    }
+    let too_large = || ReadError::TooLarge { path: path.into(), most };
+    if is.len() > most {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    // It may grow meanwhile, and files of /proc do not say how long they are.
+    file.take(most + 1).read_to_end(&mut bytes).map_err(io)?;
+    if bytes.len() as u64 > most {
+        return Err(too_large());
+    }
+    Ok(bytes)
+}
+
+/// The text of a regular file of at most [`TEXT_MAX`] bytes.
+///
+/// # Errors
+/// [`ReadError`].
+pub fn read_text(path: &Path) -> Result<String, ReadError> {
+    let bytes = read_file(path, TEXT_MAX)?;
+    String::from_utf8(bytes).map_err(|_| ReadError::NotText(path.into()))
+}
+
+/// What is there that is no regular file.
+fn kind(path: &Path) -> Option<&'static str> {
+    use std::os::unix::fs::FileTypeExt;
+    let is = std::fs::metadata(path).ok()?.file_type();
+    Some(match () {
+        _ if is.is_dir() => "directory",
+        _ if is.is_fifo() => "FIFO",
+        _ if is.is_socket() => "socket",
+        _ if is.is_char_device() || is.is_block_device() => "device",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+    use std::fs::{self, File};
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn regular_files_of_a_limited_size_alone_are_read() {
+        let dir = std::env::temp_dir().join(format!("unspin-read-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let at = |name: &str| dir.join(name);
+        fs::write(at("text"), "text").unwrap();
+        fs::write(at("bytes"), [0xff]).unwrap();
+        File::create(at("large")).unwrap().set_len(1 << 40).unwrap();
+        let fifo = CString::new(at("fifo").as_os_str().as_bytes()).unwrap();
+        // SAFETY: it gets a string that ends.
+        assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+        let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        assert_eq!(read_text(&at("text")).unwrap(), "text");
+        assert!(read_text(Path::new("/proc/self/status")).unwrap().starts_with("Name:"));
+        for (path, words) in [
+            (at("fifo"), "it is a FIFO, not a regular file"),
+            (at("socket"), "it is a socket, not a regular file"),
+            (dir.clone(), "it is a directory, not a regular file"),
+            ("/dev/zero".into(), "/dev/zero: it is a device, not a regular file"),
+            (at("large"), "it is larger than 16 MiB"),
+            (at("bytes"), "not a text file (UTF-8)"),
+            (at("none"), "no file "),
+        ] {
+            let error = read_text(&path).unwrap_err();
+            assert!(error.to_string().contains(words), "{error}");
+            assert!(error.is_wrong_file(), "{error}");
+        }
+        let below = read_text(&at("text").join("x")).unwrap_err();
+        assert!(!below.is_wrong_file(), "{below}");
+        assert_eq!(read_file(&at("text"), 4).unwrap(), b"text");
+        assert!(matches!(read_file(&at("text"), 3), Err(ReadError::TooLarge { .. })));
+        fs::remove_dir_all(dir).unwrap();
+    }
+}
