@@ -12,6 +12,8 @@ use std::io::{Read, Write};
 use std::ops::Deref;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command};
 use vm_host::{allowed, comes_to, guard_of, said, signal, started, VmHost};
 
@@ -211,6 +213,39 @@ fn what_would_harm_or_mislead_is_refused() {
     let out = fake.ab("spin-switch", SPINS, &[]).output().unwrap();
     assert_eq!(out.status.code(), Some(77), "{}", said(&out));
     assert!(said(&out).contains("sudo unspin load"), "{}", said(&out));
+}
+
+/// What is restored and what is not is said as it is, also to those who may not look.
+#[test]
+fn put_back_denies_no_change() {
+    let fake = Fake::new("denied");
+    let put_back = || fake.diagnose(&["--put-back"]);
+    let out = put_back().output().unwrap();
+    assert!(out.status.success() && said(&out).contains("nothing to restore"), "{}", said(&out));
+    let journal = fake.dir.join("run/journal");
+    // A line that was written to its end, with a byte that is wrong.
+    let text = "0badc0de {\"begin\":{\"schema\":1,\"boot\":\"b\"}}\n";
+    fs::create_dir_all(journal.parent().unwrap()).unwrap();
+    fs::set_permissions(journal.parent().unwrap(), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(&journal, text).unwrap();
+    fs::set_permissions(&journal, fs::Permissions::from_mode(0o600)).unwrap();
+    let out = put_back().output().unwrap();
+    assert_eq!(out.status.code(), Some(1), "{}", said(&out));
+    assert!(said(&out).contains("line 1 is damaged"), "{}", said(&out));
+    assert_eq!(fs::read_to_string(&journal).unwrap(), text, "it stays");
+    // SAFETY: it has no arguments and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        println!("SKIPPED: another user: only root can become one");
+        return;
+    }
+    let program = Path::new("/tmp").join(format!("unspin-put-back-{}", std::process::id()));
+    fs::copy(env!("CARGO_BIN_EXE_unspin"), &program).unwrap();
+    let mut other = Command::new(&program);
+    other.args(put_back().get_args()).uid(65534).gid(65534);
+    let out = other.output().unwrap();
+    fs::remove_file(&program).unwrap();
+    assert_eq!(out.status.code(), Some(77), "{}", said(&out));
+    assert!(said(&out).contains("only root may restore"), "{}", said(&out));
 }
 
 #[test]

@@ -39,15 +39,16 @@ impl Line {
     }
 }
 
-/// Reads lines, and says how many bytes are whole. A last line that is not whole was being written when
-/// its writer ended, and nothing was changed after it: it is left out. One in the middle is an error.
+/// Reads lines, and says how many bytes are whole. A last line without an end was being written when
+/// its writer ended, and nothing was changed after it: it is left out. Any other line that is not
+/// whole is an error: its changes may have been made.
 pub fn read(path: &Path, bytes: &[u8]) -> Result<(Vec<Line>, u64), Error> {
     let (mut lines, mut whole) = (Vec::new(), 0);
     for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
         let number = index + 1;
         let json = line.strip_suffix(b"\n").and_then(Line::json);
         let Some(json) = json else {
-            if whole + line.len() == bytes.len() {
+            if !line.ends_with(b"\n") {
                 break;
             }
             return Err(Error::Damaged { path: path.into(), line: number });
@@ -94,6 +95,16 @@ mod tests {
         assert_eq!(read(path(), b"").unwrap(), (vec![], 0));
     }
 
+    /// Its writer finished it, so its changes may have been made.
+    #[test]
+    fn a_last_line_that_ends_is_no_torn_one() {
+        let mut bytes = text();
+        let at = bytes.len() - 4;
+        bytes[at] ^= 1;
+        let error = read(path(), &bytes).unwrap_err();
+        assert!(matches!(&error, Error::Damaged { line: 3, .. }), "{error}");
+    }
+
     #[test]
     fn what_another_version_wrote_is_said_to_be_that() {
         let of = |json: &str| format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes()));
@@ -128,7 +139,8 @@ mod tests {
             bytes[at] = to;
             match read(path(), &bytes) {
                 Ok((read, _)) => {
-                    prop_assert!(read.len() < 3, "only the last line may be torn");
+                    prop_assert!(!bytes.ends_with(b"\n"), "only a last line without end is torn");
+                    prop_assert!(read.len() < 3);
                     prop_assert_eq!(&read[..], &lines()[..read.len()]);
                 }
                 Err(e) => prop_assert!(matches!(e, Error::Damaged { .. }), "{}", e),

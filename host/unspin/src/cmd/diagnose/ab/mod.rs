@@ -9,6 +9,7 @@ mod trial;
 mod work;
 
 use super::show::title;
+use crate::exit::Cannot;
 use crate::out;
 use crate::span::stopped_by_signals;
 use crate::undo::{told, Guard, Undo, SILENCE_MAX};
@@ -18,6 +19,7 @@ use crate::watch::{Kernel, Mixes, Scripted, Source};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use document::Document;
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -81,7 +83,16 @@ impl Args {
     }
 
     pub fn put_back(&self, proc: &Path) -> anyhow::Result<()> {
-        if !self.journal.exists() || !Undo::open(&self.journal, proc)?.had_left() {
+        // Only root may look into its directory: to others it is not there.
+        let is_there = match self.journal.symlink_metadata() {
+            Err(e) if e.kind() == ErrorKind::NotFound => false,
+            Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+                let why = "only root may restore settings of this host: use sudo";
+                return Err(Cannot(why.to_string()).into());
+            }
+            _ => true,
+        };
+        if !is_there || !Undo::open(&self.journal, proc)?.had_left() {
             say!("nothing to restore");
         }
         Ok(())
