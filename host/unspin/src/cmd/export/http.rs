@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Serves HTTP to scrapers, each in its own thread. A hanging client is disconnected after a timeout, or
-//! at once if others wait for its place.
+//! Serves HTTP to scrapers, each in its own thread. A client that neither sends nor takes anything is
+//! disconnected after a timeout, or soon if others wait for its place.
 
 use super::request::{parse, Request, Response, HEAD_MAX};
 use std::collections::BTreeMap;
@@ -12,12 +12,17 @@ use std::time::{Duration, Instant};
 /// Timeout of a request, and of its response.
 const TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Limit of connections. A further one disconnects the oldest.
+/// Limit of connections. A further one waits until one of them is done or stands still.
 pub const CONNECTIONS_MAX: usize = 32;
 
-/// After it could not accept a connection, for want of descriptors for example; and how long a connection
-/// waits for threads to end.
+/// A client stands still if it has sent or taken nothing for so long.
+const STILL: Duration = Duration::from_millis(500);
+
+/// After it could not accept a connection, for want of descriptors for example.
 const REST: Duration = Duration::from_millis(100);
+
+/// How often it looks for room.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Stack size of threads; calls are not deep.
 const STACK: usize = 512 * 1024;
@@ -30,10 +35,39 @@ pub trait Answer: Send + Sync + 'static {
     fn cut(&self);
 }
 
+/// What a connection waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// The client, to send its request or to take the response.
+    Client,
+    /// The response. It is not the client that is slow.
+    Answer,
+    /// The client has its response and may close.
+    Done,
+}
+
+/// A connection that is served.
+struct Open {
+    stream: TcpStream,
+    stage: Stage,
+    /// When it last got on.
+    at: Instant,
+}
+
+impl Open {
+    /// Whether it may be closed for another.
+    fn may_go(&self) -> bool {
+        match self.stage {
+            Stage::Client => self.at.elapsed() > STILL,
+            Stage::Answer => false,
+            Stage::Done => true,
+        }
+    }
+}
+
 struct Server<A> {
     answer: A,
-    /// Those that are served, in the order in which they came.
-    open: Mutex<BTreeMap<u64, TcpStream>>,
+    open: Mutex<BTreeMap<u64, Open>>,
 }
 
 /// Serves until the process ends.
@@ -52,7 +86,7 @@ pub fn serve<A: Answer>(listener: TcpListener, answer: A) {
         }
         let (its, id) = (Arc::clone(&server), last);
         let serve = move || {
-            if its.serve(stream).is_err() {
+            if its.serve(id, stream).is_err() {
                 its.answer.cut();
             }
             its.open().remove(&id);
@@ -65,43 +99,64 @@ pub fn serve<A: Answer>(listener: TcpListener, answer: A) {
 }
 
 impl<A: Answer> Server<A> {
-    fn open(&self) -> MutexGuard<'_, BTreeMap<u64, TcpStream>> {
+    fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Open>> {
         self.open.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Makes room, and notes the connection. Threads of those that are cut off end by themselves; if
-    /// they do not come to that soon, there is no room.
-    fn enter(self: &Arc<Self>, id: u64, stream: &TcpStream) -> io::Result<()> {
+    /// Notes the connection once there is room. Room is made by closing those that are done, then the
+    /// one that has stood still longest.
+    fn enter(&self, id: u64, stream: &TcpStream) -> io::Result<()> {
+        let stream = stream.try_clone()?;
         let start = Instant::now();
-        while Arc::strong_count(self) > 2 * CONNECTIONS_MAX {
-            if start.elapsed() > REST {
+        loop {
+            let mut open = self.open();
+            if open.len() >= CONNECTIONS_MAX {
+                let may_go = open.iter().filter(|(_, open)| open.may_go());
+                let first = may_go.min_by_key(|(_, open)| (open.stage != Stage::Done, open.at));
+                if let Some(closed) = first.map(|(id, _)| *id).and_then(|id| open.remove(&id)) {
+                    // Its thread ends by that.
+                    let _ = closed.stream.shutdown(Shutdown::Both);
+                }
+            }
+            if open.len() < CONNECTIONS_MAX {
+                open.insert(id, Open { stream, stage: Stage::Client, at: start });
+                return Ok(());
+            }
+            drop(open);
+            if start.elapsed() > TIME_MAX {
                 return Err(ErrorKind::WouldBlock.into());
             }
-            std::thread::sleep(REST / 100);
+            std::thread::sleep(LOOK);
         }
-        let mut open = self.open();
-        if open.len() >= CONNECTIONS_MAX {
-            if let Some((_, oldest)) = open.pop_first() {
-                let _ = oldest.shutdown(Shutdown::Both);
-            }
-        }
-        open.insert(id, stream.try_clone()?);
-        Ok(())
     }
 
-    fn serve(&self, stream: TcpStream) -> io::Result<()> {
-        let mut stream = Timed { stream, end: Instant::now() + TIME_MAX };
-        let (response, has_body) = match ask(&mut stream)? {
+    /// The connection got on.
+    fn note(&self, id: u64, stage: Stage) {
+        if let Some(open) = self.open().get_mut(&id) {
+            (open.stage, open.at) = (stage, Instant::now());
+        }
+    }
+
+    fn serve(&self, id: u64, stream: TcpStream) -> io::Result<()> {
+        let got_on = || self.note(id, Stage::Client);
+        let mut stream = Timed { stream, end: Instant::now() + TIME_MAX, got_on: &got_on };
+        let asked = ask(&mut stream)?;
+        self.note(id, Stage::Answer);
+        let (response, has_body) = match asked {
             Ok(request) => (self.answer.answer(&request), request.method != "HEAD"),
             Err(refusal) => (refusal, true),
         };
         stream.end = Instant::now() + TIME_MAX;
+        got_on();
         stream.write_all(&response.bytes(has_body))?;
         stream.stream.shutdown(Shutdown::Write)?;
         // Unread input at close would discard the response.
-        let mut rest = [0; HEAD_MAX];
+        let end = Instant::now() + TIME_MAX;
+        let mut rest = Timed { end, got_on: &|| (), ..stream };
+        self.note(id, Stage::Done);
+        let mut part = [0; HEAD_MAX];
         for _ in 0..HEAD_MAX {
-            if !matches!(stream.read(&mut rest), Ok(1..)) {
+            if !matches!(rest.read(&mut part), Ok(1..)) {
                 break;
             }
         }
@@ -127,12 +182,21 @@ fn ask(stream: &mut Timed) -> io::Result<Result<Request, Response>> {
 }
 
 /// A connection with a deadline, however slow the other side is.
-struct Timed {
+struct Timed<'a> {
     stream: TcpStream,
     end: Instant,
+    /// Called when bytes have come or gone.
+    got_on: &'a dyn Fn(),
 }
 
-impl Timed {
+impl Timed<'_> {
+    fn note(&self, bytes: usize) -> usize {
+        if bytes > 0 {
+            (self.got_on)();
+        }
+        bytes
+    }
+
     fn left(&self) -> io::Result<Option<Duration>> {
         let left = self.end.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -142,17 +206,17 @@ impl Timed {
     }
 }
 
-impl Read for Timed {
+impl Read for Timed<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         self.stream.set_read_timeout(self.left()?)?;
-        self.stream.read(bytes)
+        self.stream.read(bytes).map(|read| self.note(read))
     }
 }
 
-impl Write for Timed {
+impl Write for Timed<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.stream.set_write_timeout(self.left()?)?;
-        self.stream.write(bytes)
+        self.stream.write(bytes).map(|written| self.note(written))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -166,11 +230,21 @@ mod tests {
     use std::net::SocketAddr;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    /// More than the kernel keeps of a client that reads nothing.
+    const LONG: usize = 32 << 20;
+
     struct Echo(Arc<AtomicUsize>);
 
     impl Answer for Echo {
         fn answer(&self, request: &Request) -> Response {
-            Response::line("200 OK", &request.path)
+            match request.path.as_str() {
+                "/long" => Response::line("200 OK", &"x".repeat(LONG)),
+                "/slow" => {
+                    std::thread::sleep(2 * STILL);
+                    Response::line("200 OK", "slow")
+                }
+                path => Response::line("200 OK", path),
+            }
         }
 
         fn cut(&self) {
@@ -211,9 +285,49 @@ mod tests {
                 "{said}"
             );
         }
-        assert!(start.elapsed() < TIME_MAX / 2, "{:?}", start.elapsed());
+        assert!(start.elapsed() < TIME_MAX, "{:?}", start.elapsed());
         assert!(cut.load(Ordering::Relaxed) > CONNECTIONS_MAX);
         drop(hanging);
+    }
+
+    /// A scrape that takes long is not the client's fault, and stays while others come that take nothing.
+    #[test]
+    fn who_waits_for_its_response_is_not_cut_off() {
+        let (address, _) = server();
+        let slow: Vec<_> = (0..3)
+            .map(|_| std::thread::spawn(move || ask(address, b"GET /slow HTTP/1.1\r\n\r\n")))
+            .collect();
+        let not_reading = |_| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(b"GET /long HTTP/1.1\r\n\r\n").unwrap();
+            stream
+        };
+        let hanging: Vec<TcpStream> = (0..3 * CONNECTIONS_MAX).map(not_reading).collect();
+        for _ in 0..10 {
+            let said = ask(address, b"GET /here HTTP/1.1\r\n\r\n");
+            assert!(said.ends_with("\r\n/here\n"), "{said}");
+        }
+        for slow in slow {
+            let said = slow.join().unwrap();
+            assert!(said.ends_with("\r\nslow\n"), "{said}");
+        }
+        drop(hanging);
+    }
+
+    #[test]
+    fn many_clients_at_once_are_all_served() {
+        let (address, cut) = server();
+        std::thread::scope(|s| {
+            for _ in 0..8 {
+                s.spawn(|| {
+                    for _ in 0..250 {
+                        let said = ask(address, b"GET /here HTTP/1.1\r\n\r\n");
+                        assert!(said.ends_with("\r\n/here\n"), "{said}");
+                    }
+                });
+            }
+        });
+        assert_eq!(cut.load(Ordering::Relaxed), 0);
     }
 
     #[test]

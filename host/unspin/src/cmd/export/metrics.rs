@@ -211,4 +211,27 @@ mod tests {
         }
         assert!(text.contains("vm=\"calm \\\\u{1b}[31m\\\"x\\\"\\\\\\\\\\\\n\\\\xff1\""), "{text}");
     }
+
+    /// What dashboards and rules of contrib/ ask for is there, also where no Prometheus is at hand.
+    #[test]
+    fn contrib_asks_for_what_is_exported() {
+        let mut collector = collector(2, 2, 4);
+        collector.collect().unwrap();
+        let text = text(&collector, &Own::default(), Duration::ZERO, Format::Prometheus);
+        let types: BTreeSet<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+            .collect();
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        for contrib in [
+            include_str!("../../../../../contrib/grafana/unspin.json"),
+            include_str!("../../../../../contrib/prometheus/unspin.rules.yml"),
+        ] {
+            let words = contrib.split(|c| !is_word(c));
+            let asked: BTreeSet<&str> = words.filter(|w| w.starts_with("unspin_")).collect();
+            assert!(asked.len() > 3, "{asked:?}");
+            let missing: Vec<&&str> = asked.iter().filter(|w| !types.contains(**w)).collect();
+            assert!(missing.is_empty(), "{missing:?} of {types:?}");
+        }
+    }
 }
