@@ -74,10 +74,20 @@ static const char *setting(const char *name)
 	return NULL;
 }
 
-static bool is_one(const char *name)
+/* A setting that is none, said once. */
+static void say_wrong(atomic_flag *said, const char *name, const char *text, const char *wanted)
+{
+	if (!atomic_flag_test_and_set(said))
+		dprintf(STDERR_FILENO, "unspin: %s=%.40s is not %s; it is ignored\n", name, text,
+			wanted);
+}
+
+static bool is_one(const char *name, atomic_flag *said)
 {
 	const char *text = setting(name);
 
+	if (text && *text && strcmp(text, "0") && strcmp(text, "1"))
+		say_wrong(said, name, text, "0 or 1");
 	return text && !strcmp(text, "1");
 }
 
@@ -104,13 +114,14 @@ struct interpose_choice interpose_choose(void)
 {
 	static struct interpose_choice chosen;
 	static atomic_bool is_chosen;
+	static atomic_flag verbose_said = ATOMIC_FLAG_INIT, mutex_said = ATOMIC_FLAG_INIT;
 	struct interpose_choice choice;
 	const char *name;
 
 	/* Later the program may have changed its environment. */
 	if (atomic_load_explicit(&is_chosen, memory_order_acquire))
 		return chosen;
-	choice.verbose = is_one("UNSPIN_VERBOSE");
+	choice.verbose = is_one("UNSPIN_VERBOSE", &verbose_said);
 	name = setting("UNSPIN_LOCK");
 	choice.spin = named(name && *name ? name : INTERPOSE_SPIN_DEFAULT);
 	choice.front = named(name && *name ? name : INTERPOSE_MUTEX_DEFAULT);
@@ -118,7 +129,7 @@ struct interpose_choice interpose_choose(void)
 		say_unknown(name);
 	else if (!choice.spin->fits_spin)
 		choice.spin = NULL;
-	if (!is_one("UNSPIN_MUTEX"))
+	if (!is_one("UNSPIN_MUTEX", &mutex_said))
 		choice.front = NULL;
 	chosen = choice;
 	atomic_store_explicit(&is_chosen, true, memory_order_release);
@@ -153,14 +164,19 @@ static void in_child(void)
 
 static void read_tau(void)
 {
+	static atomic_flag said = ATOMIC_FLAG_INIT;
 	const char *text = setting("UNSPIN_TAU_NS");
 	unsigned long long tau_ns;
 	char *end;
 
-	if (!text || *text < '0' || *text > '9')
+	if (!text || !*text)
 		return;
+	errno = 0;
 	tau_ns = strtoull(text, &end, 10);
-	if (!*end)
+	/* strtoull() would take spaces and signs. */
+	if (*text < '0' || *text > '9' || *end || errno)
+		say_wrong(&said, "UNSPIN_TAU_NS", text, "a number of nanoseconds");
+	else
 		atomic_store(&preemptable_default.tau_ns, tau_ns);
 }
 

@@ -5,8 +5,10 @@
  *	UNSPIN_LOCK	a name of list.h, for spin locks where it fits them and for mutexes; any other
  *			name is said once on stderr, and nothing is taken over
  *	UNSPIN_MUTEX	1: pthread_mutex_*() as well
- *	UNSPIN_TAU_NS	tau of the preemptable locks; anything but a number leaves it as it is
+ *	UNSPIN_TAU_NS	tau of the preemptable locks
  *	UNSPIN_VERBOSE	1: a line of counts on stderr when the program exits
+ *
+ * A value that is none of these is said once on stderr, and ignored.
  */
 #ifndef UNSPIN_LOCKS_INTERPOSE_CHOICE_H
 #define UNSPIN_LOCKS_INTERPOSE_CHOICE_H

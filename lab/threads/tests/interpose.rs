@@ -220,6 +220,18 @@ fn nothing_is_said_unless_asked() {
     );
     assert!(unknown.ends_with("the C library's own locks are used\n"), "{unknown}");
     assert_eq!(unknown.lines().count(), 1);
+    for (name, value, words) in [
+        ("UNSPIN_TAU_NS", "junk", "UNSPIN_TAU_NS=junk is not a number of nanoseconds"),
+        ("UNSPIN_TAU_NS", "-1", "UNSPIN_TAU_NS=-1 is not a number"),
+        ("UNSPIN_TAU_NS", "8000ns", "UNSPIN_TAU_NS=8000ns is not a number"),
+        ("UNSPIN_TAU_NS", "99999999999999999999", "is not a number of nanoseconds"),
+        ("UNSPIN_MUTEX", "yes", "UNSPIN_MUTEX=yes is not 0 or 1; it is ignored"),
+        ("UNSPIN_VERBOSE", "2", "UNSPIN_VERBOSE=2 is not 0 or 1"),
+    ] {
+        let told = quiet("preemptable", &[(name, value)]);
+        assert!(told.contains(words) && told.lines().count() == 1, "{name}={value}: {told}");
+        assert_eq!(quiet("preemptable", &[(name, "")]), "", "{name} without a value");
+    }
     let mut asked = over(&library, &program, "tas", &[]);
     assert_eq!(counts(asked.arg("codes"))[1..], [0, 0]);
 }

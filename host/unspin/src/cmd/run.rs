@@ -18,6 +18,7 @@ replaced
   UNSPIN_MUTEX=1        pthread_mutex_lock() and pthread_mutex_unlock() too
   UNSPIN_TAU_NS=N       tau in nanoseconds
   UNSPIN_VERBOSE=1      print a line of counts on standard error when a process exits
+  A wrong value of these three is reported on standard error, and ignored.
   LD_PRELOAD            the library is appended to its list
 
 Exit code: that of the program; 2 if the program is not found, 77 if it cannot be started.
