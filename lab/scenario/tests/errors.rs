@@ -307,7 +307,9 @@ fn programs_pair_and_nest_their_locks() {
     let l1 = "op = \"lock\"; lock = 1";
     let u1 = "op = \"unlock\"; lock = 1";
     wrong_program(&[LOCK, l1, UNLOCK, u1], "step[2]", "taken last");
-    wrong_program(&[LOCK, l1, u1, UNLOCK, l1, LOCK, UNLOCK, u1], "step[0]", "both orders");
+    wrong_program(&[l1, LOCK, UNLOCK, u1], "step[1]", "takes lock 0 while holding lock 1");
+    wrong_program(&[l1, LOCK, UNLOCK, u1], "step[1]", "ascending order");
+    wrong_program(&[LOCK, l1, u1, UNLOCK, l1, LOCK, UNLOCK, u1], "step[5]", "ascending order");
     wrong_program(&[LOCK, "op = \"barrier\"", UNLOCK], "step[1]", "while holding a lock");
     wrong_program(&[LOCK, "op = \"block\"; iterations = 5", UNLOCK], "step[1]", "while holding");
     let take = "op = \"mutex\"";

@@ -11,7 +11,7 @@ const TEXT: &str = include_str!("../../../spaces/held-out.toml");
 const PCPUS: u32 = 4;
 
 fn space() -> Space {
-    Space::parse(TEXT).unwrap()
+    Space::parse("x.toml", TEXT).unwrap()
 }
 
 fn read(drawn: &Drawn) -> Scenario {
@@ -105,7 +105,7 @@ fn releases_have_seeds_of_their_own() {
 fn what_is_wrong_with_a_space_is_named() {
     let refused = |from: &str, to: &str, words: &str| {
         assert!(TEXT.contains(from), "{from}");
-        let said = Space::parse(&TEXT.replace(from, to)).expect_err(words).to_string();
+        let said = Space::parse("x.toml", &TEXT.replace(from, to)).expect_err(words).to_string();
         assert!(said.contains(words), "{said}");
     };
     refused("kernels = [\"6.1\", \"6.12\"]", "kernels = []", "`draw.kernels`: an empty choice");
@@ -125,6 +125,6 @@ fn what_is_wrong_with_a_space_is_named() {
 #[test]
 fn a_space_in_which_nothing_can_be_drawn_says_so() {
     let text = TEXT.replace("vms = [2, 3, 4]", "vms = [1]");
-    let said = draw(&Space::parse(&text).unwrap(), 1, 0).unwrap_err().to_string();
+    let said = draw(&Space::parse("x.toml", &text).unwrap(), 1, 0).unwrap_err().to_string();
     assert!(said.contains("no scenario can be drawn"), "{said}");
 }

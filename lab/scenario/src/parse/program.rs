@@ -8,8 +8,8 @@ use unspin_text::Value;
 /// A socket's lock, where locks are told apart.
 const SOCKET_LOCK: u32 = LOCKS_MAX;
 
-/// Locks pair and nest, nothing that waits for another vCPU is done inside one, and no two orders
-/// of nesting can wait for each other.
+/// Locks pair and nest in ascending order, so that no two vCPUs can wait for each other, and nothing
+/// that waits for another vCPU is done inside one.
 pub(crate) fn check_program(program: &[Step], at: &[Value]) {
     check_mutexes(program, at);
     check_sockets(program, at);
@@ -19,16 +19,6 @@ pub(crate) fn check_program(program: &[Step], at: &[Value]) {
     }
     for (lock, i) in &locks.held {
         at[*i].problem(format!("{} is never released", name(*lock)), "an unlock step after it");
-    }
-    if let Some((a, b)) = locks.both_orders() {
-        at[0].problem(
-            format!(
-                "{} and {} are taken in both orders: two vCPUs can wait for each other forever",
-                name(a),
-                name(b)
-            ),
-            "one order for all nested locks",
-        );
     }
 }
 
@@ -51,8 +41,6 @@ fn name(lock: u32) -> String {
 struct Locks {
     /// Each with the step that takes it, the last taken last.
     held: Vec<(u32, usize)>,
-    /// Pairs of which the first was held when the second was taken.
-    order: Vec<(u32, u32)>,
 }
 
 impl Locks {
@@ -79,8 +67,12 @@ impl Locks {
                 format!("{} is already held here: the vCPU waits for itself", name(lock)),
                 "a lock that is free",
             );
+        } else if let Some((outer, _)) = self.held.iter().find(|(outer, _)| *outer > lock) {
+            at.problem(
+                format!("takes {} while holding {}", name(lock), name(*outer)),
+                "nested locks in ascending order, the socket's lock last",
+            );
         }
-        self.order.extend(self.held.iter().map(|(l, _)| (*l, lock)));
         self.held.push((lock, i));
     }
 
@@ -96,12 +88,6 @@ impl Locks {
             }
             None => at.problem(format!("{} is not held here", name(lock)), "a held lock"),
         }
-    }
-
-    /// Two locks of which each is taken while the other is held, perhaps by way of others.
-    fn both_orders(&self) -> Option<(u32, u32)> {
-        let mut pairs = self.order.iter().copied();
-        pairs.find(|(a, b)| a != b && reaches(&self.order, *b, *a))
     }
 }
 
@@ -183,21 +169,4 @@ fn check_mutexes(program: &[Step], at: &[Value]) {
     if let Some((lock, i)) = held {
         at[i].problem(format!("mutex {lock} is never released"), "a mutex-unlock step after it");
     }
-}
-
-fn reaches(order: &[(u32, u32)], from: u32, to: u32) -> bool {
-    let mut seen = vec![from];
-    let mut i = 0;
-    while i < seen.len() {
-        if seen[i] == to {
-            return true;
-        }
-        for (a, b) in order {
-            if *a == seen[i] && !seen.contains(b) {
-                seen.push(*b);
-            }
-        }
-        i += 1;
-    }
-    false
 }

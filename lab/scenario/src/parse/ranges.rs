@@ -5,6 +5,7 @@
 //! They are put in place of by text before a file is read, so that nothing that reads a key knows of
 //! them. Lines stay where they are.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use unspin_text::Problems;
 use unspin_text::{Reader, Table, Value};
@@ -54,6 +55,16 @@ impl Unknown {
 }
 
 impl Unknown {
+    /// The places of all values of a choice, and of both ends of a range.
+    pub fn extremes(&self) -> Vec<f64> {
+        match &self.domain {
+            Domain::Range { .. } => vec![0.0, 1.0],
+            Domain::Any(all) => {
+                (0..all.len()).map(|i| (i as f64 + 0.5) / all.len() as f64).collect()
+            }
+        }
+    }
+
     /// The place of the usual value.
     pub fn usual_at(&self) -> f64 {
         let usual = self.usual.replace('_', "").parse::<f64>();
@@ -113,9 +124,7 @@ impl Ranges {
             }
             let mut found = Vec::new();
             let top = Table::top(&reader, &doc);
-            for key in top.keys() {
-                top.get(key).into_iter().for_each(|v| find(&v, text, &mut found));
-            }
+            top.values().for_each(|v| find(&v, text, &mut found));
             found
         };
         let (unknown, spans) = found.into_iter().unzip();
@@ -173,9 +182,7 @@ fn find(v: &Value, text: &str, found: &mut Vec<(Unknown, Range<usize>)>) {
         found.extend(read(v, &t, text).map(|unknown| (unknown, v.span())));
         return;
     }
-    for key in keys {
-        t.get(key).into_iter().for_each(|v| find(&v, text, found));
-    }
+    t.values().for_each(|v| find(&v, text, found));
 }
 
 fn read(v: &Value, t: &Table, text: &str) -> Option<Unknown> {
@@ -269,8 +276,9 @@ fn read_choice(t: &Table, any: &Value, text: &str) -> Option<(Domain, String)> {
         any.problem(what, "two values or more, or the value itself");
         return None;
     }
-    if let Some(twice) = (1..all.len()).find(|i| all[..*i].contains(&all[*i])) {
-        any.problem(format!("{} is listed twice", all[twice]), "each once");
+    let mut seen = HashSet::new();
+    if let Some(twice) = all.iter().find(|value| !seen.insert(*value)) {
+        any.problem(format!("{twice} is listed twice"), "each once");
         return None;
     }
     if let Some(log) = t.get("log") {

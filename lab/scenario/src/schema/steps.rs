@@ -63,7 +63,7 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind::new("compute", Op::Compute, Must, Maybe).help("works"),
     Kind::new("lock", Op::Lock, No, Maybe)
         .of_a_lock()
-        .help("takes a spin lock; locks nest, and must always be taken in the same order"),
+        .help("takes a spin lock; locks nest, in the ascending order of their numbers"),
     Kind::new("critical", Op::Critical, Must, Maybe).help("works inside a lock"),
     Kind::new("unlock", Op::Unlock, No, WITH_LOCK)
         .of_a_lock()

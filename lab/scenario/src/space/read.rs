@@ -4,6 +4,7 @@
 use crate::schema::names::is_name;
 use serde::Deserialize;
 use toml::{Table, Value};
+use unspin_text::{printable, toml_problems, Problems};
 
 /// What scenarios are drawn from.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -55,9 +56,9 @@ pub(super) struct Known {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpaceError {
     #[error("{0}")]
-    Toml(String),
-    #[error("`{key}`: {why}")]
-    Wrong { key: String, why: String },
+    Toml(Problems),
+    #[error("{file}: `{key}`: {why}")]
+    Wrong { file: String, key: String, why: String },
     #[error(
         "no scenario can be drawn: none of 1000 draws had more vCPUs than pCPUs, an arm \
              besides the baseline, and an unknown value; extend a list of [draw], or shorten a \
@@ -67,21 +68,23 @@ pub enum SpaceError {
 }
 
 impl Space {
-    /// Reads a space.
+    /// Reads a space. `file` is what errors call it.
     ///
     /// # Errors
     /// What is wrong in it, and what is allowed. What a scenario alone can judge, such as a lock's name,
     /// is judged when scenarios are read.
-    pub fn parse(text: &str) -> Result<Space, SpaceError> {
-        let space: Space = toml::from_str(text).map_err(|e| SpaceError::Toml(e.to_string()))?;
-        space.check()?;
+    pub fn parse(file: &str, text: &str) -> Result<Space, SpaceError> {
+        let read = toml::from_str(text);
+        let space: Space = read.map_err(|e| SpaceError::Toml(toml_problems(file, text, &e)))?;
+        space.check(file)?;
         Ok(space)
     }
 
-    fn check(&self) -> Result<(), SpaceError> {
+    fn check(&self, file: &str) -> Result<(), SpaceError> {
         let d = &self.draw;
         let wrong = |key: &str, why: &str| {
-            Err(SpaceError::Wrong { key: key.to_string(), why: why.to_string() })
+            let (file, key) = (printable(file), key.to_string());
+            Err(SpaceError::Wrong { file, key, why: why.to_string() })
         };
         let lists = [
             ("draw.vms", d.vms.len()),

@@ -68,7 +68,7 @@ fn records() -> Vec<(String, Option<Calibration>, String)> {
     let programs = papers.filter(|dir| dir.is_dir()).flat_map(|dir| profiles(&dir));
     let of_program = |p: Profile| (p.name.clone(), p.calibration.clone(), p.fingerprint());
     let of_model = |(name, text): (String, String)| {
-        let app = App::parse(&text).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let app = App::parse(&name, &text).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!(app.name, name, "a model has its file's name");
         (name, app.calibration.clone(), app.fingerprint())
     };

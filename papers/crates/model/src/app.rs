@@ -16,6 +16,7 @@
 
 use serde::{Deserialize, Serialize};
 use unspin_scenario::{fingerprint, Calibration, Ranges};
+use unspin_text::{printable, toml_problems, Problems};
 
 /// Most processing units and longest times; far above what the chapter is about.
 const UNITS_MAX: u32 = 4096;
@@ -26,9 +27,9 @@ const MS_MAX: f64 = 3_600_000.0;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AppError {
     #[error("{0}")]
-    Toml(String),
-    #[error("{key} = {value}; it is {allowed}")]
-    Range { key: String, value: String, allowed: String },
+    Toml(Problems),
+    #[error("{file}: {key} = {value}; it is {allowed}")]
+    Range { file: String, key: String, value: String, allowed: String },
 }
 
 /// A part of the run in which so many threads make progress.
@@ -84,15 +85,15 @@ fn switch_us() -> f64 {
 }
 
 impl App {
-    /// Reads a profile; of what it does not know the usual value.
+    /// Reads a profile; of what it does not know the usual value. `file` is what errors call it.
     ///
     /// # Errors
     /// What is wrong in it, and what is allowed.
-    pub fn parse(text: &str) -> Result<App, AppError> {
-        let ranges = Ranges::read("model", text).map_err(|e| AppError::Toml(e.to_string()))?;
-        let app: App =
-            toml::from_str(&ranges.usual()).map_err(|e| AppError::Toml(e.to_string()))?;
-        app.check()?;
+    pub fn parse(file: &str, text: &str) -> Result<App, AppError> {
+        let usual = Ranges::read(file, text).map_err(AppError::Toml)?.usual();
+        let read = toml::from_str(&usual);
+        let app: App = read.map_err(|e| AppError::Toml(toml_problems(file, &usual, &e)))?;
+        app.check(file)?;
         Ok(app)
     }
 
@@ -102,17 +103,18 @@ impl App {
         fingerprint(&App { name: String::new(), calibration: None, ..self.clone() })
     }
 
-    /// Whether all its numbers are possible.
+    /// Whether all its numbers are possible. `file` is what errors call it.
     ///
     /// # Errors
     /// The first that is not.
-    pub fn check(&self) -> Result<(), AppError> {
+    pub fn check(&self, file: &str) -> Result<(), AppError> {
         let range = |key: &str, value: f64, least: f64, most: f64| {
             if value.is_finite() && (least..=most).contains(&value) {
                 return Ok(());
             }
             let allowed = format!("from {least} to {most}");
-            Err(AppError::Range { key: key.into(), value: value.to_string(), allowed })
+            let (file, key) = (printable(file), key.into());
+            Err(AppError::Range { file, key, value: value.to_string(), allowed })
         };
         range("units", f64::from(self.units), 1.0, f64::from(UNITS_MAX))?;
         range("share", self.share, 0.001, 1.0)?;
@@ -128,7 +130,8 @@ impl App {
         let works = self.phases.iter().any(|p| p.threads > 0);
         if !works {
             let (key, value) = ("phase.threads".into(), "0 in every phase".into());
-            return Err(AppError::Range { key, value, allowed: "above 0 somewhere".into() });
+            let (file, allowed) = (printable(file), "above 0 somewhere".into());
+            return Err(AppError::Range { file, key, value, allowed });
         }
         Ok(())
     }
@@ -142,17 +145,17 @@ mod tests {
 
     #[test]
     fn what_is_left_out_is_kvms() {
-        let app = App::parse(GOOD).unwrap();
+        let app = App::parse("x", GOOD).unwrap();
         assert_eq!((app.period_ms, app.switch_us, app.sequential), (24.0, 5.0, Sequential::Same));
     }
 
     #[test]
     fn the_fingerprint_is_the_applications() {
-        let of = |text: &str| App::parse(text).unwrap().fingerprint();
+        let of = |text: &str| App::parse("x", text).unwrap().fingerprint();
         let record = "[calibration]\ndate = \"1\"\nentries = []\nhow = \"h\"\nsha256 = \"0\"\n";
         let other =
             GOOD.replace("\"x\"", "\"y\"").replace("[[phase]]", &format!("{record}[[phase]]"));
-        assert!(App::parse(&other).unwrap().calibration.is_some());
+        assert!(App::parse("x", &other).unwrap().calibration.is_some());
         assert_eq!(of(GOOD), of(&other));
         assert_ne!(of(GOOD), of(&GOOD.replace("1.5", "1.6")));
     }
@@ -161,7 +164,7 @@ mod tests {
     fn bad_profiles_are_refused() {
         let refused = |from: &str, to: &str, why: &str| {
             assert!(GOOD.contains(from));
-            let error = App::parse(&GOOD.replace(from, to)).unwrap_err().to_string();
+            let error = App::parse("x", &GOOD.replace(from, to)).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
         };
         refused("units = 4", "units = 0", "units = 0; it is from 1");
@@ -170,8 +173,10 @@ mod tests {
         refused("threads = 4", "threads = 5", "phase[0].threads = 5; it is from 0 to 4");
         refused("threads = 4", "threads = 0", "0 in every phase");
         refused("ms = 1.5", "ms = 0", "phase[0].ms");
-        refused("ms = 1.5", "ms = \"1.5\"", "ms");
-        refused("name = \"x\"", "nam = \"x\"", "nam");
+        let text = "x:6:6: `phase[0].ms`: the string \"1.5\" is not allowed here";
+        refused("ms = 1.5", "ms = \"1.5\"", text);
+        refused("units = 4", "units = {}", "allowed: an integer from 0 to 4294967295");
+        refused("name = \"x\"", "nam = \"x\"", "did you mean `name`?");
         refused("[[phase]]\nthreads = 4\nms = 1.5\n", "", "phase");
         refused("[[phase]]\nthreads = 4\nms = 1.5\n", "phase = []\n", "number of [[phase]]");
     }

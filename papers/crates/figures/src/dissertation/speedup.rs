@@ -24,7 +24,8 @@ const PERIODS_MS: [f64; 4] = [24.0, 48.0, 96.0, 192.0];
 fn app(ctx: &Ctx, name: &str) -> Result<App, Error> {
     let file = PathBuf::from(format!("models/{name}.toml"));
     let (path, text) = (ctx.root().join(&file), ctx.read(&file)?);
-    App::parse(&text).map_err(|e| Error::Wrong { path, text: e.to_string() })
+    let name = file.display().to_string();
+    App::parse(&name, &text).map_err(|e| Error::Wrong { path, text: e.to_string() })
 }
 
 /// CPU time the application's work used, over what it uses with one unit: a speedup that no pass
