@@ -22,7 +22,7 @@ pub use compute::lock_table::{lock_tables, MatrixError};
 pub use compute::worlds::off as off_by_model_error;
 pub use diagnosis::{Diagnosis, Lost};
 pub use lock_table::LockTable;
-pub use read::input::{read_files, read_str, Input, ReadError, Stream};
+pub use read::input::{read_files, read_str, Input, Stream};
 pub use show::charts::charts;
 pub use show::csv::csv;
 pub use show::html::html;

@@ -5,11 +5,14 @@ use crate::show::charts::charts;
 use crate::show::csv::csv;
 use crate::show::html::html;
 use crate::show::place::stem;
+use crate::show::svg::SVG_HEAD;
 use crate::show::text::text;
 use crate::summary::Document;
+use std::collections::HashSet;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use unspin_text::{write_atomic, FileError};
+use unspin_text::{sweep, write_atomic, FileError};
 
 /// Writes summary.json, table.txt, table.csv, report.html, the pictures and designs of worlds into `dir`. With
 /// several documents, summary.json is the last one's and each has a summary-NAME-KERNEL.json.
@@ -36,6 +39,8 @@ pub fn write_dir(dir: &Path, docs: &[Document]) -> Result<Vec<PathBuf>, FileErro
         }
     }
     files.push(("report.html".to_string(), html(docs).into_bytes()));
+    sweep(dir);
+    remove_others(dir, &files.iter().map(|(name, _)| name.as_str()).collect());
     let mut paths = Vec::new();
     for (name, bytes) in files {
         let path = dir.join(name);
@@ -43,6 +48,37 @@ pub fn write_dir(dir: &Path, docs: &[Document]) -> Result<Vec<PathBuf>, FileErro
         paths.push(path);
     }
     Ok(paths)
+}
+
+/// Removes what an earlier report of other results left in `dir`: it would look like a part of this
+/// one. Files that no report can have written stay. An error is no failure.
+fn remove_others(dir: &Path, names: &HashSet<&str>) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(name) = name.to_str().filter(|name| !names.contains(name)) else { continue };
+        if entry.file_type().is_ok_and(|kind| kind.is_file()) && is_of_report(&entry.path(), name) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Names of pictures and of designs of worlds, with the name of their document before or without.
+const PICTURES: [&str; 6] = ["performance", "inefficiency", "yields", "waits", "window", "bands"];
+const DESIGNS: [&str; 4] = ["sample", "given", "screening", "shares"];
+
+fn is_of_report(path: &Path, name: &str) -> bool {
+    let is = |start: &str| name.starts_with(start) || name.contains(&format!("-{start}"));
+    let begins = |mark: &str| {
+        let mut head = vec![0; mark.len()];
+        let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut head));
+        read.is_ok() && head == mark.as_bytes()
+    };
+    match name.rsplit_once('.') {
+        Some((_, "svg")) => PICTURES.iter().any(|of| is(&format!("{of}-"))) && begins(SVG_HEAD),
+        Some((_, "csv")) => DESIGNS.iter().any(|of| is(&format!("worlds-{of}.csv"))),
+        Some((_, "json")) => name.starts_with("summary-") && begins("{\n  \"schema\": "),
+        _ => false,
+    }
 }
 
 fn json(d: &Document) -> Vec<u8> {

@@ -103,5 +103,42 @@ pub(crate) fn clean(b: &mut Begin) {
             }
         }
     }
-    b.settings = b.settings.iter().map(|(k, v)| (printable(k), printable(v))).collect();
+    b.settings = b.settings.iter().map(|(k, v)| (printable(k), fields(&printable(v)))).collect();
+}
+
+/// The fields of a Rust structure as it is written for debugging, without its own names and braces:
+/// machine sim has written its costs so.
+fn fields(text: &str) -> String {
+    if !text.contains(" { ") {
+        return text.to_string();
+    }
+    let words: Vec<&str> = text.split(' ').collect();
+    let opens = |i: usize| words.get(i) == Some(&"{");
+    let mut out: Vec<String> = Vec::new();
+    for (i, word) in words.iter().enumerate() {
+        match *word {
+            "{" | "}" => {}
+            "}," => {
+                if let Some(last) = out.last_mut() {
+                    last.push(',');
+                }
+            }
+            // The name of a structure, and of the field that is one.
+            _ if opens(i + 1) || opens(i + 2) && word.ends_with(':') => {}
+            _ => out.push(word.to_string()),
+        }
+    }
+    out.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structures_are_told_by_their_fields() {
+        let text = "Costs { a_cycles: 1, group: GroupCosts { b: 2, c: 3 }, d: 4 }";
+        assert_eq!(fields(text), "a_cycles: 1, b: 2, c: 3, d: 4");
+        assert_eq!(fields("4096"), "4096");
+    }
 }

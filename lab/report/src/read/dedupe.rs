@@ -3,6 +3,7 @@
 //! same.
 
 use crate::read::input::Stream;
+use crate::show::place::count;
 use unspin_scenario::plan::CgroupLayout;
 use unspin_scenario::result::RunResult;
 
@@ -82,10 +83,10 @@ fn same_run(a: &RunResult, b: &RunResult) -> bool {
 
 fn name_of(r: &RunResult) -> String {
     format!(
-        "run {} ({}, {} VMs, {}, {}, repeat {})",
+        "run {} ({}, {}, {}, {}, repeat {})",
         r.run.id,
         r.run.profile,
-        r.run.vms,
+        count(r.run.vms, "VM"),
         r.run.lock.name(),
         r.run.arm.name,
         r.run.repeat

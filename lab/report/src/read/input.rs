@@ -5,7 +5,7 @@ use crate::read::check::{clean, wrong_in};
 use std::path::{Path, PathBuf};
 use unspin_scenario::plan::SCHEMA;
 use unspin_scenario::result::{Begin, Record, RunResult};
-use unspin_text::printable;
+use unspin_text::{printable, read_file, ReadError, RESULTS_MAX};
 
 /// One agent's records: from its Begin to its End, or to where they stop.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,20 +25,12 @@ pub struct Input {
     pub notices: Vec<String>,
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("cannot read {path}: {error}")]
-pub struct ReadError {
-    pub path: PathBuf,
-    pub error: std::io::Error,
-}
-
 /// Reads files, or directories that hold a results.jsonl.
 pub fn read_files(paths: &[PathBuf]) -> Result<Input, ReadError> {
     let mut input = Input::default();
     for path in paths {
         let path = if path.is_dir() { path.join("results.jsonl") } else { path.clone() };
-        let bytes =
-            std::fs::read(&path).map_err(|error| ReadError { path: path.clone(), error })?;
+        let bytes = read_file(&path, RESULTS_MAX)?;
         let part = read_str(&path, &String::from_utf8_lossy(&bytes));
         input.streams.extend(part.streams);
         input.notices.extend(part.notices);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bands over worlds, in words and as a picture.
 
-use crate::show::place::{cgroups_and_lock, rows_at};
-use crate::show::svg::{colour, Chart, Kind, Svg, LEFT, RIGHT, WIDTH};
+use crate::show::place::{cgroups_and_lock, count, rows_at};
+use crate::show::svg::{colour, Chart, Kind, Svg, LEFT, MEDIUM, RIGHT};
 use crate::summary::{Place, Row, Summary};
 use crate::worlds::{Bands, Decides, OrderRow, WorldsMade};
 use unspin_scenario::result::WorldDesign;
@@ -92,7 +92,7 @@ fn made_of(w: &WorldsMade) -> Vec<String> {
 /// A line for each arm: 90 % of worlds, half of them, and the median, against no change.
 pub(crate) fn chart(s: &Summary, place: &Place, at: &str, name: &str) -> Option<Chart> {
     const LINE: f64 = 22.0;
-    const NAMES: f64 = 190.0;
+    const NAMES: f64 = 150.0;
     let rows = banded(s, place);
     let ends = rows.iter().flat_map(|(_, b)| [b.band.p05, b.band.p95]).chain([1.0]);
     let (least, most) = ends.fold((f64::MAX, f64::MIN), |(a, b), x| (a.min(x), b.max(x)));
@@ -101,9 +101,9 @@ pub(crate) fn chart(s: &Summary, place: &Place, at: &str, name: &str) -> Option<
     }
     let (low, high) = ((least * 0.98).ln(), (most * 1.02).ln());
     let from = LEFT + NAMES;
-    let x = |ratio: f64| from + (ratio.ln() - low) / (high - low) * (WIDTH - RIGHT - from);
+    let x = |ratio: f64| from + (ratio.ln() - low) / (high - low) * (MEDIUM - RIGHT - from);
     let height = 40.0 + LINE * rows.len() as f64;
-    let mut svg = Svg::new(height);
+    let mut svg = Svg::of_width(MEDIUM, height);
     svg.line(x(1.0), 12.0, x(1.0), height - 24.0, "one");
     let arms: Vec<&str> = rows.iter().map(|(r, _)| r.key.arm.as_str()).collect();
     for (i, (r, b)) in rows.iter().enumerate() {
@@ -129,5 +129,5 @@ pub(crate) fn chart(s: &Summary, place: &Place, at: &str, name: &str) -> Option<
 
 /// A place as the page calls it.
 pub(crate) fn heading(place: &Place) -> String {
-    format!("{} VM, cgroups {}", place.vms, cgroups_and_lock(place.cgroup, &place.lock))
+    format!("{}, cgroups {}", count(place.vms, "VM"), cgroups_and_lock(place.cgroup, &place.lock))
 }

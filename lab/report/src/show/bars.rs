@@ -2,7 +2,7 @@
 //! Bars: performance, inefficiency and yields, arm by arm.
 
 use crate::show::place::{arm_order, profile_order};
-use crate::show::svg::{paint, Axis, Chart, Kind, Svg, LEFT, RIGHT, WIDTH};
+use crate::show::svg::{paint, Axis, Chart, Kind, Svg, LEFT, MEDIUM, NARROW, RIGHT};
 use crate::summary::Row;
 use unspin_scenario::IDEAL_ARM;
 
@@ -21,7 +21,7 @@ fn grouped(
     bar: impl Fn(&Row) -> Option<Bar>,
 ) -> String {
     let (arms, profiles) = (arm_order(rows), profile_order(rows));
-    let mut svg = Svg::new(0.0);
+    let mut svg = Svg::of_width(width(&arms, &profiles), 0.0);
     let top = svg.legend(&arms);
     let bottom = top + 250.0;
     svg.height = bottom + 30.0;
@@ -39,7 +39,7 @@ fn grouped(
         .fold(if one { 1.0 } else { 0.0 }, f64::max);
     let axis = Axis::new(most, bottom, top + 6.0);
     axis.draw(&mut svg, label);
-    let group = (WIDTH - LEFT - RIGHT) / profiles.len().max(1) as f64;
+    let group = (svg.width - LEFT - RIGHT) / profiles.len().max(1) as f64;
     let width = (group * 0.84 / arms.len().max(1) as f64).min(44.0);
     for (i, p) in profiles.iter().enumerate() {
         svg.text(LEFT + group * (i as f64 + 0.5), bottom + 18.0, "middle", p);
@@ -55,9 +55,16 @@ fn grouped(
         }
     }
     if one {
-        svg.line(LEFT, axis.y(1.0), WIDTH - RIGHT, axis.y(1.0), "one");
+        svg.line(LEFT, axis.y(1.0), svg.width - RIGHT, axis.y(1.0), "one");
     }
     svg.finish(title)
+}
+
+/// Wide enough for the names of the profiles, and for bars that can be told apart.
+fn width(arms: &[&str], profiles: &[&str]) -> f64 {
+    let longest = profiles.iter().map(|p| p.chars().count()).max().unwrap_or(0);
+    let group = f64::max(7.0 * longest as f64 + 8.0, 12.0 * arms.len() as f64);
+    (LEFT + RIGHT + group * profiles.len() as f64).max(NARROW).round()
 }
 
 pub(crate) fn performance(rows: &[&Row], at: &str, place: &str) -> Chart {
@@ -134,10 +141,10 @@ pub(crate) fn yields(rows: &[&Row], at: &str, place: &str) -> Option<Chart> {
         return None;
     }
     let title = format!("Yields by outcome, {place}");
-    let mut svg = Svg::new(0.0);
+    let mut svg = Svg::of_width(MEDIUM, 0.0);
     let top = svg.legend(&OUTCOMES);
     svg.height = top + 20.0 * with.len() as f64 + 10.0;
-    let (x0, x1) = (190.0, WIDTH - 100.0);
+    let (x0, x1) = (190.0, svg.width - 80.0);
     for (i, (r, n)) in with.iter().enumerate() {
         let y = top + 20.0 * i as f64 + 4.0;
         let total: u64 = n.iter().sum();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! All pictures of a document.
 
-use crate::show::place::{file_part, layout, places, profile_order, rows_at};
+use crate::show::place::{count, file_part, layout, places, profile_order, rows_at};
 use crate::show::svg::Chart;
 use crate::show::{bands, bars, curves};
 use crate::summary::{Document, Place, Summary};
@@ -32,5 +32,6 @@ fn caption(s: &Summary, place: &Place) -> String {
         lock => format!(", lock {lock}"),
     };
     let cgroups = layout(place.cgroup);
-    format!("{} VM, cgroups {cgroups}{lock} ({}, {})", place.vms, s.machine, s.kernel)
+    let vms = count(place.vms, "VM");
+    format!("{vms}, cgroups {cgroups}{lock} ({}, {})", s.machine, s.kernel)
 }

@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! All rows as CSV; unknown values are empty.
 
-use crate::summary::Document;
+use crate::summary::{Document, Summary};
 use serde_json::Value;
 
 /// One line per row of every document, its machine and kernel first.
 pub fn csv(docs: &[Document]) -> String {
-    let mut out = String::new();
-    let mut header: Option<Vec<String>> = None;
+    let header = cells_of([Value::Null, Value::Null, Value::Null], &Value::Null);
+    let mut out = line(header.into_iter().map(|(name, _)| name));
     for d in docs {
         for row in &d.summary.arms {
-            let Ok(Value::Object(fields)) = serde_json::to_value(row) else {
+            let Ok(fields) = serde_json::to_value(row) else {
                 continue;
             };
-            let mut cells = vec![
-                ("machine".to_string(), Value::from(d.summary.machine.as_str())),
-                ("kernel".to_string(), Value::from(d.summary.kernel.as_str())),
-                ("scenario".to_string(), Value::from(d.summary.scenario.as_str())),
-            ];
-            for key in KEYS {
-                flatten(key, fields.get(*key).unwrap_or(&Value::Null), &mut cells);
-            }
-            if header.is_none() {
-                let names: Vec<String> = cells.iter().map(|(k, _)| k.clone()).collect();
-                out.push_str(&names.join(","));
-                out.push('\n');
-                header = Some(names);
-            }
-            let line: Vec<String> = cells.iter().map(|(_, v)| cell(v)).collect();
-            out.push_str(&line.join(","));
-            out.push('\n');
+            let Summary { machine, kernel, scenario, .. } = &d.summary;
+            let first = [machine, kernel, scenario].map(|text| Value::from(text.as_str()));
+            out += &line(cells_of(first, &fields).iter().map(|(_, v)| cell(v)));
         }
     }
     out
+}
+
+fn line(cells: impl Iterator<Item = String>) -> String {
+    cells.collect::<Vec<_>>().join(",") + "\n"
+}
+
+/// The cells of a row, with their names.
+fn cells_of([machine, kernel, scenario]: [Value; 3], fields: &Value) -> Vec<(String, Value)> {
+    let names = ["machine", "kernel", "scenario"].map(String::from);
+    let mut cells: Vec<_> = names.into_iter().zip([machine, kernel, scenario]).collect();
+    for key in KEYS {
+        flatten(key, fields.get(*key).unwrap_or(&Value::Null), &mut cells);
+    }
+    cells
 }
 
 const KEYS: &[&str] = &[

@@ -2,7 +2,7 @@
 //! Curves: how long locks are waited for, and windows over time.
 
 use crate::show::place::{distinct, file_part};
-use crate::show::svg::{colour, curve, Axis, Chart, Kind, Svg, LEFT, RIGHT, WIDTH};
+use crate::show::svg::{colour, curve, Axis, Chart, Kind, Svg, LEFT, NARROW, RIGHT};
 use crate::summary::{EpochTrace, Place, Row, Summary};
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ pub(crate) fn waits(rows: &[&Row], profile: &str, at: &str, place: &str) -> Opti
         .filter(|(_, hist)| hist.iter().any(|n| *n > 0))
         .collect();
     let title = format!("Lock waits, {profile}, {place}");
-    let mut svg = Svg::new(0.0);
+    let mut svg = Svg::of_width(NARROW, 0.0);
     let arms: Vec<&str> = with.iter().map(|(arm, _)| *arm).collect();
     let last = with.iter().filter_map(|(_, hist)| hist.iter().rposition(|n| *n > 0)).max()? + 1;
     let first = with.iter().filter_map(|(_, hist)| hist.iter().position(|n| *n > 0)).min()?;
@@ -51,7 +51,7 @@ const DECADES: i32 = 6;
 impl WaitAxes {
     fn x(&self, bucket: usize) -> f64 {
         let width = (self.last - self.first).max(1) as f64;
-        LEFT + (bucket - self.first) as f64 / width * (WIDTH - LEFT - RIGHT)
+        LEFT + (bucket - self.first) as f64 / width * (NARROW - LEFT - RIGHT)
     }
 
     fn y(&self, share: f64) -> f64 {
@@ -63,15 +63,15 @@ impl WaitAxes {
     fn draw(&self, svg: &mut Svg) {
         for d in 0..=DECADES {
             let y = self.y(10f64.powi(-d));
-            svg.line(LEFT, y, WIDTH - RIGHT, y, if d == DECADES { "axis" } else { "grid" });
+            svg.line(LEFT, y, NARROW - RIGHT, y, if d == DECADES { "axis" } else { "grid" });
             svg.text(LEFT - 6.0, y + 4.0, "end", &format!("1e-{d}"));
         }
-        let step = (self.last - self.first).div_ceil(12).max(1);
+        let step = (self.last - self.first).div_ceil(8).max(1);
         for b in (self.first..=self.last).step_by(step) {
             svg.text(self.x(b), self.bottom + 16.0, "middle", &format!("2^{b}"));
         }
         let what = "share of lock waits longer than that many TSC cycles";
-        svg.text(WIDTH / 2.0, self.bottom + 34.0, "middle", what);
+        svg.text(NARROW / 2.0, self.bottom + 34.0, "middle", what);
     }
 
     /// The curve of one histogram.
@@ -112,10 +112,10 @@ pub(crate) fn windows(
     let long = with.iter().map(|t| length(t)).max().unwrap_or(1).max(1) as f64;
     let most = with.iter().flat_map(|t| &t.samples).map(|e| e.window_cycles).max().unwrap_or(1);
     let title = format!("PLE window over time, {profile}, {place}");
-    let mut svg = Svg::new(0.0);
+    let mut svg = Svg::of_width(NARROW, 0.0);
     let top = svg.legend(&arms);
     let bottom = top + 240.0;
-    svg.height = bottom + 40.0;
+    svg.height = bottom + 56.0;
     let axis = Axis::new(most as f64, bottom, top + 6.0);
     axis.draw(&mut svg, |v| format!("{v:.0}"));
     draw_time(&mut svg, s, long, bottom);
@@ -124,7 +124,7 @@ pub(crate) fn windows(
         let every = t.samples.len().div_ceil(POINTS_MAX).max(1);
         let mut points = String::new();
         for e in t.samples.iter().step_by(every) {
-            let x = LEFT + e.at_ns.saturating_sub(zero) as f64 / long * (WIDTH - LEFT - RIGHT);
+            let x = LEFT + e.at_ns.saturating_sub(zero) as f64 / long * (NARROW - LEFT - RIGHT);
             let _ = write!(points, "{x:.1},{:.1} ", axis.y(e.window_cycles as f64));
         }
         let i = arms.iter().position(|a| *a == t.arm).unwrap_or(0);
@@ -137,16 +137,16 @@ pub(crate) fn windows(
 /// The axis of time over `long` ns, and what the picture's axes are.
 fn draw_time(svg: &mut Svg, s: &Summary, long: f64, bottom: f64) {
     for i in 0..=6 {
-        let x = LEFT + (WIDTH - LEFT - RIGHT) * f64::from(i) / 6.0;
+        let x = LEFT + (NARROW - LEFT - RIGHT) * f64::from(i) / 6.0;
         svg.text(x, bottom + 16.0, "middle", &format!("{:.0}", long * f64::from(i) / 6e6));
     }
     let exits: Vec<String> = s.provenance.epoch_ple_exits.iter().map(u32::to_string).collect();
-    let epoch = match exits.as_slice() {
-        [] => String::new(),
-        some => format!("; an epoch is {} PLE exits", some.join(" or ")),
-    };
-    let what = format!("ms of the machine's time; window in TSC cycles{epoch}");
-    svg.text(WIDTH / 2.0, bottom + 34.0, "middle", &what);
+    let what = "ms of the machine's time; window in TSC cycles";
+    svg.text(NARROW / 2.0, bottom + 34.0, "middle", what);
+    if !exits.is_empty() {
+        let epoch = format!("an epoch is {} PLE exits", exits.join(" or "));
+        svg.text(NARROW / 2.0, bottom + 50.0, "middle", &epoch);
+    }
 }
 
 /// Start of the run a trace is of: the first epoch of any VM under its arm.

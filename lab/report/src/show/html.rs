@@ -3,9 +3,10 @@
 
 use crate::show::bands;
 use crate::show::charts::charts;
-use crate::show::place::{cgroups_and_lock, origin, percent, places, rows_at};
+use crate::show::place::{count, origin, percent, places, rows_at};
 use crate::show::shares::shares;
 use crate::show::svg::Kind;
+use crate::show::verdict::verdict;
 use crate::show::windows::{adapting, still};
 use crate::summary::{Document, Place, Row, Summary};
 use minijinja::{context, Environment, Value};
@@ -15,6 +16,7 @@ const PAGE: &str = include_str!("page.html");
 /// The page of all documents.
 pub fn html(docs: &[Document]) -> String {
     let mut env = Environment::new();
+    env.add_filter("count", |n: usize, what: &str| count(n as u32, what));
     env.add_filter("percent", |x: Option<f64>| percent(x));
     env.add_filter("fixed", |x: Option<f64>, places: usize| {
         x.map_or("–".to_string(), |x| format!("{x:.places$}"))
@@ -46,14 +48,16 @@ fn view(d: &Document) -> Value {
         charts
             .iter()
             .filter(|c| c.kind == kind)
-            .map(|c| context! { title => c.title, svg => Value::from_safe_string(c.svg.clone()) })
+            .map(|c| {
+                let svg = Value::from_safe_string(c.svg.clone());
+                context! { title => c.title, is_wide => c.is_wide(), svg }
+            })
             .collect()
     };
     let s = &d.summary;
     let whole: Vec<&Row> = s.arms.iter().filter(|r| r.key.is_whole()).collect();
     let still_at = |place: &Place| {
-        let at =
-            format!("{} VM, cgroups {}", place.vms, cgroups_and_lock(place.cgroup, &place.lock));
+        let at = bands::heading(place);
         still(&rows_at(s, place)).into_iter().map(move |what| format!("{at}: {what}"))
     };
     context! {
@@ -62,6 +66,8 @@ fn view(d: &Document) -> Value {
         still => places(s).iter().flat_map(still_at).collect::<Vec<String>>(),
         s => Value::from_serialize(s),
         origin => origin(s),
+        verdict => verdict(s),
+        made => if s.machine == "sim" { "Simulated, not measured" } else { "Measured" },
         baseline => s.arms.first().map(|r| r.key.baseline.clone()),
         performance => of(Kind::Performance),
         bands => of(Kind::Bands),

@@ -15,4 +15,5 @@ pub(crate) mod plot;
 pub(crate) mod shares;
 pub(crate) mod svg;
 pub(crate) mod text;
+pub(crate) mod verdict;
 pub(crate) mod windows;

@@ -5,6 +5,11 @@ use crate::summary::{Document, Place, Row, Summary};
 use unspin_scenario::plan::CgroupLayout;
 use unspin_scenario::IDEAL_ARM;
 
+/// `1 VM`, `2 VMs`.
+pub(crate) fn count(n: u32, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
 /// Where arms are compared, in the order of the rows.
 pub(crate) fn places(s: &Summary) -> Vec<Place> {
     let mut places = Vec::new();
@@ -55,8 +60,8 @@ pub(crate) fn origin(s: &Summary) -> String {
         Some(m) => format!(" · module {m}"),
         None => " · no module".to_string(),
     };
-    let seeds = if p.seeds.len() == 1 { "1 seed" } else { &format!("{} seeds", p.seeds.len()) };
-    line += &format!(" · {} pCPUs · {} runs, {seeds}", p.pcpus, p.runs);
+    let (runs, seeds) = (count(p.runs as u32, "run"), count(p.seeds.len() as u32, "seed"));
+    line += &format!(" · {} · {runs}, {seeds}", count(p.pcpus, "pCPU"));
     if !p.epoch_ple_exits.is_empty() {
         let epochs: Vec<String> = p.epoch_ple_exits.iter().map(u32::to_string).collect();
         line += &format!(" · epoch {} PLE exits", epochs.join(" and "));

@@ -13,6 +13,13 @@ pub struct Chart {
     pub svg: String,
 }
 
+impl Chart {
+    /// Whether it is wider than a phone.
+    pub(crate) fn is_wide(&self) -> bool {
+        !self.svg.contains(&format!("viewBox=\"0 0 {NARROW} "))
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Performance,
@@ -81,14 +88,31 @@ pub(crate) fn escape(s: &str) -> String {
     s.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
+/// How each of these pictures begins.
+pub(crate) const SVG_HEAD: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"unspin\"";
+
+/// A picture that a phone shows whole.
+pub(crate) const NARROW: f64 = 388.0;
+/// One with names at the left.
+pub(crate) const MEDIUM: f64 = 560.0;
+/// Least size on a page, of the size it is drawn in: letters of 12 pixels have 11.
+const LEAST: f64 = 0.92;
+/// Largest size on a page.
+const MOST: f64 = 1.25;
+
 pub(crate) struct Svg {
     body: String,
+    pub(crate) width: f64,
     pub(crate) height: f64,
 }
 
 impl Svg {
     pub(crate) fn new(height: f64) -> Self {
-        Svg { body: String::new(), height }
+        Svg::of_width(WIDTH, height)
+    }
+
+    pub(crate) fn of_width(width: f64, height: f64) -> Self {
+        Svg { body: String::new(), width, height }
     }
 
     pub(crate) fn add(&mut self, args: std::fmt::Arguments) {
@@ -123,7 +147,7 @@ impl Svg {
         let (mut x, mut y) = (LEFT, 14.0);
         for (i, name) in names.iter().enumerate() {
             let width = 26.0 + 7.2 * name.chars().count() as f64;
-            if x + width > WIDTH - RIGHT {
+            if x + width > self.width - RIGHT {
                 x = LEFT;
                 y += 18.0;
             }
@@ -140,7 +164,10 @@ impl Svg {
 
     pub(crate) fn finish(self, title: &str) -> String {
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"unspin\" viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{t}\">\n<title>{t}</title>\n<style>{STYLE}</style>\n{}</svg>\n",
+            "{SVG_HEAD} style=\"min-width:{:.0}px;max-width:{:.0}px\" viewBox=\"0 0 {} {:.0}\" role=\"img\" aria-label=\"{t}\">\n<title>{t}</title>\n<style>{STYLE}</style>\n{}</svg>\n",
+            LEAST * self.width,
+            MOST * self.width,
+            self.width,
             self.height,
             self.body,
             t = escape(title)
@@ -188,7 +215,7 @@ impl Axis {
             svg.line(
                 LEFT,
                 self.y(v),
-                WIDTH - RIGHT,
+                svg.width - RIGHT,
                 self.y(v),
                 if i == 0 { "axis" } else { "grid" },
             );

@@ -4,7 +4,7 @@
 use crate::show::bands;
 use crate::show::diagnoses::{head, lines};
 use crate::show::place::{
-    arm_order, baseline, cgroups_and_lock, distinct, layout, origin, percent, places,
+    arm_order, baseline, cgroups_and_lock, count, distinct, layout, origin, percent, places,
     profile_order, rows_at,
 };
 use crate::show::shares::{cpu_shares, has_turns, refusals, turn_shares};
@@ -212,13 +212,12 @@ fn heading(s: &Summary, place: &Place) -> String {
         CgroupLayout::Vcpu => "one cgroup per vCPU",
         CgroupLayout::Libvirt => "libvirt's cgroups",
     };
-    let vms = place.vms;
-    let plural = if vms == 1 { "" } else { "s" };
+    let vms = count(place.vms, "VM");
     let lock = if place.lock.is_empty() { String::new() } else { format!(", lock {}", place.lock) };
     let linux = rows_at(s, place).into_iter().find_map(|r| r.linux.as_ref());
     let guests = linux.map(|linux| format!(" with Linux {}", linux.guest.kernel));
     let guests = guests.unwrap_or_default();
-    format!("{vms} VM{plural}{guests}, {layout}{lock} ({}, {})", s.machine, s.kernel)
+    format!("{vms}{guests}, {layout}{lock} ({}, {})", s.machine, s.kernel)
 }
 
 fn time(r: &Row) -> String {
@@ -462,7 +461,8 @@ fn unseen(h: &Headroom) -> Option<String> {
     if h.unseen.is_empty() {
         return None;
     }
-    let place = format!("{} VMs, {}, {}", h.vms, cgroups_and_lock(h.cgroup, &h.lock), h.arm);
+    let place =
+        format!("{}, {}, {}", count(h.vms, "VM"), cgroups_and_lock(h.cgroup, &h.lock), h.arm);
     let programs = h.unseen.join(" ");
     Some(format!(
         "{place}: not in it, as pause-loop exits see nothing of their headroom: {programs}\n"
