@@ -311,10 +311,11 @@ impl<'r, 't> Table<'r, 't> {
     pub fn only(&self, known: &[&str]) {
         let allowed = known.join(", ");
         let unknown = self.table.keys().filter(|key| !known.contains(&key.get_ref().as_ref()));
-        for (n, key) in unknown.enumerate() {
+        for key in unknown {
             let name = key.get_ref().as_ref();
             // Few are printed.
-            let near = (n < 100).then(|| nearest(name, known.iter().copied())).flatten();
+            let is_first = self.reader.problems.borrow().len() < 100;
+            let near = is_first.then(|| nearest(name, known.iter().copied())).flatten();
             self.reader.problem(key.span(), self.path_of(name), "unknown key", &allowed, near);
         }
     }

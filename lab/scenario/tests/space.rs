@@ -119,7 +119,7 @@ fn what_is_wrong_with_a_space_is_named() {
         "cgroups = [\"flat\"]\nkernels",
         "`draw.cgroups`",
     );
-    refused("[known]", "[unknown]", "unknown field `unknown`");
+    refused("[known]", "[unknown]", "unknown key \"unknown\"");
 }
 
 #[test]

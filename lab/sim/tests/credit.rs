@@ -85,9 +85,8 @@ fn no_capped_vm_gets_more_than_its_weights_share() {
             r.each = vec![r.vm(0), EachVm { vcpus, ..r.vm(1) }];
             let setup = Setup::new(&Host::lab(8, Kernel::V3_19).with_credit(true), &r);
             let got = simulated(&setup).result;
-            let share = |vm: &VmResult| {
-                vm.cpu_ns.iter().sum::<u64>() as f64 / (8 * got.window_ns) as f64
-            };
+            let share =
+                |vm: &VmResult| vm.cpu_ns.iter().sum::<u64>() as f64 / (8 * got.window_ns) as f64;
             let shares: Vec<f64> = got.vm.iter().map(share).collect();
             let most = shares.iter().copied().fold(0.0, f64::max);
             assert!(most < 0.51, "{way:?}, {vcpus} vCPUs, seed {seed}: {shares:.3?}");

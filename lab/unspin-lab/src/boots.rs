@@ -4,12 +4,14 @@
 //! that ran, so that --resume takes nothing for made that other code made.
 
 use anyhow::Context;
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use unspin_report::read_files;
 use unspin_scenario::plan::Plan;
 use unspin_scenario::result::{Record, Shard, World};
+use unspin_text::{read_file, shown, write_atomic, ReadError, RESULTS_MAX};
 
 /// Digits of a SHA-256 in a name.
 const PLAN_DIGITS: usize = 12;
@@ -59,27 +61,47 @@ impl Boot {
 
     /// All its records are there, and it is not being made again.
     pub fn is_complete(&self) -> bool {
-        self.file.is_file() && !self.part().is_file()
+        !self.part().exists() && self.is_whole()
+    }
+
+    /// Whether its file has a record of each of its runs, and their end. A file may have been cut or
+    /// changed since it was written.
+    pub fn is_whole(&self) -> bool {
+        let Ok(input) = read_files(std::slice::from_ref(&self.file)) else { return false };
+        let streams = || input.streams.iter();
+        let mut made: HashSet<u32> = streams().flat_map(|s| &s.runs).map(|r| r.run.id).collect();
+        made.extend(streams().flat_map(|s| &s.failed).map(|(id, _)| *id));
+        let is_ended = streams().next_back().is_some_and(|s| s.ended);
+        is_ended && self.plan.runs.iter().all(|run| made.contains(&run.id))
+    }
+
+    /// A file that is not whole is what is there of a boot that is to be made.
+    pub fn reopen(&self) -> anyhow::Result<()> {
+        if self.file.exists() && !self.part().exists() && !self.is_whole() {
+            fs::rename(&self.file, self.part())
+                .with_context(|| format!("cannot rename {}", shown(&self.file)))?;
+        }
+        Ok(())
     }
 
     /// It is to be made again. Until it is, the records there are stay.
     pub fn renew(&self) -> anyhow::Result<()> {
         let part = self.part();
-        File::create(&part).map(|_| ()).with_context(|| format!("cannot make {}", part.display()))
+        File::create(&part).map(|_| ()).with_context(|| format!("cannot make {}", shown(&part)))
     }
 
     /// Its records, as far as there are any.
     pub fn records(&self) -> anyhow::Result<Vec<u8>> {
         for file in [self.file.clone(), self.part()] {
-            match fs::read(&file) {
+            match read_file(&file, RESULTS_MAX) {
                 Ok(mut bytes) => {
                     if !bytes.is_empty() && !bytes.ends_with(b"\n") {
                         bytes.push(b'\n');
                     }
                     return Ok(bytes);
                 }
-                Err(e) if e.kind() == ErrorKind::NotFound => {}
-                Err(e) => return Err(e).with_context(|| format!("cannot read {}", file.display())),
+                Err(ReadError::Missing(_)) => {}
+                Err(e) => return Err(e.into()),
             }
         }
         Ok(Vec::new())
@@ -96,7 +118,7 @@ impl Boot {
             options.write(true).truncate(true);
         }
         let mut file =
-            options.open(&part).with_context(|| format!("cannot open {}", part.display()))?;
+            options.open(&part).with_context(|| format!("cannot open {}", shown(&part)))?;
         if go_on {
             end_cut_line(&part, &mut file)?;
         }
@@ -115,9 +137,11 @@ impl Boot {
     /// All records were written to `file`: they replace those made before, by whatever code.
     pub fn complete(&self, file: &File) -> anyhow::Result<()> {
         let part = self.part();
-        file.sync_all().with_context(|| format!("cannot write {}", part.display()))?;
-        fs::rename(&part, &self.file)
-            .with_context(|| format!("cannot rename {}", part.display()))?;
+        file.sync_all().with_context(|| format!("cannot write {}", shown(&part)))?;
+        if let Some(one) = as_one(&read_file(&part, RESULTS_MAX)?) {
+            write_atomic(&part, &one)?;
+        }
+        fs::rename(&part, &self.file).with_context(|| format!("cannot rename {}", shown(&part)))?;
         self.remove_others()
     }
 
@@ -127,24 +151,54 @@ impl Boot {
         let (Some(dir), Some((any_code, _))) = (self.file.parent(), own.rsplit_once('-')) else {
             return Ok(());
         };
-        let entries =
-            fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+        let entries = fs::read_dir(dir).with_context(|| format!("cannot read {}", shown(dir)))?;
         for path in entries.flatten().map(|e| e.path()).filter(|path| path.is_file()) {
             let other = name(&path).unwrap_or_default();
             if other != own && other.starts_with(any_code) {
                 fs::remove_file(&path)
-                    .with_context(|| format!("cannot remove {}", path.display()))?;
+                    .with_context(|| format!("cannot remove {}", shown(&path)))?;
             }
         }
         Ok(())
     }
 }
 
+/// The records of a boot that was continued as those of one that was not: with one Begin and one End,
+/// and without what was cut off. `None` where nothing is to be changed, or where its parts are not
+/// from the same machine and code.
+fn as_one(bytes: &[u8]) -> Option<Vec<u8>> {
+    let (mut begin, mut end, mut out) = (None, None, Vec::new());
+    let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+    for line in lines {
+        let kept = match serde_json::from_slice(line) {
+            Err(_) => continue,
+            Ok(Record::Begin(b)) => match &begin {
+                None => {
+                    begin = Some(b);
+                    true
+                }
+                Some(first) if *first == b => false,
+                Some(_) => return None,
+            },
+            Ok(Record::End { .. }) => {
+                end = Some(line);
+                false
+            }
+            Ok(_) => true,
+        };
+        if kept {
+            out.extend(line);
+        }
+    }
+    out.extend(end?);
+    (out != bytes).then_some(out)
+}
+
 /// A record that was cut off must not run into the next.
 fn end_cut_line(path: &Path, file: &mut File) -> anyhow::Result<()> {
-    let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = read_file(path, RESULTS_MAX)?;
     if !text.is_empty() && !text.ends_with(b"\n") {
-        file.write_all(b"\n").with_context(|| format!("cannot write {}", path.display()))?;
+        file.write_all(b"\n").with_context(|| format!("cannot write {}", shown(path)))?;
     }
     Ok(())
 }

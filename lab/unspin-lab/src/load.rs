@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds and reads scenarios and the profiles and programs they name.
 
-use crate::exit::{said, Usage};
+use crate::exit::{said, unread, Usage};
 use crate::machine::Refusal;
-use anyhow::Context;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::path::{Component, Path, PathBuf};
@@ -12,6 +11,7 @@ use unspin_scenario::{
     expand, parse_guest_program, parse_profile, parse_scenario, problem_at, Named, Problems,
     Profile, Ranges, Scenario, Selection, Unknown, Workloads,
 };
+use unspin_text::{read_text, shown};
 
 /// What of a scenario to run.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -100,12 +100,33 @@ impl Loaded {
         own.chain(self.profile_ranges.iter().flat_map(of_profile)).collect()
     }
 
+    /// Whether the scenario can be read with each value of its choices, and each end of its ranges.
+    /// Otherwise a world would fail after others were made.
+    fn check_values(&self) -> anyhow::Result<()> {
+        let mut before = 0;
+        for ranges in std::iter::once(&self.ranges).chain(self.profile_ranges.values()) {
+            for (i, unknown) in ranges.unknown.iter().enumerate() {
+                for at in unknown.extremes() {
+                    let mut world = vec![None; before + i + 1];
+                    world[before + i] = Some(at);
+                    self.in_world(&world).map_err(|e| {
+                        let (path, value) = (&unknown.path, unknown.value(at));
+                        Usage(format!("{}\n    with `{path}` = {value}, which it may be", said(&e)))
+                    })?;
+                }
+            }
+            before += ranges.unknown.len();
+        }
+        Ok(())
+    }
+
     /// The same scenario in the world at these places, one for each of `unknown()`; as usual where there
     /// is none.
     pub fn in_world(&self, at: &[Option<f64>]) -> anyhow::Result<Loaded> {
         let (own, mut rest) = at.split_at(self.ranges.unknown.len().min(at.len()));
         let text = self.ranges.at(own);
-        let scenario = parse_scenario(&self.file, &self.scenario.name, &text)?;
+        let scenario = parse_scenario(&self.file, &self.scenario.name, &text)
+            .map_err(|e| Usage(e.to_string()))?;
         let mut workloads = self.workloads.clone();
         for (name, ranges) in &self.profile_ranges {
             let (own, others) = rest.split_at(ranges.unknown.len().min(rest.len()));
@@ -135,8 +156,8 @@ impl Loaded {
 /// `papers/KEY/scenarios/`.
 pub fn scenario(given: &Path, profile_dir: Option<&Path>) -> anyhow::Result<Loaded> {
     let path = find_scenario(given)?;
-    let shown = path.display().to_string();
-    let text = read(&path)?;
+    let shown = shown(&path);
+    let text = read_text(&path).map_err(unread)?;
     let name = path.file_stem().and_then(|s| s.to_str()).unwrap_or("scenario").to_string();
     let ranges = Ranges::read(&shown, &text).map_err(|e| Usage(e.to_string()))?;
     let text = ranges.usual();
@@ -162,17 +183,14 @@ pub fn scenario(given: &Path, profile_dir: Option<&Path>) -> anyhow::Result<Load
         profile_ranges.insert(name.clone(), ranges);
     }
     profile_ranges.retain(|_, ranges| !ranges.unknown.is_empty());
-    Ok(Loaded { scenario, file: shown, text, workloads, profile_dirs, ranges, profile_ranges })
+    let loaded =
+        Loaded { scenario, file: shown, text, workloads, profile_dirs, ranges, profile_ranges };
+    loaded.check_values()?;
+    Ok(loaded)
 }
 
 fn profiles(dirs: &[PathBuf]) -> Kept<'_, Profile> {
     Kept { what: "profile", dirs, parse: parse_profile }
-}
-
-fn read(path: &Path) -> anyhow::Result<String> {
-    let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    String::from_utf8(text)
-        .map_err(|_| Usage(format!("{}: not a text file (UTF-8)", path.display())).into())
 }
 
 fn find_scenario(given: &Path) -> anyhow::Result<PathBuf> {
@@ -203,13 +221,12 @@ fn find_scenario(given: &Path) -> anyhow::Result<PathBuf> {
     } else if !known.is_empty() {
         format!("; known: {}", known.join(", "))
     } else if is_name {
-        let dirs: Vec<String> =
-            roots().map(|r| r.join("scenarios").display().to_string()).collect();
+        let dirs: Vec<String> = roots().map(|r| shown(&r.join("scenarios"))).collect();
         format!("; no scenarios in {}: name a file", dirs.join(", "))
     } else {
         String::new()
     };
-    Err(Usage(format!("no scenario {}{hint}", given.display())).into())
+    Err(Usage(format!("no scenario {}{hint}", shown(given))).into())
 }
 
 /// Where scenarios/, profiles/ and papers/ are looked for: here, above the program, in the checkout it was
@@ -226,7 +243,7 @@ fn roots() -> impl Iterator<Item = PathBuf> {
 /// The first of them that has `file`.
 pub fn root(file: &str) -> anyhow::Result<PathBuf> {
     roots().find(|r| r.join(file).is_file()).ok_or_else(|| {
-        let dirs: Vec<String> = roots().map(|r| r.display().to_string()).collect();
+        let dirs: Vec<String> = roots().map(|r| shown(&r)).collect();
         Usage(format!(
             "no {file} in {}: run the command in a checkout of the project",
             dirs.join(", ")
@@ -299,8 +316,8 @@ impl<T> Kept<'_, T> {
         for dir in self.dirs {
             let path = dir.join(name).with_extension("toml");
             if path.is_file() {
-                let text = read(&path)?;
-                let parsed = (self.parse)(&path.display().to_string(), name, &text)?;
+                let text = read_text(&path).map_err(unread)?;
+                let parsed = (self.parse)(&shown(&path), name, &text)?;
                 return Ok((parsed, text));
             }
         }

@@ -67,7 +67,7 @@ fn view(d: &Document) -> Value {
         s => Value::from_serialize(s),
         origin => origin(s),
         verdict => verdict(s),
-        made => if s.machine == "sim" { "Simulated, not measured" } else { "Measured" },
+        made => if s.machine == "sim" { "Simulated" } else { "Measured" },
         baseline => s.arms.first().map(|r| r.key.baseline.clone()),
         performance => of(Kind::Performance),
         bands => of(Kind::Bands),

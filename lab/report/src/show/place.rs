@@ -4,11 +4,7 @@
 use crate::summary::{Document, Place, Row, Summary};
 use unspin_scenario::plan::CgroupLayout;
 use unspin_scenario::IDEAL_ARM;
-
-/// `1 VM`, `2 VMs`.
-pub(crate) fn count(n: u32, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
-}
+pub(crate) use unspin_text::counted as count;
 
 /// Where arms are compared, in the order of the rows.
 pub(crate) fn places(s: &Summary) -> Vec<Place> {

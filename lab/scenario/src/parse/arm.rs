@@ -11,6 +11,7 @@ use crate::schema::arm::{
 use crate::schema::host::HostScheduler;
 use crate::schema::key::Kind;
 use crate::schema::keys::arm as keys;
+use crate::schema::limits::ARMS_MAX;
 use crate::schema::names::{Named, ALONE_ARM, IDEAL_ARM};
 use unspin_text::{or, Table, Value};
 
@@ -22,6 +23,10 @@ pub(crate) fn read_arms(
     let all = v.array("[[arm]] tables")?;
     if all.is_empty() {
         v.problem("no arms", "at least one [[arm]]");
+        return None;
+    }
+    if all.len() > ARMS_MAX {
+        v.problem(format!("{} arms", all.len()), format!("at most {ARMS_MAX}"));
         return None;
     }
     let mut names: Vec<String> = Vec::new();

@@ -10,6 +10,7 @@ pub const WINDOW_MAX_CYCLES: u32 = Number::WINDOW_MAX.most();
 
 pub(crate) const PCPUS_MAX: u32 = 1024;
 pub(crate) const VMS_MAX: u32 = 64;
+pub(crate) const ARMS_MAX: usize = 1000;
 /// A Linux guest's memory lies in one piece below the gap for devices.
 pub(crate) const MEMORY_MIN_MIB: u32 = 96;
 pub(crate) const MEMORY_MAX_MIB: u32 = 2048;

@@ -19,16 +19,17 @@ use crate::worlds::Inputs;
 use anyhow::{bail, Context};
 use drawn::{say_usual, Drawn, WorldArgs};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use unspin_agent::is_ignored;
-use unspin_report::{documents, read_files, write_dir, Document};
+use unspin_report::{documents, read_files, write_dir, Document, Stream};
 use unspin_scenario::plan::Plan;
 use unspin_scenario::result::Record;
 use unspin_scenario::split;
-use unspin_text::{write_atomic, Lock};
+use unspin_text::{shown, write_atomic, Lock};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -126,12 +127,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for bench in &benches {
         bench.check()?;
     }
+    check_dirs(&benches)?;
     let mut complete = true;
     for bench in &benches {
         complete &= bench.run()?;
     }
     if !complete {
-        bail!("some runs failed; the notes list them");
+        bail!("some runs failed or are lost; the notes list them");
     }
     Ok(())
 }
@@ -159,6 +161,22 @@ fn take_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     // A lost terminal may say so twice, itself and by its shell.
     if !is_ignored(SIGHUP) {
         take(SIGHUP).context("cannot take signals")?;
+    }
+    Ok(())
+}
+
+/// Scenarios of one name would replace each other's results.
+fn check_dirs(benches: &[Bench]) -> Result<(), Usage> {
+    let mut names = HashSet::new();
+    for bench in benches {
+        let name = &bench.loaded.scenario.name;
+        if !names.insert(name) {
+            let dir = shown(&bench.out);
+            let why = format!("2 scenarios are called {name:?}, and both would write {dir}");
+            return Err(Usage(format!(
+                "{why}; run them one by one, each with an --out of its own"
+            )));
+        }
     }
     Ok(())
 }
@@ -252,7 +270,10 @@ impl Bench<'_> {
         for b in boots {
             if !self.args.resume {
                 b.renew()?;
-            } else if b.is_complete() {
+                continue;
+            }
+            b.reopen()?;
+            if b.is_complete() {
                 lock(&progress).skip(&b.plan);
             }
         }
@@ -288,7 +309,7 @@ impl Bench<'_> {
 
     fn make_one(&self, b: &Boot, threads: usize, progress: &Mutex<Progress>) -> anyhow::Result<()> {
         let (machine, stop) = (self.machine, self.stop);
-        fs::create_dir_all(&b.dir).with_context(|| format!("cannot make {}", b.dir.display()))?;
+        fs::create_dir_all(&b.dir).with_context(|| format!("cannot make {}", shown(&b.dir)))?;
         // Worlds are many and short.
         if b.world.is_none() {
             lock(progress).say(&b.title);
@@ -303,7 +324,7 @@ impl Bench<'_> {
             name_origin(&mut record, machine.name(), b);
             ended = matches!(record, Record::End { .. });
             write_record(&mut file, &record)
-                .with_context(|| format!("cannot write {}", part.display()))?;
+                .with_context(|| format!("cannot write {}", shown(&part)))?;
             let mut p = lock(progress);
             match &record {
                 Record::Log { text } if self.args.verbose => p.log(text),
@@ -346,7 +367,7 @@ impl Bench<'_> {
             out::print(&unspin_report::text(docs))?;
         }
         if !self.args.quiet {
-            say!("page: {}", self.out.join("report.html").display());
+            say!("page: {}", shown(&self.out.join("report.html")));
         }
         Ok(())
     }
@@ -382,8 +403,8 @@ fn gather(boots: &[Boot], out: &Path) -> anyhow::Result<(Vec<Document>, bool)> {
     let results = out.join("results.jsonl");
     write_atomic(&results, &all)?;
     let input = read_files(&[results])?;
-    let whole =
-        input.streams.iter().all(|s| s.ended && (s.failed.is_empty() || s.begin.world.is_some()));
+    let is_made = |s: &Stream| s.failed.is_empty() || s.begin.world.is_some();
+    let whole = boots.iter().all(Boot::is_complete) && input.streams.iter().all(is_made);
     let docs = documents(&input);
     write_dir(out, &docs)?;
     Ok((docs, whole))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin-lab figures`: makes the papers' figures again on the simulator and says how far they agree.
 
-use crate::exit::Usage;
+use crate::exit::{unread, Usage};
 use crate::share::Share;
 use crate::{load, out};
 use anyhow::{bail, Context};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use unspin_figures::{make, page, select, Claim, Claims, Ctx, Entry, Kind, Reasons, Step, Summary};
-use unspin_text::write_atomic;
+use unspin_text::{read_text, shown, sweep, write_atomic};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -70,7 +70,8 @@ fn run_here(args: &Args) -> anyhow::Result<()> {
         );
     }
     std::fs::create_dir_all(&args.out)
-        .with_context(|| format!("cannot make {}", args.out.display()))?;
+        .with_context(|| format!("cannot make {}", shown(&args.out)))?;
+    sweep(&args.out);
     let summary = if args.merge.is_empty() { fresh(args, &root, &chosen)? } else { merged(args)? };
     if let Err(wrong) = summary.check() {
         bail!("the summary contradicts itself: {wrong}");
@@ -83,7 +84,7 @@ fn run_here(args: &Args) -> anyhow::Result<()> {
         let text = page(&claims, &summary, &reasons);
         write_atomic(&file, text.as_bytes())?;
         if !args.quiet {
-            say!("page: {}", file.display());
+            say!("page: {}", shown(&file));
         }
     }
     for key in reasons.idle(&summary) {
@@ -123,10 +124,9 @@ fn merged(args: &Args) -> anyhow::Result<Summary> {
     let mut shards = Vec::new();
     for dir in &args.merge {
         let file = dir.join(SUMMARY);
-        let text = std::fs::read_to_string(&file)
-            .map_err(|e| Usage(format!("cannot read {}: {e}", file.display())))?;
+        let text = read_text(&file).map_err(unread)?;
         let summary: Summary = serde_json::from_str(&text)
-            .map_err(|e| Usage(format!("{}: not a summary of figures: {e}", file.display())))?;
+            .map_err(|e| Usage(format!("{}: not a summary of figures: {e}", shown(&file))))?;
         shards.push(summary);
     }
     let merged = Summary::merge(&shards).map_err(Usage)?;
@@ -134,8 +134,7 @@ fn merged(args: &Args) -> anyhow::Result<Summary> {
         for e in &summary.entries {
             for name in [format!("{}.csv", e.id), format!("{}.svg", e.id)] {
                 let from = dir.join(&name);
-                let text = std::fs::read_to_string(&from)
-                    .with_context(|| format!("cannot read {}", from.display()))?;
+                let text = read_text(&from).map_err(unread)?;
                 write(&args.out, &name, &text)?;
             }
         }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin-lab generate`: draws scenarios from a space by a seed, and writes them.
 
-use crate::exit::Usage;
+use crate::exit::{unread, Usage};
 use crate::out;
 use anyhow::Context;
 use std::fs;
 use std::path::{Path, PathBuf};
 use unspin_scenario::parse_scenario;
 use unspin_scenario::space::{self, seed_of_release, Drawn, DrawnVm, Space, COUNT_MAX};
-use unspin_text::write_atomic;
+use unspin_text::{read_text, shown, sweep, write_atomic};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -29,22 +29,23 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let seed = args.seed.unwrap_or_else(|| seed_of_release(env!("CARGO_PKG_VERSION")));
     let scenarios = draw(&args.space, seed, args.count)?;
-    fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
+    fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", shown(&args.out)))?;
     no_others(&args.out, &scenarios)?;
+    sweep(&args.out);
     let mut list = String::new();
     for (name, drawn) in &scenarios {
         write_atomic(&args.out.join(name), drawn.text.as_bytes())?;
         list += &line(name, drawn);
     }
-    say!("{} scenarios of seed {seed} in {}", scenarios.len(), args.out.display());
+    say!("{} scenarios of seed {seed} in {}", scenarios.len(), shown(&args.out));
     out::print(&list)
 }
 
 /// So many scenarios, with the names of their files.
 fn draw(file: &Path, seed: u64, count: u32) -> anyhow::Result<Vec<(String, Drawn)>> {
-    let shown = file.display();
-    let text = fs::read_to_string(file).map_err(|e| Usage(format!("{shown}: {e}")))?;
-    let read = Space::parse(&text).map_err(|e| Usage(format!("{shown}: {e}")))?;
+    let shown = shown(file);
+    let text = read_text(file).map_err(unread)?;
+    let read = Space::parse(&shown, &text).map_err(|e| Usage(e.to_string()))?;
     let kind = file.file_stem().and_then(|s| s.to_str()).unwrap_or("drawn");
     let one = |index| {
         let drawn = space::draw(&read, seed, index).map_err(|e| Usage(format!("{shown}: {e}")))?;
@@ -58,11 +59,10 @@ fn draw(file: &Path, seed: u64, count: u32) -> anyhow::Result<Vec<(String, Drawn
 
 /// Whoever runs all scenarios of the directory runs these.
 fn no_others(dir: &Path, scenarios: &[(String, Drawn)]) -> anyhow::Result<()> {
-    let entries = fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+    let entries = fs::read_dir(dir).with_context(|| format!("cannot read {}", shown(dir)))?;
     for name in entries.flatten().filter_map(|e| e.file_name().into_string().ok()) {
         if name.ends_with(".toml") && !scenarios.iter().any(|(own, _)| *own == name) {
-            let why =
-                format!("--out {}: {name} in it is not one of these scenarios", dir.display());
+            let why = format!("--out {}: {name} in it is not one of these scenarios", shown(dir));
             return Err(Usage(format!("{why}; use an empty directory")).into());
         }
     }

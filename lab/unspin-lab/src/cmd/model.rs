@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin-lab model`: how far applications scale on a machine and in a VM that shares it.
 
-use crate::exit::Usage;
+use crate::exit::{unread, Usage};
 use crate::out;
-use anyhow::Context;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use tabled::builder::Builder;
 use tabled::settings::object::{Columns, Object, Rows};
 use tabled::settings::{Alignment, Style};
 use unspin_model::{confirm, Allocation, App, Confirmed, Prediction, TOLERANCE};
+use unspin_text::{read_text, shown};
 
 /// Simulated time a run is measured over, ms.
 const WINDOW_MS: u64 = 8000;
@@ -67,7 +67,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             .simulate
             .then(|| confirm(app, WINDOW_MS, args.seed))
             .transpose()
-            .map_err(|e| Usage(format!("{}: {e}", path.display())))?;
+            .map_err(|e| Usage(format!("{}: {e}", shown(path))))?;
         lines.push(line(app, &app.predict(allocation), simulated.as_ref()));
     }
     if args.json {
@@ -77,10 +77,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn read(path: &Path) -> anyhow::Result<App> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("cannot read {}", path.display()))
-        .map_err(|e| Usage(format!("{e:#}")))?;
-    App::parse(&text).map_err(|e| Usage(format!("{}: {e}", path.display())).into())
+    let text = read_text(path).map_err(unread)?;
+    App::parse(&shown(path), &text).map_err(|e| Usage(e.to_string()).into())
 }
 
 fn line(app: &App, p: &Prediction, simulated: Option<&Confirmed>) -> Line {
@@ -154,7 +152,10 @@ fn table(lines: &[Line], simulated: bool) -> String {
         String::new()
     };
     format!(
-        "{t}\nspeedup over 1 core (PM) or 1 vCPU (VM); types and efficiencies as in table 4.1 and \
-         figure 4.4 of the dissertation; predictions, not measurements\n{rule}"
+        "{t}\nPM: a machine of its own, speedup over 1 core; VM: speedup over 1 vCPU. eff.: CPU time \
+         used, of that available; max: with CPU time given where the work is.\n\
+         type: 1 parallel, blocks rarely; 2 less parallel, blocks often; 3 parallel, blocks often; \
+         4 less parallel, blocks rarely. Parallel: on average at least 3 of 4 units work; often: \
+         within 6 ms.\nThese are predictions, not measurements.\n{rule}"
     )
 }

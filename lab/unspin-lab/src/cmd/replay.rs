@@ -2,14 +2,13 @@
 //! `unspin-lab replay`: every decision a trace of the module holds is made again by the same policies
 //! in user space; each must come out the same.
 
-use crate::exit::{said, Usage};
+use crate::exit::{said, unread, Usage};
 use crate::out;
-use anyhow::{bail, Context};
-use std::io::ErrorKind;
+use anyhow::bail;
 use std::path::PathBuf;
 use unspin_replay::{replay, Tally};
 use unspin_report::read_str;
-use unspin_text::printable_lines;
+use unspin_text::{read_file, shown, RESULTS_MAX};
 
 /// Differences shown one by one.
 const SHOWN_MAX: usize = 10;
@@ -25,14 +24,9 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut tally = Tally::default();
     for path in &args.traces {
-        let bytes = match std::fs::read(path) {
-            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::IsADirectory) => {
-                return Err(Usage(format!("no file {}", path.display())).into());
-            }
-            other => other.with_context(|| format!("cannot read {}", path.display()))?,
-        };
+        let bytes = read_file(path, RESULTS_MAX).map_err(unread)?;
         let text = String::from_utf8_lossy(&bytes);
-        let at = |e: anyhow::Error| Usage(format!("{}: {}", path.display(), said(&e)));
+        let at = |e: anyhow::Error| Usage(format!("{}: {}", shown(path), said(&e)));
         if text.starts_with('{') {
             let input = read_str(path, &text);
             for n in &input.notices {
@@ -46,7 +40,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     for d in tally.different.iter().take(SHOWN_MAX) {
-        say!("{}", printable_lines(d));
+        say!("{d}");
     }
     if tally.picks + tally.epochs == 0 {
         return Err(Usage("the trace has no decisions of the module".to_string()).into());

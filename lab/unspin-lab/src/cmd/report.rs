@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin-lab report`: results that are there already, in any form.
 
-use crate::exit::Usage;
+use crate::exit::{unread, Usage};
 use crate::out;
+use anyhow::bail;
 use std::path::{Path, PathBuf};
 use unspin_report::{csv, documents, lock_tables, matrix, read_files, text, write_dir, Input};
-use unspin_text::write_atomic;
+use unspin_text::{shown, write_atomic};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -30,12 +31,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let input = read_files(&args.results).map_err(|e| match e.error.kind() {
-        std::io::ErrorKind::NotFound | std::io::ErrorKind::IsADirectory => {
-            anyhow::Error::from(Usage(e.to_string()))
-        }
-        _ => e.into(),
-    })?;
+    let input = read_files(&args.results).map_err(unread)?;
     if let Some(page) = &args.matrix {
         return write_matrix(&input, page, &args.pictures);
     }
@@ -51,15 +47,19 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     if let Some(dir) = &args.out {
         write_dir(dir, &docs)?;
-        say!("page: {}", dir.join("report.html").display());
+        say!("page: {}", shown(&dir.join("report.html")));
     }
     if args.json {
         for d in &docs {
             out::json(&d.summary)?;
         }
-        return Ok(());
+    } else {
+        out::print(&if args.csv { csv(&docs) } else { text(&docs) })?;
     }
-    out::print(&if args.csv { csv(&docs) } else { text(&docs) })
+    if docs.iter().all(|d| d.summary.arms.is_empty()) {
+        bail!("no run is left to report; the notes say why");
+    }
+    Ok(())
 }
 
 fn write_matrix(input: &Input, page: &Path, pictures: &Path) -> anyhow::Result<()> {
@@ -76,6 +76,6 @@ fn write_matrix(input: &Input, page: &Path, pictures: &Path) -> anyhow::Result<(
         text = text.replace(&format!("]({name})"), &format!("]({beside})"));
     }
     write_atomic(page, text.as_bytes())?;
-    say!("page: {}", page.display());
+    say!("page: {}", shown(page));
     Ok(())
 }

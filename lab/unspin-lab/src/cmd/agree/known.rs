@@ -4,7 +4,7 @@
 use super::count::{Job, Times};
 use super::row::{Figures, Key, Kind, Pair};
 use super::{bands, measured};
-use crate::exit::Usage;
+use crate::exit::{unread, Usage};
 use crate::load::{self, Select};
 use crate::machine::sim;
 use serde::Deserialize;
@@ -14,6 +14,7 @@ use std::path::Path;
 use unspin_scenario::plan::{Plan, Run};
 use unspin_scenario::Named;
 use unspin_sim::Host;
+use unspin_text::{read_file, shown, RESULTS_MAX};
 
 /// An arm at a point, as it was measured.
 #[derive(Debug, Clone, Deserialize)]
@@ -42,8 +43,8 @@ pub(super) fn jobs(
     file: &Path,
     pairs: &mut BTreeMap<Key, Pair>,
 ) -> anyhow::Result<Vec<Job>> {
-    let shown = file.display();
-    let text = std::fs::read_to_string(file).map_err(|e| Usage(format!("{shown}: {e}")))?;
+    let shown = shown(file);
+    let text = String::from_utf8_lossy(&read_file(file, RESULTS_MAX).map_err(unread)?).into_owned();
     let mut plans: BTreeMap<String, Plan> = BTreeMap::new();
     let mut jobs = Vec::new();
     for (n, line) in (1..).zip(text.lines()) {

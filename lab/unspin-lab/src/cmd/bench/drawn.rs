@@ -3,17 +3,17 @@
 
 use super::Bench;
 use crate::boots::Boot;
-use crate::exit::Usage;
+use crate::exit::{unread, Usage};
 use crate::load::Loaded;
 use crate::machine::sim;
 use crate::worlds::time::{self, length_ms};
 use crate::worlds::{Design, Inputs, Source};
-use anyhow::Context;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use unspin_scenario::plan::{Plan, Run};
 use unspin_scenario::result::{World, WorldDesign};
 use unspin_sim::{simulate, Host};
+use unspin_text::{read_text, shown};
 use unspin_worlds as stat;
 
 /// Runs are timed for so long before the time of all is said.
@@ -60,10 +60,9 @@ impl<'a> Drawn<'a> {
         let (inputs, seed) = (self.source.inputs, self.source.loaded.scenario.seed);
         let n = inputs.all.len();
         if let Some(file) = &self.bench.args.worlds.design {
-            let text = std::fs::read_to_string(file)
-                .with_context(|| format!("cannot read {}", file.display()))?;
+            let text = read_text(file).map_err(unread)?;
             let read = stat::Design::read(&text, &inputs.names())
-                .map_err(|e| Usage(format!("{}: {e}", file.display())))?;
+                .map_err(|e| Usage(format!("{}: {e}", shown(file))))?;
             return Ok(Design { design: WorldDesign::Given, points: read.points });
         }
         let worlds = self.bench.args.worlds.worlds.unwrap_or(0);

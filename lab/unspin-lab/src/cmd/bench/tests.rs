@@ -239,6 +239,43 @@ fn a_host_goes_on_after_the_runs_it_made() {
     assert_eq!(docs[0].summary.provenance.runs, 6);
 }
 
+/// A file that was cut or changed after its boot ended.
+#[test]
+fn records_that_are_lost_are_made_again() {
+    type Damage = fn(Vec<u8>) -> Vec<u8>;
+    let ways: [(&str, Damage); 6] = [
+        ("empty", |_| Vec::new()),
+        ("begin-cut", |text| text[..100].to_vec()),
+        ("half", |text| text[..text.len() / 2].to_vec()),
+        ("no-end", |text| text[..text.len() - 10].to_vec()),
+        ("rubbish", |text| vec![0xa5; text.len()]),
+        ("other-schema", |text| {
+            let text = String::from_utf8(text).unwrap();
+            text.replacen("\"schema\":1", "\"schema\":2", 1).into_bytes()
+        }),
+    ];
+    for (name, damage) in ways {
+        for boots in [true, false] {
+            let case = Case::new(&format!("damaged-{name}-{boots}"));
+            case.go(&args(&[]), &Fake::new(boots, usize::MAX)).0.unwrap();
+            let files = fs::read_dir(case.dir.join("boots")).unwrap().flatten().map(|e| e.path());
+            let file = files.into_iter().find(|p| p.extension().is_some_and(|x| x == "jsonl"));
+            let file = file.unwrap();
+            fs::write(&file, damage(fs::read(&file).unwrap())).unwrap();
+            let again = Fake::new(boots, usize::MAX);
+            let (made, docs) = case.go(&args(&["--resume"]), &again);
+            made.unwrap();
+            // A host has all runs without the End.
+            assert!(!again.made().is_empty() || name == "no-end" && !boots, "{name}");
+            assert_eq!(docs[0].summary.provenance.runs, 6, "{name}");
+            assert!(docs[0].summary.provenance.complete, "{name}");
+            let idle = Fake::new(boots, usize::MAX);
+            case.go(&args(&["--resume"]), &idle).0.unwrap();
+            assert!(idle.made().is_empty(), "{name}: nothing is left to make");
+        }
+    }
+}
+
 /// Twice: the terminal says it, and the shell.
 #[test]
 fn a_lost_terminal_ends_a_bench_in_order() {
