@@ -13,6 +13,7 @@ use unspin_text::printable;
 
 pub struct Progress {
     bar: ProgressBar,
+    is_hidden: bool,
     on_terminal: bool,
     length_ms: HashMap<u32, u64>,
     done_ms: u64,
@@ -37,6 +38,7 @@ impl Progress {
         let bar = bar(total_ms, on_terminal);
         Progress {
             bar,
+            is_hidden: hidden,
             on_terminal,
             length_ms: plans.iter().flat_map(|p| length_ms(p)).collect(),
             done_ms: 0,
@@ -58,7 +60,7 @@ impl Progress {
 
     pub fn say(&mut self, text: &str) {
         self.bar.set_message(printable(text));
-        if !self.on_terminal {
+        if !self.on_terminal && !self.is_hidden {
             say!("{text}");
         }
     }
@@ -93,7 +95,7 @@ impl Progress {
         };
         let text = if text.is_empty() { left } else { format!("{left}  {text}") };
         self.bar.set_message(printable(&text));
-        if !self.on_terminal && self.last_line.elapsed() >= LINE_EVERY {
+        if !self.on_terminal && !self.is_hidden && self.last_line.elapsed() >= LINE_EVERY {
             self.last_line = Instant::now();
             let percent = 100 * self.done_ms / self.total_ms.max(1);
             say!("{percent} % ({} runs done), {text}", self.runs);
