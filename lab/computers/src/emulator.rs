@@ -4,6 +4,7 @@
 //! Bochs emulates VT-x with pause-loop exiting, the lab's QEMU SVM with a pause filter; both keep a
 //! deterministic virtual time. Debian's QEMU has SVM without a pause filter, and is never measured on.
 
+use crate::bochs::{Bochs, Started};
 use crate::error::{io, Result};
 use crate::image;
 use crate::kernel::Kernel;
@@ -224,9 +225,9 @@ pub fn start(
     image::initramfs(kernel, payload, &initramfs)?;
     let cmdline = format!("{CMDLINE} {extra_cmdline}");
     let mut command = match program {
-        Program::Bochs(own) => {
+        Program::Bochs(with) => {
             let medium = Medium { kernel, initramfs: &initramfs, cmdline: &cmdline };
-            bochs(computer, &own.program, &medium, dir, stop)?
+            bochs(computer, with, &medium, dir, stop)?
         }
         Program::Qemu => on_files(qemu(computer, kernel, &initramfs, &cmdline), &console),
         Program::QemuAmd(own) => {
@@ -284,11 +285,12 @@ struct Medium<'a> {
 
 fn bochs(
     computer: &Computer,
-    program: &Path,
+    bochs: &Bochs,
     medium: &Medium,
     dir: &Path,
     stop: &AtomicBool,
 ) -> Result<Command> {
+    let started = bochs.started_in(dir)?;
     let Medium { kernel, initramfs, cmdline } = *medium;
     let cmdline = match computer.processor {
         Processor::Haswell => cmdline.to_string(),
@@ -302,19 +304,23 @@ fn bochs(
         fs::write(&path, contents).map_err(io(&path))
     };
     write("cmos.img", &image::cmos(computer.memory_mib))?;
-    write("bochsrc", bochsrc(computer).as_bytes())?;
-    let mut command = Command::new(program);
-    command.current_dir(dir).args(["-q", "-f", "bochsrc"]);
+    write("bochsrc", bochsrc(computer, &started).as_bytes())?;
+    let mut command = started.command;
+    command.args(["-q", "-f", "bochsrc"]);
+    if started.debugger {
+        write("rc", b"c\n")?;
+        command.args(["-rc", "rc"]);
+    }
     Ok(command)
 }
 
-fn bochsrc(computer: &Computer) -> String {
+fn bochsrc(computer: &Computer, started: &Started) -> String {
     format!(
-        "display_library: nogui\n\
+        "display_library: {}\n\
          cpu: model={}, count={}, ips={}, quantum={}, reset_on_triple_fault=0\n\
          megs: {}\n\
          romimage: file=/usr/share/bochs/BIOS-bochs-latest\n\
-         vgaromimage: file=/usr/share/vgabios/vgabios.bin\n\
+         vgaromimage: file=/usr/share/bochs/VGABIOS-lgpl-latest\n\
          ata0-master: type=cdrom, path=boot.iso, status=inserted\n\
          boot: cdrom\n\
          com1: enabled=1, mode=file, dev=console.txt\n\
@@ -324,12 +330,15 @@ fn bochsrc(computer: &Computer) -> String {
          log: bochs.log\n\
          panic: action=fatal\n\
          error: action=ignore\n\
-         info: action=ignore\n",
+         info: action=ignore\n\
+         {}",
+        started.display,
         computer.processor.model(),
         computer.cpus,
         computer.ips,
         computer.quantum,
         computer.memory_mib,
+        started.plugins,
     )
 }
 

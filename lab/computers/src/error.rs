@@ -64,8 +64,18 @@ pub enum LabError {
     NoSources { root: PathBuf },
     #[error("{path} is not built; run: cargo build --release")]
     NotBuilt { path: PathBuf },
-    #[error("the lab's own {name} is not built; run: unspin-lab lab emulator {id}")]
-    NoOwnEmulator { name: &'static str, id: &'static str },
+    #[error(
+        "Bochs {version} delays host interrupts while a guest has RFLAGS.IF = 0, and cannot be \
+             patched: {why}; the lab supports Debian's Bochs 2.7 and 3.0 (apt-get install \
+             --reinstall bochs), for others see lab/computers/c/bochs_vm_entry.c"
+    )]
+    Unmended { version: String, why: String },
+    #[error("UNSPIN_EMULATOR={name:?} is not an emulator; allowed: {allowed}")]
+    NoEmulator { name: String, allowed: String },
+    #[error("the lab's own Bochs is not built; run: unspin-lab lab emulator")]
+    NoOwnBochs,
+    #[error("the lab's own QEMU is not built; run: unspin-lab lab emulator qemu-amd")]
+    NoOwnQemu,
     #[error(
         "the source of {package} in Debian 13's archive is not {wanted}, the only version that \
              the lab's patches fit"

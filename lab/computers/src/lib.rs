@@ -3,6 +3,7 @@
 //! them, and their results brought back.
 
 mod apt;
+mod bochs;
 mod boot;
 mod build_root;
 mod channel;
@@ -27,8 +28,10 @@ mod series;
 mod silence;
 mod tool;
 mod unpacked;
+mod vm_entry;
 mod vmlinux;
 
+pub use bochs::Bochs;
 pub use boot::Boot;
 pub use channel::Decoder;
 pub use emulator::{Computer, Emulator, Processor, Topology};
@@ -73,7 +76,7 @@ impl From<Plan> for Work {
     }
 }
 
-/// Tools, and files of firmware, that a timed boot needs.
+/// Tools a timed boot needs.
 pub const BOCHS_TOOLS: &[&str] = &[
     "apt-get",
     "apt-cache",
@@ -87,8 +90,7 @@ pub const BOCHS_TOOLS: &[&str] = &[
     "strip",
     "busybox",
     "xorriso",
-    "/usr/share/bochs/BIOS-bochs-latest",
-    "/usr/share/vgabios/vgabios.bin",
+    "bochs",
     "ldd",
 ];
 
@@ -130,7 +132,7 @@ pub struct Lab {
     /// The agent's program.
     agent: PathBuf,
     /// What boots, once that is settled.
-    bochs: OnceLock<OwnEmulator>,
+    bochs: OnceLock<Bochs>,
     qemu_amd: OnceLock<OwnEmulator>,
 }
 
@@ -196,6 +198,16 @@ impl Lab {
     ) -> Result<Kernel> {
         let _lock = Lock::wait(&self.dir, stop, say)?;
         debug::prepare(&self.root, &self.dir, series, stop, say)
+    }
+
+    /// The Bochs that boots in this lab from now on, built if it has to be (minutes, the first time). Where
+    /// it cannot be built it is Debian's, and `say` is told why.
+    pub fn bochs(&self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<Bochs> {
+        if let Some(bochs) = self.bochs.get() {
+            return Ok(bochs.clone());
+        }
+        let made = Bochs::make(&self.dir, stop, say)?;
+        Ok(self.bochs.get_or_init(|| made).clone())
     }
 
     /// Boot `kernel` on `computer`, run `plan` there and pass on every record. `name` is the boot's
@@ -422,7 +434,7 @@ mod tests {
             root: dir.clone(),
             dir: dir.join("lab"),
             agent: dir.join("agent"),
-            bochs: OwnEmulator::of(&recipe::BOCHS, "/bochs".into(), "0".into()).into(),
+            bochs: Bochs::Debian.into(),
             qemu_amd: OnceLock::new(),
         };
         let hash = || lab.image_hash(Emulator::Bochs);

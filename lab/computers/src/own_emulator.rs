@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Emulators as the lab builds them, from Debian 13's sources and with patches of the lab's own (recipe.rs).
-//! Debian's Bochs takes three times as long: every instruction of its passes a debugger and hooks that nothing
-//! is hung on. Nor does it end a guest whose interrupts are off. Debian's QEMU has no pause filter, and no clock a figure can hang on.
+//! Debian's Bochs takes three times as long as the lab's: every instruction of theirs passes a debugger
+//! and hooks that nothing is hung on. Debian's QEMU has no pause filter, and no clock a figure can hang on.
 //!
 //! Each is built once, and kept by the hash of all it is made of. What is not complete is never taken.
 

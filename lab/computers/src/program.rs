@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What boots a computer: an emulator that is there.
 
+use crate::bochs::Bochs;
 use crate::own_emulator::OwnEmulator;
 
 /// An emulator's program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Program {
-    /// The lab's.
-    Bochs(OwnEmulator),
+    Bochs(Bochs),
     /// Debian's.
     Qemu,
-    /// The lab's.
     QemuAmd(OwnEmulator),
 }
 
@@ -18,16 +17,17 @@ impl Program {
     /// As provenances have it.
     pub fn name(&self) -> String {
         match self {
-            Program::Bochs(own) | Program::QemuAmd(own) => own.name(),
+            Program::Bochs(bochs) => bochs.name(),
             Program::Qemu => "QEMU of Debian".into(),
+            Program::QemuAmd(own) => own.name(),
         }
     }
 
     /// Names of the lab's patches that it has.
     pub fn patches(&self) -> String {
         match self {
-            Program::Bochs(own) | Program::QemuAmd(own) => own.patches(),
-            Program::Qemu => String::new(),
+            Program::Bochs(Bochs::Own(own)) | Program::QemuAmd(own) => own.patches(),
+            Program::Bochs(Bochs::Debian) | Program::Qemu => String::new(),
         }
     }
 
@@ -42,8 +42,9 @@ impl Program {
     /// What tells its boots from another one's.
     pub(crate) fn mark(&self) -> &str {
         match self {
-            Program::Bochs(own) | Program::QemuAmd(own) => &own.build,
+            Program::Bochs(bochs) => bochs.mark(),
             Program::Qemu => "QEMU of Debian",
+            Program::QemuAmd(own) => &own.build,
         }
     }
 }

@@ -8,10 +8,9 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Debian package of each tool the lab calls, and of each file it takes.
+/// Debian package of each tool the lab calls.
 const PACKAGES: &[(&str, &str)] = &[
-    ("/usr/share/bochs/BIOS-bochs-latest", "bochsbios"),
-    ("/usr/share/vgabios/vgabios.bin", "vgabios"),
+    ("bochs", "bochs bochsbios vgabios"),
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("xorriso", "xorriso"),
     ("busybox", "busybox-static"),

@@ -7,11 +7,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use unspin_computers::{
-    Boot, Computer, Emulator, Kernel, Lab, LabError, Patience, Payload, Series,
-};
+use unspin_computers::{Bochs, Boot, Computer, Kernel, Lab, LabError, Patience, Payload, Series};
 use unspin_scenario::result::Record;
 use unspin_text::Lock;
 
@@ -105,6 +104,7 @@ fn what_goes_wrong_is_said() {
     debian_13(&stage);
     builds_of_bochs(&stage);
     computers(&stage);
+    emulators(&stage);
     fs::remove_dir_all(&stage.dir).unwrap();
 }
 
@@ -308,13 +308,55 @@ fn boot_on(
     (outcome, heard)
 }
 
-/// Where Bochs cannot be built the error says why.
+/// What Bochs exports, with bodies that say in records that they were called.
+const LIKE_BOCHS: &str = r#"
+#include <stdio.h>
+#include <string.h>
+void mask(void *cpu) __asm__("_ZN8BX_CPU_C25handleInterruptMaskChangeEv");
+void inject(void *cpu) __asm__("_ZN8BX_CPU_C19VMenterInjectEventsEv");
+void launch(void *cpu) __asm__("_ZN8BX_CPU_C8VMLAUNCHEP15bxInstruction_c");
+void mask(void *cpu) { fputs(cpu == &mask ? MASKED : "", stdout); }
+void inject(void *cpu) { fputs(cpu == &mask ? INJECTED : "", stdout); }
+void launch(void *cpu) { CALLS; }
+int main(int argc, char **argv)
+{
+	if (!strcmp(argv[argc - 1], "--help"))
+		return puts("Bochs x86 Emulator 2.7") < 0;
+	launch(&mask);
+	fputs(END, stdout);
+	return fflush(stdout);
+}
+"#;
+
+/// A program in Bochs's place whose VMLAUNCH makes these calls.
+fn like_bochs(stage: &Stage, calls: &str, options: &[&str]) {
+    let record = |json: &str| {
+        let crc = crc32fast::hash(json.as_bytes());
+        format!("\"\\036{} {crc:08x} {}\\n\"", json.len(), json.replace('"', "\\\""))
+    };
+    let source = stage.dir.join("bochs.c");
+    fs::write(&source, LIKE_BOCHS).unwrap();
+    let mut gcc = Command::new("/usr/bin/gcc");
+    gcc.env("PATH", "/usr/bin:/bin").args(["-O0", "-w"]).args(options);
+    gcc.arg(format!("-DCALLS={calls}"))
+        .arg(format!("-DMASKED={}", record(r#"{"record":"log","text":"masked"}"#)))
+        .arg(format!("-DINJECTED={}", record(r#"{"record":"log","text":"injected"}"#)))
+        .arg(format!("-DEND={}", record(r#"{"record":"end","runs":1,"failed":0}"#)));
+    let status = gcc.arg("-o").arg(stage.dir.join("bin/bochs")).arg(&source).status().unwrap();
+    assert!(status.success(), "{gcc:?}");
+}
+
+/// Where the lab's own Bochs cannot be built one line says why, and Debian's it is.
 fn builds_of_bochs(stage: &Stage) {
     let why = || {
         let lab = Lab::open(Some(stage.dir.join("lab")), "/bin/true".into()).unwrap();
-        let bochs = lab.program(Emulator::Bochs, &AtomicBool::new(false), &mut |_| {});
+        let mut said = Vec::new();
+        let bochs = lab.bochs(&AtomicBool::new(false), &mut |text| said.push(text.to_string()));
+        assert_eq!(bochs.unwrap(), Bochs::Debian);
+        let last = said.pop().unwrap();
+        assert!(last.starts_with("Debian's Bochs boots") && !last.contains('\n'), "{last}");
         assert!(!stage.dir.join("lab/emulators/part").exists());
-        bochs.unwrap_err().to_string()
+        last
     };
     assert!(why().contains("g++ is not installed"));
     stage.tool("g++", "echo 'g++ 99'");
@@ -339,6 +381,35 @@ fn builds_of_bochs(stage: &Stage) {
     apt("exit 0", "echo other > bochs_3.0+dfsg.orig.tar.xz");
     assert!(why().contains("the source of bochs in Debian 13's archive is not"));
     fs::remove_file(stage.dir.join("bin/g++")).unwrap();
+}
+
+/// Bochs is mended, or nothing is booted.
+fn emulators(stage: &Stage) {
+    let boot = || boot_on(stage, &Computer::bochs(1), &AtomicBool::new(false), LONG);
+    for (calls, options, why) in [
+        ("", ["-rdynamic"].as_slice(), "does not call VMenterInjectEvents"),
+        ("inject(cpu);inject(cpu)", &["-rdynamic"], "more than once"),
+        ("inject(cpu)", &[], "does not export"),
+        ("inject(cpu)", &["-rdynamic", "-static"], "does not export"),
+    ] {
+        like_bochs(stage, calls, options);
+        let (outcome, heard) = boot();
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, LabError::Unmended { .. }), "{error}");
+        for words in ["Bochs 2.7", why, "apt-get install"] {
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        assert_eq!(heard, []);
+    }
+    stage.tool("xorriso", "exit 0");
+    like_bochs(stage, "inject(cpu)", &["-rdynamic"]);
+    if !Path::new("/usr/lib/ISOLINUX/isolinux.bin").exists() {
+        return println!("SKIPPED: a boot under Bochs needs: apt-get install isolinux");
+    }
+    let (outcome, heard) = boot();
+    outcome.unwrap();
+    let log = |text: &str| Record::Log { text: text.into() };
+    assert_eq!(heard[..2], [log("masked"), log("injected")]);
 }
 
 fn computers(stage: &Stage) {

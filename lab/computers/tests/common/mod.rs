@@ -13,8 +13,8 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use unspin_computers::{
-    source_tree, Boot, Computer, Emulator, Kernel, Lab, LabError, ModuleBuild, Patience, Payload,
-    Series, QEMU_TOOLS,
+    source_tree, Boot, Computer, Kernel, Lab, LabError, ModuleBuild, Patience, Payload, Series,
+    QEMU_TOOLS,
 };
 use unspin_scenario::result::Record;
 
@@ -72,7 +72,7 @@ pub fn has_tools(tools: &[&str]) -> bool {
 
 /// What boots whatever is timed; built if it has to be.
 pub fn bochs(lab: &Lab) {
-    let made = lab.program(Emulator::Bochs, &AtomicBool::new(false), &mut |text| say(text));
+    let made = lab.bochs(&AtomicBool::new(false), &mut |text| say(text));
     say(&made.unwrap_or_else(|e| panic!("{e}")).name());
 }
 

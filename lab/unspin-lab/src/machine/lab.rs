@@ -53,7 +53,10 @@ pub fn explain(e: LabError) -> anyhow::Error {
         | LabError::NoSources { .. }
         | LabError::NoHeaders { .. }
         | LabError::OtherHeaders { .. }
-        | LabError::NoOwnEmulator { .. }
+        | LabError::Unmended { .. }
+        | LabError::NoEmulator { .. }
+        | LabError::NoOwnBochs
+        | LabError::NoOwnQemu
         | LabError::OtherSource { .. }
         | LabError::NotBuilt { .. } => Cannot(format!("machine emulated: {e}")).into(),
         other => other.into(),

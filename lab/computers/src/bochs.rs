@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which Bochs boots: the lab's own, or Debian's where that cannot be had.
+
+use crate::error::{LabError, Result};
+use crate::own_emulator::OwnEmulator;
+use crate::recipe::BOCHS;
+use crate::vm_entry;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+
+/// Names the emulator for whatever is timed.
+const CHOICE: &str = "UNSPIN_EMULATOR";
+const OWN: &str = "bochs";
+const DEBIAN: &str = "debian-bochs";
+
+/// A Bochs that boots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Bochs {
+    /// Built by the lab.
+    Own(OwnEmulator),
+    /// Debian's, mended as it is started.
+    Debian,
+}
+
+/// A Bochs as it is to be started, and what it takes.
+pub(crate) struct Started {
+    pub command: Command,
+    /// What its configuration has that others' have not.
+    pub display: &'static str,
+    pub plugins: &'static str,
+    /// Whether it has to be told to run.
+    pub debugger: bool,
+}
+
+/// What the environment asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    /// The lab's own, and where it cannot be had Debian's.
+    Any,
+    Own,
+    Debian,
+}
+
+impl Wish {
+    fn here() -> Result<Wish> {
+        Wish::of(&std::env::var(CHOICE).unwrap_or_default())
+    }
+
+    fn of(name: &str) -> Result<Wish> {
+        match name {
+            "" => Ok(Wish::Any),
+            OWN => Ok(Wish::Own),
+            DEBIAN => Ok(Wish::Debian),
+            _ => {
+                Err(LabError::NoEmulator { name: name.into(), allowed: format!("{OWN}, {DEBIAN}") })
+            }
+        }
+    }
+}
+
+impl Bochs {
+    /// The one to boot with, built if it has to be. Where it cannot be built `say` is told why, and
+    /// Debian's it is, unless the environment insists.
+    pub(crate) fn make(lab: &Path, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<Bochs> {
+        let wish = Wish::here()?;
+        if wish == Wish::Debian {
+            return Ok(Bochs::Debian);
+        }
+        let made = OwnEmulator::make(&BOCHS, lab, stop, say);
+        or_debian(wish, made, say)
+    }
+
+    /// The one to boot with, of those that are there.
+    pub(crate) fn find(lab: &Path) -> Result<Bochs> {
+        match (Wish::here()?, OwnEmulator::find(&BOCHS, lab)) {
+            (Wish::Any | Wish::Own, Some(own)) => Ok(Bochs::Own(own)),
+            (Wish::Own, None) => Err(LabError::NoOwnBochs),
+            (Wish::Any | Wish::Debian, _) => Ok(Bochs::Debian),
+        }
+    }
+
+    /// What tells its boots from another one's.
+    pub(crate) fn mark(&self) -> &str {
+        match self {
+            Bochs::Own(own) => &own.build,
+            Bochs::Debian => vm_entry::SOURCE,
+        }
+    }
+
+    /// As provenances have it.
+    pub fn name(&self) -> String {
+        match self {
+            Bochs::Own(own) => own.name(),
+            Bochs::Debian => match vm_entry::installed_version() {
+                Ok(version) => format!("Bochs {version} of Debian, mended"),
+                Err(_) => "Bochs of Debian, mended".into(),
+            },
+        }
+    }
+
+    /// As it is to be started in `dir`.
+    pub(crate) fn started_in(&self, dir: &Path) -> Result<Started> {
+        match self {
+            Bochs::Own(own) => {
+                let mut command = Command::new(&own.program);
+                command.current_dir(dir);
+                Ok(Started { command, display: "nogui", plugins: "", debugger: false })
+            }
+            Bochs::Debian => {
+                let vm_entry::Mended { mut command, version } = vm_entry::mended(dir)?;
+                // Time passes at the stated rate where CPUs are run as the debugger runs them: 2.7 has
+                // no other way.
+                if version != "2.7" {
+                    command.arg("-debugger");
+                }
+                let display = "rfb, options=\"timeout=0\"";
+                Ok(Started {
+                    command,
+                    display,
+                    plugins: "plugin_ctrl: speaker=0\n",
+                    debugger: true,
+                })
+            }
+        }
+    }
+}
+
+/// What was made, or Debian's and the reason said in one line.
+fn or_debian(wish: Wish, made: Result<OwnEmulator>, say: &mut dyn FnMut(&str)) -> Result<Bochs> {
+    match made {
+        Ok(own) => Ok(Bochs::Own(own)),
+        Err(error @ LabError::Interrupted) => Err(error),
+        Err(error) if wish == Wish::Own => Err(error),
+        Err(error) => {
+            let why = error.to_string();
+            let why = why.lines().next().unwrap_or_default();
+            say(&format!("Debian's Bochs boots, at a third of the speed of the lab's own: {why}"));
+            Ok(Bochs::Debian)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    #[test]
+    fn what_is_asked_for_is_known_or_refused() {
+        for (name, wish) in [("", Wish::Any), ("bochs", Wish::Own), ("debian-bochs", Wish::Debian)]
+        {
+            assert_eq!(Wish::of(name).unwrap(), wish);
+        }
+        let error = Wish::of("qemu").unwrap_err().to_string();
+        assert!(error.contains("\"qemu\"") && error.contains("debian-bochs"), "{error}");
+    }
+
+    #[test]
+    fn what_cannot_be_built_is_told_in_one_line_and_debians_boots() {
+        let failed = || {
+            Err(LabError::Step {
+                what: "applying a patch".into(),
+                status: "exit status: 1".into(),
+                log: "/lab/build.log".into(),
+                tail: "    1 out of 1 hunk FAILED\n".into(),
+            })
+        };
+        let mut said = Vec::new();
+        let found = or_debian(Wish::Any, failed(), &mut |text| said.push(text.to_string()));
+        assert_eq!(found.unwrap(), Bochs::Debian);
+        assert_eq!(said.len(), 1);
+        assert!(said[0].contains("applying a patch failed") && !said[0].contains('\n'), "{said:?}");
+        for error in [
+            LabError::NoSpace { path: "/lab".into() },
+            LabError::NoMirror,
+            LabError::MissingTool { tool: "g++".into(), package: "g++".into() },
+        ] {
+            let found = or_debian(Wish::Any, Err(error), &mut |text| said.push(text.to_string()));
+            assert_eq!(found.unwrap(), Bochs::Debian);
+        }
+        assert_eq!(said.len(), 4);
+        let mut never = |text: &str| panic!("{text}");
+        assert!(matches!(or_debian(Wish::Own, failed(), &mut never), Err(LabError::Step { .. })));
+        let stopped = or_debian(Wish::Any, Err(LabError::Interrupted), &mut never);
+        assert!(matches!(stopped, Err(LabError::Interrupted)));
+    }
+
+    #[test]
+    fn boots_of_two_emulators_have_different_marks_and_names() {
+        let own = |build: &str| {
+            let program = PathBuf::from("/lab/bochs");
+            Bochs::Own(OwnEmulator::of(&BOCHS, program, build.repeat(64)))
+        };
+        assert_ne!(own("a").mark(), own("b").mark());
+        assert_ne!(own("a").mark(), Bochs::Debian.mark());
+        assert_eq!(own("a").name(), "Bochs 3.0 of unspin, build aaaaaaaaaaaa");
+        assert!(Bochs::Debian.name().contains("of Debian"));
+    }
+}

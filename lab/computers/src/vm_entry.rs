@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Debian's Bochs, mended where it enters a guest whose interrupts are off. The library of
+//! c/bochs_vm_entry.c, preloaded into Bochs, mends it; here it is seen that it does.
+
+use crate::error::{io, LabError, Result};
+use crate::tool::missing;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What the library is made of: another source, another emulated computer.
+pub(crate) const SOURCE: &str = include_str!("../c/bochs_vm_entry.c");
+const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bochs_vm_entry.so"));
+
+/// In the directory that Bochs is started in: LD_PRELOAD cannot name a path with a space in it.
+const FILE: &str = "bochs_vm_entry.so";
+
+/// How the library begins whatever it says, and what it says where all is well.
+const SAYS: &str = "unspin: ";
+const MENDED: &str = "host interrupts end guests with RFLAGS.IF = 0";
+
+/// Debian's Bochs, its VM entries mended.
+pub(crate) struct Mended {
+    /// Starts it, once it has its arguments.
+    pub command: Command,
+    /// As in "2.7".
+    pub version: String,
+}
+
+/// Bochs as it is to be started in `dir`, or an error where it cannot be mended. It is asked for its
+/// help, which takes a fifth of a second: a library that is not loaded says nothing.
+pub(crate) fn mended(dir: &Path) -> Result<Mended> {
+    let path = dir.join(FILE);
+    fs::write(&path, LIBRARY).map_err(io(&path))?;
+    let said = help(preloaded(dir))?;
+    if words(&said).any(|line| line == MENDED) {
+        if let Some(version) = version(&said) {
+            return Ok(Mended { command: preloaded(dir), version });
+        }
+    }
+    // The library ends a Bochs that it cannot mend before its first word.
+    Err(LabError::Unmended { version: installed_version()?, why: why(&said) })
+}
+
+/// Of the Bochs that is installed.
+pub(crate) fn installed_version() -> Result<String> {
+    let said = help(Command::new("bochs"))?;
+    Ok(version(&said).unwrap_or_else(|| "of an unknown version".into()))
+}
+
+fn preloaded(dir: &Path) -> Command {
+    let mut command = Command::new("bochs");
+    command.current_dir(dir).env("LD_PRELOAD", format!("./{FILE}"));
+    command
+}
+
+/// All it says when asked for its help.
+fn help(mut bochs: Command) -> Result<String> {
+    bochs.args(["-q", "--help"]).env("LC_ALL", "C").stdin(Stdio::null());
+    let out = bochs.output().map_err(missing(&bochs))?;
+    Ok([out.stderr, out.stdout].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat())
+}
+
+/// What the library said.
+fn words(said: &str) -> impl Iterator<Item = &str> {
+    said.lines().filter_map(|line| line.strip_prefix(SAYS))
+}
+
+fn version(said: &str) -> Option<String> {
+    let rest = said.split("Bochs x86 Emulator ").nth(1)?;
+    rest.split_whitespace().next().map(str::to_string)
+}
+
+/// Why it is not mended: what the library says, or the dynamic linker of the library, or nobody.
+fn why(said: &str) -> String {
+    let refused = words(said).find(|line| *line != MENDED).map(str::to_string);
+    let ignored = || said.lines().find(|line| line.contains(FILE)).map(str::to_string);
+    refused.or_else(ignored).unwrap_or_else(|| {
+        "it does not export VMLAUNCH, VMenterInjectEvents and handleInterruptMaskChange".into()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_says_what_is_waited_for() {
+        assert!(SOURCE.contains(&format!("\"{SAYS}{MENDED}\\n\"")));
+    }
+
+    #[test]
+    fn versions_are_read_and_reasons_found() {
+        assert_eq!(version("===\n   Bochs x86 Emulator 2.7\n  Built").as_deref(), Some("2.7"));
+        assert_eq!(version("Bochs x86 Emulator "), None);
+        assert_eq!(why("x\nunspin: it has two\n"), "it has two");
+        let linker = "ERROR: ld.so: object './bochs_vm_entry.so' cannot be preloaded: ignored.";
+        assert_eq!(why(&format!("{linker}\nUsage")), linker);
+        assert!(why("Usage").contains("does not export"));
+    }
+}
