@@ -5,11 +5,9 @@ G=/sys/fs/cgroup
 fails() { code=$1; shift; "$@"; [ $? = "$code" ]; }
 said() { "$@" 2>&1 | grep -q "$want" || { "$@"; false; }; }
 diagnosis() {
-	name=$1
-	shift
 	# The emulator's clock may jump in one of them.
 	for again in 1 2 3; do
-		say "diagnosis $name $(unspin diagnose --json --seconds 2 "$@" 2>&1)"
+		say "diagnosis $1 $(unspin diagnose --json --seconds 2 "pid:$2" 2>&1)"
 	done
 }
 has_vcpus() { [ "$(vcpus "$1" | wc -l)" = "$2" ]; }

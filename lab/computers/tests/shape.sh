@@ -63,7 +63,7 @@ for tid in $(vcpus $vm); do
 	index=$((index + 1))
 done
 before=$(weights)
-say "shape $(unspin shape $vm --dry-run --once --json 2>&1)"
+say "shape $(unspin shape pid:$vm --dry-run --once --json 2>&1)"
 check "a dry run changes nothing" as_before
 
 check "weights are set" shaping

@@ -489,7 +489,7 @@ fn what_is_drawn_goes_where_nothing_else_is() {
     let wrong = ["generate", file.to_str().unwrap(), "--count", "1", "--out", out];
     fails(&wrong, 2, "space.toml:1:9: `title`: the integer 3 is not allowed here");
     std::fs::remove_file(file).unwrap();
-    fails(&["generate", "/nonexistent", "--count", "1", "--out", out], 2, "/nonexistent: No such");
+    fails(&["generate", "/nonexistent", "--count", "1", "--out", out], 2, "no file /nonexistent");
 }
 
 #[test]

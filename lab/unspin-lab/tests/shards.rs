@@ -68,9 +68,7 @@ fn shares_of_figures_are_the_whole() {
 fn wrong_shares_are_usage_errors() {
     for (args, words) in [
         (&["bench", "smoke", "--machine", "sim", "--shard", "3/2"][..], "such as 1/8"),
-        (&["figures", "--merge", "/nonexistent"], "cannot read /nonexistent/summary.json"),
-        (&["figures", "apples_fig1_ebizzy", "--worlds", "2"], "these entries have no predictions"),
-        (&["figures", "--worlds", "2", "--shard", "1/2"], "cannot be used with"),
+        (&["figures", "--merge", "/nonexistent"], "no file /nonexistent/summary.json"),
     ] {
         let out = lab(args);
         let said = String::from_utf8_lossy(&out.stderr);

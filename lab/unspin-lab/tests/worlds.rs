@@ -176,18 +176,21 @@ fn impossible_worlds_are_counted_and_shown() {
     let dir = Dir::new("impossible");
     let few = dir.scenario(&[
         ("pcpus = 4", "pcpus = { any = [4, 2], source = \"a guess\" }"),
-        ("vcpus = 4", "vcpus = 4\npin = [0, 1, 2, 3]"),
+        (
+            "vcpus = 4",
+            "vcpus = 4\npin = { any = [[0, 1, 0, 1], [0, 1, 2, 3]], source = \"a guess\" }",
+        ),
     ]);
     made(&few, &dir.path("out"), &["--worlds", "16"]);
     let s = summary(&dir, "out");
     let worlds = &s["worlds"][0];
-    assert_eq!((&worlds["made"], &worlds["impossible"]), (&16.into(), &8.into()), "{worlds}");
-    assert_eq!(worlds["reasons"][0]["worlds"], 8, "{worlds}");
+    assert_eq!((&worlds["made"], &worlds["impossible"]), (&16.into(), &4.into()), "{worlds}");
+    assert_eq!(worlds["reasons"][0]["worlds"], 4, "{worlds}");
     let band = |r: &serde_json::Value| r["band"]["worlds"].as_u64();
     let rows = s["arms"].as_array().unwrap();
-    assert!(rows.iter().filter_map(band).all(|worlds| worlds == 8));
-    assert!(dir.read("out/table.txt").contains("16 of 16 worlds, 8 impossible"));
-    assert!(dir.read("out/report.html").contains("impossible in 8"));
+    assert!(rows.iter().filter_map(band).all(|worlds| worlds == 12));
+    assert!(dir.read("out/table.txt").contains("16 of 16 worlds, 4 impossible"));
+    assert!(dir.read("out/report.html").contains("impossible in 4"));
 }
 
 #[test]
