@@ -38,8 +38,8 @@ With VM: the cgroups around that VM, and those inside its own. Nothing is change
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
-    /// The VM: its name or UUID in QEMU or libvirt, its process id, or PID-N from `unspin status`. If a
-    /// name looks like an id, write name:NAME or pid:ID. Default: all VMs.
+    /// The VM: any of its names, its UUID or VMID, or PID-N from `unspin status`. KIND:NAME says what is
+    /// meant, such as pid:ID or vmid:104. Default: all VMs.
     #[arg(value_name = "VM")]
     vm: Option<OsString>,
     /// How long to watch, 0.1 to 3600.
