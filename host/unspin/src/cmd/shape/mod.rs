@@ -61,9 +61,9 @@ const CPUS_MAX: u32 = 1 << 13;
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
-    /// The VMs: name or UUID in QEMU or libvirt, process id, or PID-N from `unspin status`. If a name
-    /// looks like an id, write name:NAME or pid:ID. Default: all VMs, including those that start later, whose
-    /// process runs as root, or as a user that is there to run VMs (qemu, libvirt-qemu, …).
+    /// The VMs: any of their names, their UUID or VMID, or PID-N from `unspin status`. KIND:NAME says what
+    /// is meant, as in pid:4242. Default: all VMs, including those that start later, whose process runs as
+    /// root, or as a user that is there to run VMs (qemu, libvirt-qemu, …).
     #[arg(value_name = "VM")]
     vms: Vec<OsString>,
     /// Change nothing, and print in each period what would be set.
