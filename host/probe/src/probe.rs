@@ -218,7 +218,7 @@ impl Probe {
             }
         });
         // Before a number is another VM's.
-        self.taken.tidy(|vm| self.numbers.values().any(|number| *number == vm))?;
+        self.taken.keep(|vm| self.numbers.values().any(|number| *number == vm))?;
         for thread in threads {
             if !self.threads.contains_key(thread) {
                 self.enter(*thread)?;
@@ -310,7 +310,13 @@ impl Probe {
                 self.taken.add_present(&vcpu, now(), takers)?;
             }
         }
+        self.make_room()?;
         Ok(all)
+    }
+
+    /// Forgets processes that have ended, if there is little room for others; [`Probe::takers`] does so, too.
+    pub fn make_room(&self) -> Result<(), Error> {
+        self.taken.make_room()
     }
 
     fn costop(&self, vcpu: &Vcpu, now: u64) -> Result<Option<u64>, Error> {

@@ -58,18 +58,27 @@ impl Counted {
         Ok(())
     }
 
-    /// Forgets VMs that are watched no more, and processes that have ended, if there is little room.
-    pub fn tidy(&self, is_watched: impl Fn(u32) -> bool) -> Result<(), Error> {
+    /// Forgets VMs that are watched no more.
+    pub fn keep(&self, is_watched: impl Fn(u32) -> bool) -> Result<(), Error> {
+        self.forget(&self.entries()?, |key| !is_watched(key.vm));
+        Ok(())
+    }
+
+    /// Forgets processes that have ended, if there is little room. What they took was read before.
+    pub fn make_room(&self) -> Result<(), Error> {
         let entries = self.entries()?;
-        let is_full = entries.len() > self.takers.max_entries() as usize / 2;
-        let has_ended = |tgid: u32| is_full && !Path::new("/proc").join(tgid.to_string()).exists();
-        for (key, _) in entries {
-            if !is_watched(key.vm) || has_ended(key.tgid) {
-                // Nobody else removes entries.
-                let _ = self.takers.delete(bytes(&key));
-            }
+        if entries.len() > self.takers.max_entries() as usize / 2 {
+            let has_ended = |tgid: u32| !Path::new("/proc").join(tgid.to_string()).exists();
+            self.forget(&entries, |key| has_ended(key.tgid));
         }
         Ok(())
+    }
+
+    /// Nobody else removes entries.
+    fn forget(&self, entries: &[(Taker, Took)], which: impl Fn(&Taker) -> bool) {
+        for (key, _) in entries.iter().filter(|(key, _)| which(key)) {
+            let _ = self.takers.delete(bytes(key));
+        }
     }
 
     fn entries(&self) -> Result<Vec<(Taker, Took)>, Error> {

@@ -125,19 +125,26 @@ static __always_inline void sums_now(struct sums *sums, struct cpu *cpu, struct 
 		sums->vm += runs;
 }
 
-static void took(__u32 vm, struct process *who, __u64 time)
+static __always_inline void took(__u32 vm, struct process *who, __u64 time)
 {
 	struct taker key = { .vm = vm, .tgid = who->tgid };
 	struct taken *sum = bpf_map_lookup_elem(&takers, &key), first;
 
-	if (sum) {
-		__sync_fetch_and_add(&sum->time, time);
-		return;
+	if (!sum) {
+		first.time = time;
+		first.command[0] = who->command[0];
+		first.command[1] = who->command[1];
+		if (!bpf_map_update_elem(&takers, &key, &first, BPF_NOEXIST))
+			return;
+		/* Another CPU was first, or there is no room. */
+		sum = bpf_map_lookup_elem(&takers, &key);
+		if (!sum)
+			return;
 	}
-	first.time = time;
-	first.command[0] = who->command[0];
-	first.command[1] = who->command[1];
-	bpf_map_update_elem(&takers, &key, &first, 1 /* BPF_NOEXIST */);
+	__sync_fetch_and_add(&sum->time, time);
+	/* A process that has executed a program has its name. */
+	sum->command[0] = who->command[0];
+	sum->command[1] = who->command[1];
 }
 
 /* A wait that ends now, or ended so long ago that less is `left` of it. The verifier looks at it once. */

@@ -88,7 +88,7 @@ static __always_inline void access_begins(struct vcpu *v)
 /* On its way the vCPU leaves a CPU. */
 static __always_inline void access_pauses(struct vcpu *v, __u64 now)
 {
-	if (detailed && v->access && now > v->since)
+	if (detailed && now > v->since)
 		v->served += now - v->since;
 }
 

@@ -86,10 +86,21 @@ impl Source for Kernel {
     }
 
     fn again(&mut self) -> anyhow::Result<Sample> {
-        let seen = self.probe.read().map_err(cannot)?;
+        let mut seen = self.probe.read().map_err(cannot)?;
+        // Where it is not known which threads are vCPUs, others count as siblings.
+        for vm in self.scan.vms().filter(|vm| !vm.process.is_all_known()) {
+            for thread in vm.watched() {
+                if let Some(seen) = seen.get_mut(&thread) {
+                    seen.costop = None;
+                }
+            }
+        }
         // Metrics do not have them.
         let takers = match self.detail {
-            Detail::Module => BTreeMap::new(),
+            Detail::Module => {
+                self.probe.make_room().map_err(cannot)?;
+                BTreeMap::new()
+            }
             Detail::Causes | Detail::All => self.probe.takers().map_err(cannot)?,
         };
         let vms: Vec<Running> = self.scan.vms().cloned().collect();
