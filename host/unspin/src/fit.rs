@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use unicode_width::UnicodeWidthStr;
 
 /// Without a terminal, and without COLUMNS.
-const WIDTH: usize = 80;
+pub const WIDTH: usize = 80;
 /// Narrower ones are written to as if they had so many.
 const WIDTH_MIN: usize = 20;
 

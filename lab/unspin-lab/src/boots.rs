@@ -7,6 +7,7 @@ use anyhow::Context;
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use unspin_report::read_files;
 use unspin_scenario::plan::Plan;
@@ -111,7 +112,8 @@ impl Boot {
     pub fn open(&self, go_on: bool) -> anyhow::Result<File> {
         let part = self.part();
         let mut options = OpenOptions::new();
-        options.create(true);
+        // Opening a FIFO would wait for a reader.
+        options.create(true).custom_flags(libc::O_NONBLOCK);
         if go_on {
             options.append(true);
         } else {

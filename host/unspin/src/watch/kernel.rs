@@ -29,6 +29,7 @@ pub struct Kernel {
 impl Kernel {
     /// Nothing is watched yet. `sysfs`: the module's directory; `detail`: what samples have.
     pub fn new(host: Host, sysfs: &Path, detail: Detail) -> anyhow::Result<Kernel> {
+        in_the_hosts_namespace()?;
         let may_park = sysfs.exists();
         let probe = match detail {
             Detail::All => Probe::load_detailed(may_park),
@@ -40,6 +41,7 @@ impl Kernel {
 
     /// The same, by what [`Probe::load_brief`] tells apart.
     pub fn brief(host: Host, sysfs: &Path, detail: Detail) -> anyhow::Result<Kernel> {
+        in_the_hosts_namespace()?;
         Ok(Self::with(Probe::load_brief().map_err(cannot)?, host, sysfs, detail))
     }
 
@@ -47,6 +49,21 @@ impl Kernel {
         let (scan, facts) = (Scan::default(), Arc::new(Facts::of_host()));
         let sysfs = sysfs.to_path_buf();
         Kernel { host, sysfs, detail, probe, scan, facts, preferred: None, left_out: 0 }
+    }
+}
+
+/// Ids of threads are compared in the kernel, where they are those of the first PID namespace.
+fn in_the_hosts_namespace() -> anyhow::Result<()> {
+    /// Its inode, PROC_PID_INIT_INO in the kernel.
+    const FIRST: &str = "pid:[4026531836]";
+    match std::fs::read_link("/proc/self/ns/pid") {
+        Ok(own) if own.as_os_str() != FIRST => Err(Cannot(
+            "this process has a PID namespace of its own, where threads have other ids than the kernel \
+             counts by: run it in the host's (in containers: hostPID, or --pid=host)"
+                .into(),
+        )
+        .into()),
+        _ => Ok(()),
     }
 }
 

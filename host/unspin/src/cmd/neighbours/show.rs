@@ -3,11 +3,12 @@
 
 use super::document::{Document, OfGroup};
 use super::share::BUSY_MIN;
+use crate::fit;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use tabled::builder::Builder;
 use tabled::settings::object::Columns;
-use tabled::settings::{Alignment, Padding, Style, Width};
+use tabled::settings::{Alignment, Padding, Style};
 use unspin_text::{printable, printable_lines};
 
 /// Columns of a terminal that a name may take; the numbers take the rest of 80.
@@ -24,15 +25,15 @@ struct Row {
 
 pub fn text(document: &Document) -> String {
     let mut table = Builder::default();
+    let most = NAME_MAX + fit::terminal_width().saturating_sub(fit::WIDTH);
     table.push_record(["cgroup", "weight", "quota", "entitled", "got", "CPUs"]);
     let mut shower = Shower::new(document);
     for root in shower.children(None) {
         let row = shower.row(root);
-        push(&mut table, &row, "", "");
+        push(&mut table, &row, most, "", "");
     }
     let mut table = table.build();
     table.with(Style::blank()).with(Padding::new(0, 1, 0, 0));
-    table.modify(Columns::first(), Width::truncate(NAME_MAX).suffix("…"));
     table.modify(Columns::new(1..), Alignment::right());
     let of_cpus = match document.cpus {
         Some(1) => " of 1 CPU".into(),
@@ -51,16 +52,17 @@ pub fn text(document: &Document) -> String {
     printable_lines(&text)
 }
 
-fn push(table: &mut Builder, row: &Row, before: &str, below: &str) {
+fn push(table: &mut Builder, row: &Row, most: usize, before: &str, below: &str) {
     let [weight, quota, entitled, got, cpus] = row.numbers.each_ref();
-    let name = format!("{before}{}", row.name);
+    let name = fit::cut(&row.name, most.saturating_sub(fit::cells(before)).max(1));
+    let name = format!("{before}{name}");
     table.push_record([&name, weight, quota, entitled, got, cpus].map(String::as_str));
     for (at, inner) in row.inside.iter().enumerate() {
         let (branch, next) = match at + 1 == row.inside.len() {
             true => ("└ ", "  "),
             false => ("├ ", "│ "),
         };
-        push(table, inner, &format!("{below}{branch}"), &format!("{below}{next}"));
+        push(table, inner, most, &format!("{below}{branch}"), &format!("{below}{next}"));
     }
 }
 
