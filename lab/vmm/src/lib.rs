@@ -14,6 +14,7 @@ mod error;
 pub mod process;
 mod realtime;
 mod thread;
+mod unserved;
 mod vcpu;
 mod vm;
 
@@ -22,4 +23,5 @@ pub use error::{Error, GuestFault};
 pub use process::{vm_process_main, VM_PROCESS_COMMAND};
 pub use realtime::{set_fifo, set_normal, Realtime, SWITCH_PRIORITY, TURN_PRIORITY};
 pub use thread::{cpu_ns, pin};
+pub use unserved::{ran_ns, unserved, Unserved};
 pub use vm::{Vm, VmConfig};

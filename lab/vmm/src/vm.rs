@@ -51,6 +51,25 @@ pub struct VmConfig {
     pub pause_exits: bool,
 }
 
+impl VmConfig {
+    /// vCPUs that run a program in the guest's kernel, with ticket locks, where the host puts them.
+    pub fn new(vcpus: u32, program: Vec<Step>, seed: u64) -> VmConfig {
+        VmConfig {
+            vcpus,
+            program,
+            lock: LockKind::Ticket,
+            tau_ns: None,
+            lock_clock_mhz: None,
+            stalls: false,
+            report_log2_cycles: None,
+            cpl: 0,
+            seed,
+            pin: Vec::new(),
+            pause_exits: true,
+        }
+    }
+}
+
 /// A VM whose vCPU threads exist; they wait for [`Vm::start`].
 pub struct Vm {
     fd: VmFd,

@@ -56,19 +56,7 @@ fn lock_program() -> Vec<Step> {
 }
 
 fn config(vcpus: u32, program: Vec<Step>) -> VmConfig {
-    VmConfig {
-        vcpus,
-        program,
-        lock: LockKind::Ticket,
-        tau_ns: None,
-        lock_clock_mhz: None,
-        stalls: false,
-        report_log2_cycles: None,
-        cpl: 0,
-        seed: 7,
-        pin: vec![],
-        pause_exits: true,
-    }
+    VmConfig::new(vcpus, program, 7)
 }
 
 /// Runs until every vCPU has finished `units` units, then stops.

@@ -4,6 +4,7 @@
 use crate::schema::lock::LockChoice;
 use crate::schema::names::{is_default, named, Named};
 use serde::{Deserialize, Serialize};
+use strum::{EnumIter, IntoStaticStr};
 use unspin_diagnosis::Cause;
 use unspin_uapi::{any_of, Number, Variant};
 
@@ -100,19 +101,9 @@ const fn named(factor: Factor) -> (&'static str, Factor) {
 }
 
 /// Whose vCPUs run together (ASMan, HPDC 2011).
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    Serialize,
-    Deserialize,
-    strum::EnumIter,
-    strum::IntoStaticStr,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, EnumIter, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Coscheduling {
     /// Nobody's.
@@ -131,19 +122,9 @@ pub enum Coscheduling {
 }
 
 /// What makes turns.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    Serialize,
-    Deserialize,
-    strum::EnumIter,
-    strum::IntoStaticStr,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, EnumIter, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CoschedulingMechanism {
     /// The module, which keeps the vCPUs of others from running.

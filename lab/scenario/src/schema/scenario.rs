@@ -8,6 +8,7 @@ use crate::schema::linux::{GuestLock, LinuxGuest};
 use crate::schema::lock::LockChoice;
 use crate::schema::names::{is_default, named, Named};
 use serde::{Deserialize, Serialize};
+use strum::{EnumIter, IntoStaticStr};
 use unspin_diagnosis::Cause;
 
 named!(Mode, Role, GuestKind, Beside);
@@ -182,7 +183,7 @@ pub enum Pin {
 }
 
 /// What `mode` of a VM says: whether anything of an arm is for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumIter, strum::IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumIter, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub(crate) enum Mode {
     Off,
@@ -190,19 +191,9 @@ pub(crate) enum Mode {
 }
 
 /// What a VM is where arms make vCPUs asymmetric.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    Serialize,
-    Deserialize,
-    strum::EnumIter,
-    strum::IntoStaticStr,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, EnumIter, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Its vCPUs are made asymmetric.
@@ -215,7 +206,7 @@ pub enum Role {
 }
 
 /// What `guest` of a VM says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumIter, strum::IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumIter, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub(crate) enum GuestKind {
     Bench,
@@ -244,7 +235,7 @@ pub(crate) fn quota_point(group: &str) -> String {
 }
 
 /// Who stands beside the VM whose vCPUs are made asymmetric.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumIter, strum::IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumIter, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Beside {
     /// The VMs with that role, which take all they can get.

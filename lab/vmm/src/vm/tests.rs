@@ -10,19 +10,8 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 fn plain(cpl: u8) -> VmConfig {
     let step =
         |op, iterations| Step { op, dist: Dist::Const { iterations }, lock: 0, permille: 1000 };
-    VmConfig {
-        vcpus: 2,
-        program: vec![step(Op::Lock, 0), step(Op::Critical, 5), step(Op::Unlock, 0)],
-        lock: LockKind::Ticket,
-        tau_ns: None,
-        lock_clock_mhz: None,
-        stalls: false,
-        report_log2_cycles: None,
-        cpl,
-        seed: 1,
-        pin: vec![],
-        pause_exits: true,
-    }
+    let program = vec![step(Op::Lock, 0), step(Op::Critical, 5), step(Op::Unlock, 0)];
+    VmConfig { cpl, ..VmConfig::new(2, program, 1) }
 }
 
 /// A VM whose memory a test may spoil before it starts; `None` (and why) without KVM.

@@ -4,7 +4,7 @@
 use crate::watched;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use unspin_scenario::plan::{Dist, LockKind, Op, Step};
+use unspin_scenario::plan::{Dist, Op, Step};
 use unspin_vmm::{Vm, VmConfig};
 
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
@@ -135,24 +135,13 @@ fn new(vcpus: u32, seed: u64) -> Result<Vm, String> {
 fn config(vcpus: u32, seed: u64) -> VmConfig {
     let step =
         |op, iterations| Step { op, dist: Dist::Const { iterations }, lock: 0, permille: 1000 };
-    VmConfig {
-        vcpus,
-        program: vec![
-            step(Op::Compute, 100),
-            step(Op::Lock, 0),
-            step(Op::Critical, 100),
-            step(Op::Unlock, 0),
-        ],
-        lock: LockKind::Ticket,
-        tau_ns: None,
-        lock_clock_mhz: None,
-        stalls: false,
-        report_log2_cycles: None,
-        cpl: 0,
-        seed,
-        pin: Vec::new(),
-        pause_exits: true,
-    }
+    let program = vec![
+        step(Op::Compute, 100),
+        step(Op::Lock, 0),
+        step(Op::Critical, 100),
+        step(Op::Unlock, 0),
+    ];
+    VmConfig::new(vcpus, program, seed)
 }
 
 /// Waits for work beyond what is done now; returns how much that is.

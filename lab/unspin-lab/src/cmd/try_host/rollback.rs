@@ -5,18 +5,17 @@ use super::judge::Check;
 use crate::sysfs::Module;
 use anyhow::Context;
 use std::collections::BTreeMap;
-use std::fs;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use unspin_scenario::plan::{Dist, LockKind, Op, Step};
-use unspin_vmm::{Vm, VmConfig};
+use unspin_scenario::plan::{Dist, Op, Step};
+use unspin_vmm::{unserved, Vm, VmConfig};
 
 const VMS: u32 = 3;
 const VCPUS: u32 = 4;
 /// Longest time that a vCPU may have no CPU time once turns have ended.
 const LONGEST_MS: f64 = 100.0;
-const LOOK: Duration = Duration::from_millis(5);
 const WATCHED: Duration = Duration::from_millis(300);
 /// How long turns are waited for in a round, and how many vCPUs wait for one then.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -72,24 +71,9 @@ impl Drop for FewerCpus {
 }
 
 fn config(seed: u64) -> VmConfig {
-    VmConfig {
-        vcpus: VCPUS,
-        program: vec![Step {
-            op: Op::Compute,
-            dist: Dist::Const { iterations: 1000 },
-            lock: 0,
-            permille: 1000,
-        }],
-        lock: LockKind::Ticket,
-        tau_ns: None,
-        lock_clock_mhz: None,
-        stalls: false,
-        report_log2_cycles: None,
-        cpl: 0,
-        seed,
-        pin: Vec::new(),
-        pause_exits: true,
-    }
+    let dist = Dist::Const { iterations: 1000 };
+    let program = vec![Step { op: Op::Compute, dist, lock: 0, permille: 1000 }];
+    VmConfig::new(VCPUS, program, seed)
 }
 
 pub fn check(module: &Module, rounds: u32, cpus: u32, stop: &AtomicBool) -> anyhow::Result<Check> {
@@ -142,28 +126,10 @@ fn turns_begin(module: &Module) -> bool {
     false
 }
 
-/// The longest time, while threads that always want to run are watched, that one had no CPU time; less
-/// the longest time between two looks.
+/// The longest time that one of threads that always want to run had no CPU time, less the longest between
+/// two looks.
 fn longest_wait(threads: &[i32]) -> Duration {
-    let ran = |tid: &i32| -> Option<u64> {
-        let text = fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")).ok()?;
-        text.split(' ').next()?.parse().ok()
-    };
-    let began = Instant::now();
-    let mut seen: Vec<(Option<u64>, Instant)> = threads.iter().map(|t| (ran(t), began)).collect();
-    let (mut longest, mut between, mut last) = (Duration::ZERO, Duration::ZERO, began);
-    while began.elapsed() < WATCHED {
-        sleep(LOOK);
-        let now = Instant::now();
-        between = between.max(now - last);
-        last = now;
-        for (tid, (before, since)) in threads.iter().zip(&mut seen) {
-            longest = longest.max(now - *since);
-            let runs = ran(tid);
-            if runs != *before {
-                (*before, *since) = (runs, now);
-            }
-        }
-    }
-    longest.saturating_sub(between)
+    let schedstat = |tid| PathBuf::from(format!("/proc/self/task/{tid}/schedstat"));
+    let seen = unserved(threads.iter().map(schedstat), WATCHED);
+    seen.longest.saturating_sub(seen.between)
 }
