@@ -136,7 +136,7 @@ impl Probe {
     }
 
     /// Loads fewer programs, which only show when vCPUs run, wait and sleep, and which vCPU wakes them.
-    /// They cost less (docs/diagnose.md). Then all time on a CPU is of one state or another of those on
+    /// They cost less (docs/diagnose-reference.md). Then all time on a CPU is of one state or another of those on
     /// a CPU; all waits are [`State::ReadyNobody`] and all sleeps [`State::Blocked`] or
     /// [`State::Stopped`]; no exit is counted, and a vCPU for which KVM polls is ready.
     pub fn load_brief() -> Result<Probe, Error> {

@@ -9,7 +9,7 @@ use unspin_computers::{Computer, Series, BOCHS_TOOLS};
 /// Checks of the script; fewer were made if it ended early.
 const CHECKS_MIN: u32 = 20;
 /// Instructions that watching may add to an exit with its re-entry, and to a vCPU switch: what was
-/// measured, 501 and 1,394, and a little. The 400 that were aimed at are not reached (docs/diagnose.md).
+/// measured, 501 and 1,394, and a little. The 400 that were aimed at are not reached (docs/diagnose-reference.md).
 const EXIT_MAX: f64 = 520.0;
 const SWITCH_MAX: f64 = 1450.0;
 

@@ -149,7 +149,7 @@ table! { MEASURE: Measure = "[measure]", "Lengths, in milliseconds of the machin
     STATES: Flag = "states", Flag =>
         .usually(false)
         .only_on(Machines::Module, |m| m.states)
-        .help("record the time of each vCPU in each state of `unspin diagnose` (docs/diagnose.md); \
+        .help("record the time of each vCPU in each state of `unspin diagnose` (docs/diagnose-reference.md); \
                always on with [[case]]");
 }
 
