@@ -205,7 +205,7 @@ BUILD_STATIC = LIBBPF_SYS_LIBRARY_PATH=$$(dirname $$(gcc -print-file-name=libelf
 	RUSTFLAGS='-C target-feature=+crt-static -C relocation-model=static' \
 	cargo build --release --locked -p unspin --target $(STATIC_TARGET) --features static
 
-static: deps ## build one file with the monitors for any distribution: out/static/unspin
+static: deps ## build one file with the commands that watch VMs, for any distribution: out/static/unspin
 	$(BUILD_STATIC) --no-default-features
 	install -D -s -m 755 $(STATIC) out/static/unspin
 

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * unspin-guest: a Linux guest tells the host that it waits too long for a spin lock, and for how
- * long its vCPUs should run together (uapi/unspin_guest.h; policy/vcrd.c learns it).
+ * unspin-guest: a Linux guest reports to the host that it waits too long for a spin lock, and for
+ * how long its vCPUs should run together (uapi/unspin_guest.h; policy/vcrd.c learns the time).
  *
  * This is the Monitoring Module of ASMan (Weng, Liu, Yu, Li, HPDC 2011, sections 3.3 and 4.3)
- * for kernels that nobody changes: return probes on the slow paths of the queued lock, where all
- * who do not get it at once wait. The kernel's own tracepoint contention_begin leaves out the first
- * waiter, who spins on a bit of the lock, and test-and-set. A wait is known when it is over.
+ * for unmodified kernels: return probes on the slow paths of the queued lock, where every CPU
+ * waits that does not get the lock at once. The kernel's tracepoint contention_begin leaves out
+ * the first waiter, which spins on a bit of the lock, and test-and-set locks. A wait is reported
+ * when it is over.
  *
- * The probes run with preemption off, under locks of all kinds, in interrupts too. So nothing here
- * allocates, sleeps or waits: who finds the learner busy leaves the report to who has it. In doubt
- * the module does not load, or reports nothing, and the guest is as it was.
+ * The probes run with preemption off, under locks of all kinds, also in interrupts. So nothing here
+ * allocates, sleeps or waits: a CPU that finds the learner busy leaves the report to the CPU that
+ * holds it. In doubt the module does not load, or reports nothing.
  */
 #include <linux/atomic.h>
 #include <linux/cc_platform.h>
@@ -39,7 +40,7 @@ static bool reports = true;
 module_param_named(report, reports, bool, 0444);
 MODULE_PARM_DESC(report, "for tests: 0 only counts, outside of KVM too");
 
-/* Counts, for who looks: waits, those that were too long, and those reported. */
+/* For statistics: waits, waits that were too long, and reports. */
 struct counts {
 	unsigned long waits, long_waits, reports;
 };
@@ -75,7 +76,7 @@ static int wait_ends(struct kretprobe_instance *instance, struct pt_regs *regs)
 	u64 begun = *(u64 *)instance->data, now = rdtsc();
 
 	this_cpu_inc(counts.waits);
-	/* A TSC that is not the same on all CPUs: the wait began and ended on this one. */
+	/* The wait began and ended on this CPU, so the TSCs of the CPUs may differ. */
 	if (now > begun && vcrd_is_over_threshold(&params, now - begun)) {
 		this_cpu_inc(counts.long_waits);
 		report(now);
@@ -113,14 +114,14 @@ COUNT(waits, "waits for a spin lock so far; read only");
 COUNT(long_waits, "those that were too long; read only");
 COUNT(reports, "reports to the host; read only");
 
-/* --- coming and going --- */
+/* --- loading and unloading --- */
 
-/* Why nothing could be reported here, or NULL. */
+/* Why this guest cannot report, or NULL. */
 static const char *no_use(void)
 {
 	if (reports && !kvm_para_available())
 		return "this is no guest of KVM";
-	/* Its hypercalls take another way, and its host does not listen. */
+	/* Hypercalls of such a guest take another path, on which the host ignores them. */
 	if (cc_platform_has(CC_ATTR_GUEST_MEM_ENCRYPT))
 		return "this guest is protected from its host";
 	if (!boot_cpu_has(X86_FEATURE_TSC) || tsc_khz < USEC_PER_MSEC)
@@ -152,7 +153,7 @@ static int __init unspin_guest_init(void)
 	tsc_per_us = tsc_khz / USEC_PER_MSEC;
 	vcrd_init(&learner, &params);
 	for (i = 0; i < ARRAY_SIZE(slow_paths); i++) {
-		/* A CPU may wait in each of: a thread, softirq, interrupt, NMI. */
+		/* A CPU may wait in a thread, a softirq, an interrupt and an NMI at the same time. */
 		slow_paths[i].maxactive = 4 * num_possible_cpus();
 		err = register_kretprobe(&slow_paths[i]);
 		probed[i] = !err;

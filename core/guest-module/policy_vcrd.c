@@ -1,3 +1,3 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The policy as every other user compiles it. */
+/* The policy, compiled unchanged. */
 #include "../policy/vcrd.c"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Attaching to the running kernel, and in which order the module lets go.
+ * Attaches the module to the running kernel, and detaches it in the right order.
  */
 #include <linux/rcupdate.h>
 
@@ -15,8 +15,8 @@
 #include "window.h"
 
 static bool attached;
-static bool shut = true;	/* not yet loaded, or about to go: nothing attaches */
-static bool aside;		/* nothing attaches for now */
+static bool shut = true;	/* loading or unloading: nothing may attach */
+static bool aside;		/* a livepatch is being loaded: nothing may attach */
 
 static void slot_quiesce(struct unspin_slot *slot, u64 now)
 {
@@ -31,7 +31,7 @@ static void slot_quiesce(struct unspin_slot *slot, u64 now)
 	unspin_waiting_add(slot, HVS_NOT_PREEMPTED);
 }
 
-/* Nothing is attached any more, so there are no other writers: close what probes left open. */
+/* Closes what probes left open. Nothing is attached any more, so there are no other writers. */
 static void slots_quiesce(void)
 {
 	struct unspin_slot *slot;
@@ -76,11 +76,11 @@ static int detach(void)
 	int err = unspin_turns_stop();
 
 	if (err)
-		return err;	/* keep the probes: their notes are needed to find parked threads */
+		return err;	/* keep the probes: what they note is needed to find parked threads */
 	unspin_windows_restore();
 	err = unspin_unhook(&unspin_on_spin_ops);
 	if (err)
-		return err;	/* probes stay too: the hook goes by what they note */
+		return err;	/* keep the probes: the hook uses what they note */
 	unspin_redirect_wait(UNSPIN_REDIRECT_SPIN);
 	unspin_probes_detach();
 	slots_quiesce();

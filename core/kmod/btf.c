@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What the kernel's own type information (/sys/kernel/btf/) says of the very module
- * that is loaded. Format: Documentation/bpf/btf.rst. A module's BTF is split: its strings and
- * type numbers continue those of vmlinux. Every offset is checked before use.
+ * Reads the kernel's type information (/sys/kernel/btf/) of the module that is loaded. Format:
+ * Documentation/bpf/btf.rst. The BTF of a module is split: its strings and type numbers
+ * continue those of vmlinux. Every offset is checked before use.
  */
 #include <linux/btf.h>
 #include <linux/err.h>
@@ -53,7 +53,7 @@ static void *file_read(const char *path, size_t *size)
 	length = i_size_read(file_inode(file));
 	if (length <= 0 || length > BLOB_SIZE_MAX)
 		goto out;
-	/* Without memory there is no window control, which is logged; no kernel warning is needed. */
+	/* A failure is logged as missing window control, so the allocator need not warn. */
 	data = __vmalloc(length, GFP_KERNEL | __GFP_NOWARN);
 	if (!data) {
 		data = ERR_PTR(-ENOMEM);
@@ -73,7 +73,7 @@ out:
 	return data;
 }
 
-/* Two fields that later headers have say where the layout of kinds is. */
+/* Finds the layout of kinds, which two fields of later headers point to. */
 static void layout_find(struct blob *blob, size_t size)
 {
 	const struct btf_header *header = blob->data;
@@ -101,7 +101,7 @@ static int blob_read(struct blob *blob, const char *name)
 		return err;
 	}
 	header = blob->data;
-	/* Later kernels' headers know more fields than their BTF may have. */
+	/* The headers of later kernels declare fields that their BTF may lack. */
 	if (size < HEADER_BYTES || header->magic != BTF_MAGIC || header->hdr_len > size ||
 	    header->hdr_len < HEADER_BYTES ||
 	    (u64)header->hdr_len + header->type_off + header->type_len > size ||
@@ -122,7 +122,7 @@ bad:
 	return -EINVAL;
 }
 
-/* Bytes that follow struct btf_type of a kind not known here: the data may say so. */
+/* Bytes that follow struct btf_type of a kind unknown to this module, if the data tells. */
 static s64 tail_size_laid_out(const struct blob *blob, u32 kind, u32 vlen)
 {
 	if (kind >= blob->layouts)
@@ -184,21 +184,21 @@ static s64 type_size(const struct blob *blob, const u8 *at)
 	return tail > left ? -ENODATA : (s64)sizeof(*type) + tail;
 }
 
-/* Where one type is not understood, the numbers of all that follow are not known: none is used. */
+/* Refuses all types: behind an unknown one, the numbers of all others are unknown. */
 static int types_refuse(const struct blob *blob, const char *name, const u8 *at, s64 err)
 {
 	u32 number = blob->first + blob->count;
 
 	if (err == -EOPNOTSUPP)
-		pr_err("the type information of %s is not used: its type %u is of kind %u, which this module does not know\n",
+		pr_err("the type information of %s cannot be used: type %u has the unknown kind %u\n",
 		       name, number, BTF_INFO_KIND(((const struct btf_type *)at)->info));
 	else
-		pr_err("the type information of %s is not used: it ends in the middle of type %u\n", name,
+		pr_err("the type information of %s cannot be used: it ends inside type %u\n", name,
 		       number);
 	return -EINVAL;
 }
 
-/* Where each type begins, so that a number is found at once. */
+/* Notes where each type begins, so that a type is found by its number in one step. */
 static int blob_index(struct blob *blob, const char *name)
 {
 	const u8 *at;
@@ -284,7 +284,7 @@ static bool type_has_size(const struct unspin_btf *btf, u32 id, u32 size)
 	}
 }
 
-/* The module's own first: what it defines is what it was compiled with. */
+/* Looks at the module's own types first: the module was compiled with these. */
 static const struct btf_type *type_named(const struct unspin_btf *btf, u32 kind, const char *name)
 {
 	const struct blob *const blobs[] = { &btf->own, &btf->base };

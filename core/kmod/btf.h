@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The type information (BTF) of a module that is loaded, and of the kernel below it.
+ * The type information (BTF) of a loaded module and of vmlinux.
  */
 #ifndef UNSPIN_BTF_H
 #define UNSPIN_BTF_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Finding VMs that were there before the module.
+ * Finds VMs that are older than the module.
  */
 #include <linux/fdtable.h>
 #include <linux/file.h>
@@ -24,20 +24,20 @@ struct piece {
 	u32 count, files;
 };
 
-/* Returns the descriptor to go on from, plus 1, where a piece ends; 0 goes on. */
+/* Returns 0 to continue, or, at the end of a piece, the descriptor to continue from, plus 1. */
 static int discover_file(const void *arg, struct file *file, unsigned int fd)
 {
 	struct piece *piece = (struct piece *)arg;
 	struct kvm *kvm = file->private_data;
 
 	if (unspin_is_vm_release(file->f_op->release)) {
-		kvm_get_kvm(kvm);	/* the open file holds one */
+		kvm_get_kvm(kvm);	/* the open file holds a reference */
 		piece->kvm[piece->count++] = kvm;
 	}
 	return ++piece->files == PIECE_FILES ? fd + 2 : 0;
 }
 
-/* The slots of the VMs of one piece; those that are known already stay as they are. */
+/* Adds the vCPUs of the VMs of one piece; vCPUs that are known already are left alone. */
 static void vms_add(struct piece *piece)
 {
 	struct kvm_vcpu *vcpu;
@@ -47,13 +47,13 @@ static void vms_add(struct piece *piece)
 	for (n = 0; n < piece->count; n++) {
 		kvm_for_each_vcpu(i, vcpu, piece->kvm[n])
 			if (!unspin_slot_add(vcpu, GFP_KERNEL))
-				unspin_fail_open(NULL, "a vCPU is not known: no memory, or its VM made too many");
+				unspin_fail_open(NULL, "a vCPU cannot be followed: no memory, or its VM made too many");
 		kvm_put_kvm(piece->kvm[n]);
 		cond_resched();
 	}
 }
 
-/* Whether a thread's files are its process', which are looked at once. */
+/* Whether a thread shares the files of its process, which are scanned once. */
 static bool shares_files(const struct task_struct *task)
 {
 	return task != task->group_leader && task->files == READ_ONCE(task->group_leader->files);
@@ -76,7 +76,7 @@ static void discover_task(struct task_struct *task, struct piece *piece)
 	} while (next > 0);
 }
 
-/* The first thread with a number from *nr on, with a reference, or NULL; *nr goes behind it. */
+/* The first thread with a number of *nr or more, with a reference, or NULL. Moves *nr behind it. */
 static struct task_struct *task_from(int *nr)
 {
 	struct task_struct *task = NULL;
@@ -94,8 +94,8 @@ static struct task_struct *task_from(int *nr)
 }
 
 /*
- * A thread at a time, for a host may have many: nothing is held between two. One that comes meanwhile
- * and makes a VM is seen by the hook, which is on already.
+ * Takes one thread at a time and holds nothing in between, because a host may have many. The hook is
+ * on already, so it sees the VMs of threads that start meanwhile.
  */
 void unspin_discover(void)
 {
@@ -104,7 +104,7 @@ void unspin_discover(void)
 	int nr = 1;
 
 	if (!piece) {
-		unspin_fail_open(NULL, "no memory to look for VMs made before: each is found when it enters its guest with a mode on");
+		unspin_fail_open(NULL, "no memory to look for VMs older than the module: each is found at its next entry while a mode is on");
 		return;
 	}
 	while ((task = task_from(&nr))) {

@@ -3,9 +3,9 @@
 #define UNSPIN_DISCOVER_H
 
 /*
- * Finds VMs older than the module through the processes that hold them open. A VM whose
- * descriptor was closed is found at its first entry while a mode is on. With any number of VMs,
- * no lock is held for longer than a piece of one process' descriptors takes. May sleep.
+ * Finds VMs that are older than the module, by the descriptors of processes. A VM whose descriptor
+ * was closed is found at its first entry while a mode is on. Locks are held only for one piece of
+ * one process' descriptors, however many VMs there are. May sleep.
  */
 void unspin_discover(void);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A PLE exit begins, a VM entry ends it: what that cost, and the window that goes into
- * the processor with this entry.
+ * From a PLE exit to the VM entry after it: counts what the exit cost, and sets the window that
+ * the processor gets with this entry.
  *
  * Shan, Ding, Gehani, "APPLES", IEEE TPDS 2017, sections 3.1.3 and 3.1.4.
  */
@@ -14,8 +14,8 @@
 #include "window.h"
 
 /*
- * The hook saw a PLE exit; own thread, preemption off. The exit itself was a
- * little earlier: KVM notes when, and the thread has stayed on its CPU since.
+ * The hook saw a PLE exit; own thread, preemption off. The exit itself happened a little
+ * earlier: KVM notes when, and the thread has stayed on its CPU since.
  */
 void unspin_ple_exit(struct unspin_slot *slot)
 {
@@ -40,8 +40,8 @@ static void ple_exit_end(struct unspin_slot *slot, u64 now)
 }
 
 /*
- * The VM's window; longer for a vCPU that spins while no sibling is missing. In its own turn
- * none is: they run or are idle, so leaving the CPU would help no sibling.
+ * The VM's window, or a longer one for a vCPU that spins while no sibling waits for a CPU. In the
+ * VM's own turn no sibling waits: they run or are idle, so leaving the CPU would help none.
  */
 static u32 window_wanted(const struct unspin_slot *slot, bool ple)
 {
@@ -51,7 +51,7 @@ static u32 window_wanted(const struct unspin_slot *slot, bool ple)
 		return slot->vm->params.window_max_cycles;
 	if (!slot->complete)
 		return window;
-	/* Grown by this exit, or by those before. */
+	/* Longer by this exit, or by earlier ones. */
 	return max(window, ple ? aple_window_complete(&slot->vm->params, slot->window_cycles) :
 				 slot->window_cycles);
 }
@@ -81,7 +81,7 @@ static void window_update(struct unspin_slot *slot, bool ple)
 	WRITE_ONCE(slot->window_cycles, now_cycles);
 }
 
-/* The thread of "cur" now runs another vCPU, or this CPU did not know whose thread it is. */
+/* Finds the vCPU: the thread of "cur" now runs another one, or this CPU did not know the thread. */
 static struct unspin_slot *entry_of_other(struct kvm_vcpu *vcpu, struct unspin_slot *cur, u64 now)
 {
 	struct unspin_slot *slot;
@@ -103,8 +103,8 @@ static struct unspin_slot *entry_of_other(struct kvm_vcpu *vcpu, struct unspin_s
 }
 
 /*
- * kvm_entry with something to look at: own thread, interrupts off, right before
- * KVM writes a changed window to the processor.
+ * Handles kvm_entry where there is work: own thread, interrupts off, right before KVM writes a
+ * changed window to the processor.
  */
 void unspin_entry(struct kvm_vcpu *vcpu, struct unspin_slot *cur)
 {
@@ -117,13 +117,13 @@ void unspin_entry(struct kvm_vcpu *vcpu, struct unspin_slot *cur)
 		if (!slot)
 			return;
 	}
-	/* Here, not above: a thread switched in inside KVM_RUN is known before its first entry. */
+	/* Not earlier: a thread that is switched in inside KVM_RUN is known before its first entry. */
 	if (unlikely(slot->idx < 0))
 		unspin_slot_bind(slot);
-	/* A full barrier, so that window and mode are read after the flag is cleared. */
+	/* The xchg() is a full barrier: window and mode are read after the flag is cleared. */
 	if (READ_ONCE(slot->work.remote))
 		xchg(&slot->work.remote, 0);
-	/* It may have waited in user space, where it was switched in as any thread. */
+	/* It may come from user space, where it was switched in like any other thread. */
 	if (slot != cur && __this_cpu_read(unspin_cpu.owner))
 		WRITE_ONCE(slot->work.park, 1);
 	if (unlikely(READ_ONCE(slot->work.park)))

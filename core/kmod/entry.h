@@ -6,7 +6,7 @@
 
 /* The hook saw a PLE exit; own thread, preemption off. */
 void unspin_ple_exit(struct unspin_slot *slot);
-/* kvm_entry with something to look at: own thread, interrupts off; "cur" is whose thread this CPU runs. */
+/* Handles kvm_entry where there is work: own thread, interrupts off. "cur": the vCPU whose thread runs here. */
 void unspin_entry(struct kvm_vcpu *vcpu, struct unspin_slot *cur);
 
 #endif

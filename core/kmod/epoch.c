@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a VM's vCPUs spent, summed once an epoch, and from it APLE's next window.
+ * Sums up once per epoch what a VM's vCPUs spent, and computes APLE's next window from it.
  *
  * Shan, Ding, Gehani, "APPLES", IEEE TPDS 2017, sections 3.1.2-3.1.4. Assumes a
- * TSC that runs at one rate and alike on all CPUs, as KVM does for its own clock.
+ * TSC that runs at one rate and is the same on all CPUs, as KVM does for its own clock.
  */
 #include "hot.h"
 #include "trace.h"
@@ -38,7 +38,7 @@ u32 unspin_window_mean(struct unspin_vm *vm)
 	return count ? sum / count : 0;
 }
 
-/* All vCPUs together hold back at most an eighth of an epoch's exits. */
+/* So that all vCPUs together hold back at most an eighth of an epoch's exits. */
 void unspin_epoch_batch(struct unspin_vm *vm)
 {
 	u32 nslots = max(READ_ONCE(vm->nslots), 1u);
@@ -114,7 +114,7 @@ static bool epoch_is_full(const struct unspin_vm *vm, int exits, u64 now)
 	return exits >= (int)READ_ONCE(vm->epoch_ple_exits) && now >= READ_ONCE(vm->epoch_min_until);
 }
 
-/* The clock went back (a suspend, or another host after a migration of ours): what was begun is void. */
+/* Whether the clock went back (suspend, or this host is a VM that was migrated). Then the epoch is void. */
 static bool clock_went_back(const struct unspin_vm *vm, u64 now)
 {
 	return unlikely(now < READ_ONCE(vm->epoch_start_tsc)) &&
@@ -129,7 +129,7 @@ static void epoch_end_or_restart(struct unspin_vm *vm, u64 now)
 		epoch_end(vm, now);
 }
 
-/* For VMs too large to be summed with interrupts off. The VM is held until this has run. */
+/* For VMs that are too large to be summed up with interrupts off. Holds the VM until it has run. */
 void unspin_epoch_work(struct work_struct *work)
 {
 	struct unspin_vm *vm = container_of(work, struct unspin_vm, epoch_work);
@@ -157,7 +157,7 @@ void unspin_epoch_report(struct unspin_slot *slot, u64 now)
 		queue_work(system_unbound_wq, &vm->epoch_work);
 		return;
 	}
-	/* Another vCPU ends the epoch, or settings change: leave it to them, or to the next batch. */
+	/* Held where another vCPU ends the epoch or settings change: this batch need not end it. */
 	if (!raw_spin_trylock(&vm->epoch_lock))
 		return;
 	epoch_end_or_restart(vm, now);

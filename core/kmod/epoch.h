@@ -11,11 +11,11 @@
 void unspin_totals_read(struct unspin_vm *vm, struct unspin_totals *totals);
 /* Mean of the windows in force at its vCPUs, in cycles; 0: none known. Under RCU. */
 u32 unspin_window_mean(struct unspin_vm *vm);
-/* The epoch begins now. epoch_lock held. */
+/* Begins an epoch now. epoch_lock held. */
 void unspin_epoch_restart(struct unspin_vm *vm);
-/* How many exits a vCPU collects before it touches the shared count. epoch_lock held, or not yet linked. */
+/* Sets how many exits a vCPU collects before it adds them to the VM. epoch_lock held, or not yet linked. */
 void unspin_epoch_batch(struct unspin_vm *vm);
-/* A PLE exit has been handled: own thread, interrupts off. Ends the epoch where it is full. */
+/* Counts a PLE exit that was handled: own thread, interrupts off. Ends the epoch if it is full. */
 void unspin_epoch_report(struct unspin_slot *slot, u64 now);
 void unspin_epoch_work(struct work_struct *work);
 

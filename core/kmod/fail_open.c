@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The way back to stock behaviour.
+ * Falls back to KVM's own behaviour.
  */
 #include "fail_open.h"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a guest says of itself (uapi/unspin_guest.h): HIGH, its vCPUs should run together for
- * so long, or LOW. wanted.c goes by it when a turn ends.
+ * Handles what a guest reports of itself (uapi/unspin_guest.h): HIGH, its vCPUs should run
+ * together for a given time, or LOW. wanted.c uses it when a turn ends.
  *
- * The tracepoint fires before KVM looks at the privilege level, so that is done here; a
- * program of the guest's is not heard. A guest that lies has its vCPUs run together for
- * nothing: shares of CPU time stay what they are (policy/gang_account.c).
+ * The tracepoint fires before KVM checks the privilege level, so it is checked here: reports of
+ * the guest's user space are ignored. A guest gains nothing by a false report: its vCPUs run
+ * together, but its share of CPU time stays the same (policy/gang_account.c).
  */
 #include <linux/minmax.h>
 #include <linux/sched.h>
@@ -15,16 +15,16 @@
 #include "window.h"
 #include "window_ops.h"
 
-/* Reports that come together, as from all vCPUs that waited for one lock, before the rate counts. */
+/* This many reports may come at once, as from all vCPUs that waited for one lock. */
 #define TOGETHER 64u
 
-/* Of the guest's kernel, as far as can be told. */
+/* Whether the guest's kernel made the call, as far as it can be seen. */
 static bool is_kernels(const struct unspin_slot *slot)
 {
 	const struct unspin_window_ops *ops = READ_ONCE(unspin_window);
 	struct unspin_where where;
 
-	/* The vCPU is loaded on this CPU, and no guest of its own made the call. */
+	/* The vCPU is loaded on this CPU, and the call did not come from a nested guest. */
 	return ops && !READ_ONCE(unspin_window_refused) &&
 	       current->preempt_notifiers.first == &slot->vcpu->preempt_notifier.link &&
 	       !compat_is_protected(slot->vcpu) && !compat_is_guest_mode(slot->vcpu) &&
@@ -32,8 +32,8 @@ static bool is_kernels(const struct unspin_slot *slot)
 }
 
 /*
- * Each report takes its part of a second, from when the one before had taken its own. Who
- * is ahead of the clock by more than TOGETHER parts reports too often.
+ * Each report uses up an equal part of a second, after those of earlier reports. A VM that is ahead of
+ * the clock by more than TOGETHER parts reports too often.
  */
 static bool too_often(struct unspin_vm *vm, u64 now)
 {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Which vCPU leaves a CPU in a turn, which is called to it, and which fills it.
+ * Decides which vCPU leaves a CPU in a turn, which one is called to it, and which one fills it.
  *
- * The CPU itself does this, in an interrupt: when it gets another owner, and when it goes idle
- * while somebody owns it, whatever the cause is. First come the owner's vCPUs. If the owner has
- * none for this CPU, a vCPU of others may run here until it spins, or until the owner's wakes
- * up.
+ * The CPU decides this itself, in an interrupt: when it gets another owner, and when it goes idle
+ * for any reason while it has an owner. The owner's vCPUs come first. If the owner has none for
+ * this CPU, a vCPU of another VM may run here until it spins, or until one of the owner wakes up.
  *
- * Only lists of single CPUs are looked at: its own, and of a few others.
+ * It looks only at lists of single CPUs: its own, and those of a few others.
  */
 #include <linux/percpu.h>
 #include <linux/sched.h>
@@ -16,11 +15,11 @@
 #include "hole.h"
 #include "turn.h"
 
-#define CALLS_MAX 16u		/* at most so many are called at a time */
-#define LOOKS_MAX 64u		/* so many vCPUs parked on a CPU are looked at */
+#define CALLS_MAX 16u		/* called at a time, at most */
+#define LOOKS_MAX 64u		/* parked vCPUs that are looked at per CPU, at most */
 #define OTHER_LISTS_MAX 3u	/* of other CPUs, per look */
 
-/* Result of a scan of lists: the vCPU to call, and candidates to fill. */
+/* Result of a scan of lists: the vCPUs to call, and candidates to fill the CPU. */
 struct found {
 	const struct unspin_cpu *on;
 	u32 cpu;
@@ -28,7 +27,7 @@ struct found {
 	u32 looks;
 	u32 calls;
 	u32 fillers;
-	u32 ready;	/* of them, those that do not wait for a lock */
+	u32 ready;	/* candidates that do not wait for a lock */
 	struct unspin_slot *call[CALLS_MAX];
 	struct unspin_slot *filler[GANG_FILLERS_MAX];
 	struct gang_filler candidate[GANG_FILLERS_MAX];
@@ -51,7 +50,7 @@ static bool collect(struct unspin_slot *slot, void *data)
 	if (!unspin_turn_is_asleep(slot))
 		return true;
 	if (unspin_may_run(slot, found->on)) {
-		/* vCPUs with a place elsewhere are called there; those that cannot move, where they are. */
+		/* A vCPU that has another target is called there; one that cannot come here, where it is parked. */
 		if (READ_ONCE(slot->turn.parked_on) != found->cpu && !may_come(slot, found->cpu))
 			return true;
 		if (target == UNSPIN_NO_CPU || target == found->cpu || !READ_ONCE(found->on->owner))
@@ -71,14 +70,14 @@ static bool collect(struct unspin_slot *slot, void *data)
 	return true;
 }
 
-/* Whether the vCPU that runs here must leave. Then it has been asked to. */
+/* Whether the vCPU that runs here must leave; if so, asks it to. */
 static bool leaves(struct unspin_cpu *on)
 {
 	struct unspin_slot *cur = READ_ONCE(on->cur), *target = READ_ONCE(on->target);
 
 	if (!cur)
 		return false;
-	/* It fills, and the one that this CPU is for has come back. */
+	/* It fills this CPU, and the vCPU that this CPU is for has come back. */
 	if (target && target != cur && unspin_turn_is_asleep(target) && READ_ONCE(on->filler) == cur)
 		cmpxchg(&on->filler, cur, NULL);
 	if (unspin_may_stay(cur, on))
@@ -87,7 +86,7 @@ static bool leaves(struct unspin_cpu *on)
 	return true;
 }
 
-/* Only one of them can have it: the first, if the CPU is idle and somebody's. */
+/* The CPU that a vCPU is called to: the first gets this CPU, if it is idle and has an owner. */
 static u32 called_to(const struct found *found, u32 i)
 {
 	bool is_for = READ_ONCE(found->on->owner) || READ_ONCE(found->on->target) == found->call[i];
@@ -96,8 +95,8 @@ static u32 called_to(const struct found *found, u32 i)
 }
 
 /*
- * Threads that may run elsewhere are called once this CPU is idle: before, the scheduler would take
- * them to another. Pinned ones queue here, and run as soon as the rival leaves.
+ * Threads that may run elsewhere are called only once this CPU is idle. Earlier, the scheduler would
+ * move them to another CPU. Pinned threads queue here, and run as soon as the rival leaves.
  */
 static bool call_owners(const struct found *found, bool later)
 {
@@ -115,7 +114,7 @@ static bool call_owners(const struct found *found, bool later)
 	return any;
 }
 
-/* Scan lists of other CPUs until a vCPU is found: first the list of the offered vCPU. */
+/* Scans lists of other CPUs until it finds a vCPU, first the list of the offered vCPU. */
 static void collect_elsewhere(struct found *found)
 {
 	u32 tries, cpu = unspin_turn_offered();
@@ -135,8 +134,8 @@ static void collect_elsewhere(struct found *found)
 }
 
 /*
- * A vCPU that should run here is runnable, and yet the CPU is idle and stays so: a quota holds it back, or
- * the like.
+ * Whether a quota or the like holds a vCPU back: it should run here and is runnable, but the CPU stays
+ * idle.
  */
 static bool is_held_back(const struct unspin_slot *slot, u32 cpu)
 {
@@ -146,7 +145,7 @@ static bool is_held_back(const struct unspin_slot *slot, u32 cpu)
 	       !need_resched();
 }
 
-/* The CPU has no owner: call all that were found. */
+/* Calls all that were found, on a CPU without an owner. */
 static void call_all(const struct found *found)
 {
 	u32 i;
@@ -157,7 +156,7 @@ static void call_all(const struct found *found)
 		unspin_turn_call(found->filler[i], i ? UNSPIN_NO_CPU : found->cpu);
 }
 
-/* The CPU is idle, and its list has no vCPU of its owner. */
+/* Fills a CPU that is idle and whose list has no vCPU of its owner. */
 static void fill(struct unspin_cpu *on, struct found *found)
 {
 	const void *owner = READ_ONCE(on->owner);
@@ -173,10 +172,10 @@ static void fill(struct unspin_cpu *on, struct found *found)
 	}
 	if (is_held_back(filler, found->cpu)) {
 		unspin_turn_fills_no_more(filler);
-		cmpxchg(&on->filler, filler, NULL);	/* should it have been let in twice */
+		cmpxchg(&on->filler, filler, NULL);	/* in case it was let in twice */
 		filler = NULL;
 	}
-	if (filler) {	/* on its way, or it could not come */
+	if (filler) {	/* it is on its way, or could not come */
 		if (unspin_turn_is_asleep(filler))
 			unspin_turn_call(filler, found->cpu);
 		return;
@@ -191,7 +190,7 @@ static void fill(struct unspin_cpu *on, struct found *found)
 	while ((best = gang_fill(found->candidate, found->fillers)) != GANG_NONE) {
 		if (unspin_turn_fill(found->filler[best], found->cpu))
 			return;
-		found->candidate[best].lock = 1;	/* not to be had */
+		found->candidate[best].lock = 1;	/* another CPU took it */
 	}
 }
 
@@ -212,11 +211,11 @@ void unspin_hole_look(void)
 	bool later;
 
 	unspin_turn_hole(found.idle && READ_ONCE(on->owner));
-	rcu_read_lock();	/* slots and their threads */
+	rcu_read_lock();	/* keeps slots and their threads */
 	later = leaves(on) || (!found.idle && !READ_ONCE(on->cur));
 	target = READ_ONCE(on->target);
 	unspin_turn_each_parked(found.cpu, collect, &found);
-	/* The target vCPU of this CPU may be parked on another one: it comes once there is room. */
+	/* The target vCPU of this CPU may be parked on another CPU: it is called once this CPU is idle. */
 	if (target && found.idle && unspin_turn_is_asleep(target) && unspin_may_run(target, on) &&
 	    may_come(target, found.cpu))
 		first_is(&found, target);

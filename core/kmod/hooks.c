@@ -2,16 +2,16 @@
 /*
  * Where the module touches the running kernel.
  *
- * kvm_vcpu_on_spin() is hooked with ftrace_ops that may redirect: only real PLE
- * exits of VMs whose yields we direct go to unspin_on_spin(), every other call
- * runs KVM's own code. Tracepoints: sched_switch, kvm_entry and kvm_hypercall.
- * With every VM in mode off none of these is attached. Two cold
- * functions stay hooked while the module is loaded, the making of a vCPU and the
- * end of a VM: without them a VM would have no directory to set its mode in.
+ * kvm_vcpu_on_spin() is hooked with ftrace_ops that may redirect. Only real PLE exits of
+ * VMs whose yields the module directs go to unspin_on_spin(); every other call runs KVM's
+ * own code. The tracepoints are sched_switch, kvm_entry and kvm_hypercall. While every VM
+ * is in mode off, none of these is attached. Two functions off the hot path stay hooked
+ * while the module is loaded: the creation of a vCPU and the end of a VM. They make and
+ * remove the VM's directory, in which its mode is set.
  *
- * Slots are looked up with preemption off, which is an RCU reader. sched_switch has it
- * off, kvm_entry has interrupts off; the other probes turn it off themselves, for some
- * kernels call them preemptible.
+ * Slots are looked up with preemption off, which is an RCU reader. sched_switch is called
+ * with preemption off, kvm_entry with interrupts off. The other probes disable preemption
+ * themselves, because some kernels call them with preemption on.
  */
 #include <linux/kvm_para.h>
 #include <linux/module.h>
@@ -33,10 +33,10 @@
 #include "unhook.h"
 #include "vms.h"
 #include "../uapi/unspin_guest.h"
-/* The policy as every other user compiles it; here, so that what runs at every switch is inlined. */
+/* The policy, unchanged. It is included so that what runs at every switch is inlined. */
 #include "../policy/hvs.c"
 
-static const struct preempt_ops *kvm_preempt_ops;	/* learnt at the first entry; kvm.ko is pinned */
+static const struct preempt_ops *kvm_preempt_ops;	/* found at the first entry; kvm.ko is pinned */
 
 /* --- probes --- */
 
@@ -79,7 +79,7 @@ static __always_inline struct unspin_slot *slot_of_thread(const struct hlist_nod
 	return unspin_slot_find(container_of(notifier, struct kvm_vcpu, preempt_notifier));
 }
 
-/* Arguments in the order of the probe's, which then moves none of them. */
+/* The arguments are in the order of the probe's, so that none has to be moved. */
 static noinline notrace void switch_of_vcpu(struct unspin_slot *out, bool preempt,
 					    struct task_struct *prev, struct task_struct *next,
 					    unsigned int prev_state, const struct hlist_node *first)
@@ -90,7 +90,7 @@ static noinline notrace void switch_of_vcpu(struct unspin_slot *out, bool preemp
 	if (unlikely(__this_cpu_read(unspin_cpu.in_turns)) && out)
 		unspin_turn_switched_out(out, !preempt && prev_state != TASK_RUNNING, now);
 
-	/* The picked vCPU arrives: the vCPU that leaves loses its core to that yield. */
+	/* The picked vCPU arrives: the one that leaves loses its core to the yield. */
 	if (out)
 		unspin_switched_out(out, prev, preempt || prev_state == TASK_RUNNING,
 				    in && READ_ONCE(in->pick_pending) &&
@@ -100,7 +100,7 @@ static noinline notrace void switch_of_vcpu(struct unspin_slot *out, bool preemp
 	__this_cpu_write(unspin_cpu.cur, in);
 }
 
-/* The same on a CPU that has an owner in this turn. */
+/* switch_of_vcpu() on a CPU that has an owner in this turn. */
 static noinline notrace void switch_in_turn(struct unspin_slot *out, bool preempt,
 					    struct task_struct *prev, struct task_struct *next,
 					    unsigned int prev_state, const struct hlist_node *first)
@@ -116,7 +116,7 @@ static noinline notrace void switch_in_turn(struct unspin_slot *out, bool preemp
 		unspin_turn_went_idle();
 }
 
-/* Run queue lock held: stores only. */
+/* The run queue lock is held, so this only stores. */
 static void notrace probe_sched_switch(void *data, bool preempt, struct task_struct *prev,
 			       struct task_struct *next, unsigned int prev_state)
 {
@@ -169,7 +169,7 @@ void unspin_probes_detach(void)
 
 /* --- hooks --- */
 
-/* Hyper-V and Xen hypercalls call from inside kvm.ko; PLE exits come from the vendor's module. */
+/* PLE exits call from the vendor's module, hypercalls of Hyper-V and Xen from inside kvm.ko. */
 static bool is_ple_exit(unsigned long caller)
 {
 	static unsigned long known;	/* the one place in the vendor's module that calls */
@@ -211,9 +211,9 @@ static void notrace hook_on_spin(unsigned long ip, unsigned long parent_ip, stru
 }
 
 /*
- * No recursion to guard against: the callback is for one function, which it does
- * not call. Permanent: kernel.ftrace_enabled cannot be cleared under the module,
- * which would miss the end of VMs.
+ * No recursion guard: the callback is for one function, and does not call it.
+ * Permanent: kernel.ftrace_enabled cannot be cleared while the module is loaded. Otherwise
+ * the module would miss the end of VMs.
  */
 struct ftrace_ops unspin_on_spin_ops = {
 	.func = hook_on_spin,
@@ -223,9 +223,9 @@ struct ftrace_ops unspin_on_spin_ops = {
 static void notrace hook_vcpu_create(unsigned long ip, unsigned long parent_ip,
 				     struct ftrace_ops *op, struct ftrace_regs *fregs)
 {
-	/* Whoever may make VMs makes this too: it counts as theirs. */
+	/* Charged to the memory cgroup of the process that makes the VM. */
 	if (!unspin_slot_add((struct kvm_vcpu *)compat_ftrace_arg0(fregs), GFP_ATOMIC | __GFP_ACCOUNT))
-		unspin_fail_open(NULL, "a vCPU is not known: no memory, or its VM made too many");
+		unspin_fail_open(NULL, "a vCPU cannot be followed: no memory, or its VM made too many");
 }
 
 static void notrace hook_vm_end(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,

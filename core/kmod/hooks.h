@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What runs inside the running kernel: probes of tracepoints and callbacks of hooked functions.
+ * Probes of tracepoints, and callbacks of hooked functions.
  */
 #ifndef UNSPIN_HOOKS_H
 #define UNSPIN_HOOKS_H
@@ -11,11 +11,11 @@
 /* Hooks KVM's spin handler; off until registered. */
 extern struct ftrace_ops unspin_on_spin_ops;
 
-/* The two cold hooks that stay while the module is loaded, and the filter of the hot one. */
+/* Attaches the two hooks that stay while the module is loaded, and sets the filter of the hot one. */
 int unspin_hooks_init(void);
 void unspin_hooks_deinit(void);
 
-/* Probes of all tracepoints, or of none. May sleep. */
+/* Attaches the probes of all tracepoints, or of none. May sleep. */
 int unspin_probes_attach(void);
 void unspin_probes_detach(void);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * CPUs that tasks of the host use have no turns: policy/gang.h says why, and how much is too much.
+ * CPUs that tasks of the host use have no turns. policy/gang.h says why, and from which use on.
  *
- * What neither vCPUs in turns nor the idle task have had of a CPU is the host's. A vCPU of a VM that
- * takes no part in turns counts as a task of the host.
+ * The host's share of a CPU is the time that neither vCPUs in turns nor the idle task used. A vCPU of
+ * a VM that takes no part in turns counts as a task of the host.
  */
 #include <linux/cpumask.h>
 #include <linux/percpu.h>
@@ -20,7 +20,7 @@ struct use {
 static DEFINE_PER_CPU(struct use, uses);
 static struct cpumask used;
 
-/* Time of vCPUs in turns, up to now. Under RCU: the slot stays. */
+/* CPU time of vCPUs in turns, up to now. Under RCU, which keeps the slot. */
 static u64 vcpus_cycles(u32 cpu, u64 now)
 {
 	const struct unspin_cpu *on = per_cpu_ptr(&unspin_cpu, cpu);
@@ -32,7 +32,7 @@ static u64 vcpus_cycles(u32 cpu, u64 now)
 	return cycles;
 }
 
-/* 0 where the kernel does not say (nohz=off): then all that is no vCPU's is taken for idle. */
+/* 0 where the kernel does not tell (nohz=off). Then all time without a vCPU counts as idle. */
 static u64 idle_us(u32 cpu)
 {
 	u64 us = get_cpu_idle_time_us(cpu, NULL);
@@ -40,7 +40,7 @@ static u64 idle_us(u32 cpu)
 	return us == (u64)-1 ? 0 : us;
 }
 
-/* CPUs are read at different times: reading all of them takes a while. */
+/* Takes the time anew for each CPU, because reading all of them takes a while. */
 static void judge(u32 cpu)
 {
 	struct use *use = per_cpu_ptr(&uses, cpu);
@@ -53,7 +53,7 @@ static void judge(u32 cpu)
 	use->at_tsc = now;
 	use->vcpus = vcpus;
 	use->idle_us = idle;
-	/* A vCPU may have been switched between two of these numbers: the next turn has the rest. */
+	/* If a vCPU was switched between these readings, the next turn counts the rest. */
 	if (gang_use(&use->of_host, of_host, cycles))
 		cpumask_set_cpu(cpu, &used);
 	else

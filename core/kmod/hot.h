@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What runs at every switch of a vCPU's thread: closed, opened. Kept inline in the
- * sched_switch probe, whose instructions every host pays for.
+ * What runs at every switch of a vCPU's thread. It is inlined into the sched_switch probe, because
+ * every host pays for these instructions.
  */
 #ifndef UNSPIN_HOT_H
 #define UNSPIN_HOT_H
@@ -12,8 +12,8 @@
 #include "window_ops.h"
 
 /*
- * CPU time of a vCPU in one word, so that other CPUs read it whole: bit 0 says
- * "running", the rest is the time used so far, less the start while running.
+ * CPU time of a vCPU in one word, so that other CPUs read it whole. Bit 0: it runs. The rest is the
+ * time used so far; while it runs, minus the time of its start.
  */
 static inline u64 unspin_run_cycles(u64 run, u64 now)
 {
@@ -24,7 +24,7 @@ static inline u64 unspin_run_cycles(u64 run, u64 now)
 	return cycles < 0 ? 0 : cycles;	/* another CPU's clock may be a little ahead */
 }
 
-/* Own thread, or nothing attached. Bit 0 goes and the time since the start is added. */
+/* Clears bit 0 and adds the time since the start. Own thread, or nothing attached. */
 static inline void unspin_run_stop(struct unspin_slot *slot, u64 now)
 {
 	u64 run = slot->run;
@@ -41,7 +41,7 @@ static inline void unspin_run_start(struct unspin_slot *slot, u64 now)
 		WRITE_ONCE(slot->run, run - (now << 1) + 1);
 }
 
-/* Right after out_tsc was set: it is to be found by the picks of a large VM. Run queue lock held. */
+/* Lets the picks of a large VM find the vCPU. Call right after out_tsc was set. Run queue lock held. */
 static inline void unspin_waiting_add(struct unspin_slot *slot, u8 category)
 {
 	struct hvs_waiting *waiting = READ_ONCE(slot->waiting);
@@ -50,7 +50,7 @@ static inline void unspin_waiting_add(struct unspin_slot *slot, u8 category)
 		set_bit(slot->idx, (unsigned long *)waiting->off[category]);
 }
 
-/* Right before out_tsc and category are those of one that runs. */
+/* Call right before out_tsc and category say that the vCPU runs. */
 static inline void unspin_waiting_remove(struct unspin_slot *slot)
 {
 	struct hvs_waiting *waiting = READ_ONCE(slot->waiting);
@@ -60,21 +60,20 @@ static inline void unspin_waiting_remove(struct unspin_slot *slot)
 }
 
 /*
- * sched_switch away from a vCPU's thread: run queue lock held, so stores to the
- * own slot only. "preempted" means it stays runnable, "displaced" that a directed
- * yield of ours took its core.
+ * sched_switch away from a vCPU's thread. The run queue lock is held, so this only stores to its own
+ * slot. "preempted": it stays runnable. "displaced": a directed yield of the module took its core.
  */
 static inline void unspin_switched_out(struct unspin_slot *slot, struct task_struct *prev,
 				       bool preempted, bool displaced, u64 now)
 {
 	u8 category = HVS_NOT_PREEMPTED;
 
-	if (unlikely(slot->held != prev))	/* another thread has run this vCPU since, or none yet */
+	if (unlikely(slot->held != prev))	/* another thread runs this vCPU now, or none has yet */
 		return;
 	unspin_run_stop(slot, now);
 	/*
-	 * KVM calls a vCPU ready only while its thread is inside KVM_RUN: so does a
-	 * category. A pick may set the mark at this moment; either order is a valid one.
+	 * As in KVM, a vCPU is ready only while its thread is inside KVM_RUN. A pick may set the
+	 * mark at the same time; either order is valid.
 	 */
 	if (preempted && !hlist_empty(&prev->preempt_notifiers))
 		category = hvs_category_on_preempt(slot->work.ple, displaced, &slot->yielded_mark,
@@ -84,14 +83,14 @@ static inline void unspin_switched_out(struct unspin_slot *slot, struct task_str
 	unspin_waiting_add(slot, category);
 }
 
-/* sched_switch to a thread inside KVM_RUN, run queue lock held; or its first entry. */
+/* sched_switch to a thread inside KVM_RUN, run queue lock held; or the first entry of a vCPU. */
 static inline void unspin_switched_in(struct unspin_slot *slot, struct task_struct *next, u64 now)
 {
 	if (unlikely(slot->work.ple) && slot->out_tsc > UNSPIN_OUT_UNKNOWN && now > slot->out_tsc)
 		slot->exit_out_cycles += now - slot->out_tsc;
 	slot->cpu = smp_processor_id();
 	slot->in_tsc = now;
-	/* KVM takes the window of a vCPU switched in back towards where it starts from. */
+	/* KVM moves the window of a vCPU that is switched in back towards its initial value. */
 	if (slot->complete || slot->held != next ||
 	    slot->window_cycles != READ_ONCE(unspin_window_default_cycles))
 		slot->work.refresh = 1;

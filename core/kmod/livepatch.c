@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Livepatches go first. One function is redirected by one owner at a time, so the kernel would
- * refuse a livepatch of a function that the module has redirected, and it may mend a hole. So
- * the module releases all hooks while a livepatch is loaded, and then takes those that are
- * free.
+ * Livepatches take precedence. The kernel lets one owner redirect a function at a time, so it would
+ * refuse a livepatch of a function that the module redirects. The livepatch may fix a security hole.
+ * So the module releases all hooks while a livepatch is being loaded, and afterwards takes back those
+ * that are free.
  */
 #include <linux/module.h>
 
@@ -20,10 +20,10 @@ static void step_aside(const struct module *patch)
 	err = unspin_attach_aside(true);
 	mutex_unlock(&unspin_mutex);
 	if (err)
-		pr_warn("livepatch %s may be refused: a hook stays (%d)\n", patch->name, err);
+		pr_warn("the kernel may refuse livepatch %s: a hook cannot be released (%d)\n", patch->name, err);
 }
 
-/* It is loaded, or was refused, or has gone. */
+/* The livepatch is loaded, was refused, or was removed. */
 static void come_back(const struct module *patch)
 {
 	int err;
@@ -31,13 +31,13 @@ static void come_back(const struct module *patch)
 	mutex_lock(&unspin_mutex);
 	err = unspin_attach_aside(false);
 	if (err) {
-		unspin_fail_open(NULL, "a livepatch has a function that the module redirects, every VM is set to off");
+		unspin_fail_open(NULL, "a livepatch redirects a function that the module needs, all VMs are set to off");
 		unspin_settings_all_off();
 		unspin_attach_update();
 	}
 	mutex_unlock(&unspin_mutex);
 	if (err)
-		pr_warn("off because of livepatch %s (%d); the kernel refuses modes that need the function while it is there\n",
+		pr_warn("all VMs set to off: livepatch %s redirects a function that their modes need (%d)\n",
 			patch->name, err);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Livepatches that are loaded while the module is: they go first. Both functions may sleep;
+ * Livepatches that are loaded while the module is loaded: they take precedence. Both functions may sleep;
  * unspin_mutex is not held.
  */
 #ifndef UNSPIN_LIVEPATCH_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * unspin: adapts each VM's pause-loop-exit window and directs the yields of its
- * spinning vCPUs, on a stock KVM, per VM, and off until told otherwise.
+ * unspin: adapts the pause-loop-exit window of each VM and directs the yields of its
+ * spinning vCPUs, on a stock KVM. Each VM has its own mode, which is off by default.
  */
 #include <linux/module.h>
 #include <linux/utsname.h>
@@ -28,28 +28,28 @@
 UNSPIN_TEST_PARAM(uint, fail_at, 0400, "fail the Nth step of loading (0: none)");
 static unsigned int steps_done;
 
-/* One step of loading begins: an injected failure, or 0. */
+/* Begins a step of loading. Returns 0, or an injected failure. */
 static int step(const char *what)
 {
 	if (!fail_at || ++steps_done != fail_at)
 		return 0;
-	pr_notice("failing step %u as told: %s\n", steps_done, what);
+	pr_notice("injected failure at step %u: %s\n", steps_done, what);
 	return -ENOMEM;
 }
 
-/* What is assumed of the machine and its kernel, before anything is touched. */
+/* Checks what the module assumes of the machine and its kernel, before it changes anything. */
 static int probe_kernel(void)
 {
 	if (check_tsc_unstable()) {
-		pr_err("not loading: this machine's TSC is unstable, and every time is taken with it\n");
+		pr_err("not loading: this machine's TSC is unstable, and the module measures time with it\n");
 		return -ENODEV;
 	}
 	if (!COMPAT_IS_TESTED)
-		pr_warn("untested on %s: tested are " COMPAT_SERIES_TESTED "\n", utsname()->release);
+		pr_warn("kernel %s is untested; tested series: " COMPAT_SERIES_TESTED "\n", utsname()->release);
 	return unspin_symbols_init() ?: unspin_prototypes_check();
 }
 
-/* Every VM is KVM's, and nothing is attached to the kernel any more. */
+/* Leaves every VM to KVM and detaches from the kernel; never returns if a hook cannot be released. */
 static void close_or_stay(void)
 {
 	bool closed;
@@ -72,7 +72,7 @@ static int __init unspin_init(void)
 		return err;
 	err = step("self-check of the hook") ?: unspin_selfcheck();
 	if (err) {
-		pr_err("the hook does not work on this kernel (%d), not loading\n", err);
+		pr_err("not loading: the hook does not work on this kernel (%d)\n", err);
 		return err;
 	}
 	err = step("work queue") ?: unspin_vms_init();
@@ -97,7 +97,7 @@ static int __init unspin_init(void)
 	if (err)
 		goto no_discovery;
 	unspin_discover();
-	/* Last: files could be written before the rest was there. */
+	/* Last, because the files could be written before everything else was ready. */
 	mutex_lock(&unspin_mutex);
 	err = unspin_attach_open() ?: step("attaching");
 	mutex_unlock(&unspin_mutex);

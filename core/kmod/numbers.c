@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Numbers that tell the VMs of one process apart. A process may make thousands, so they are found in
- * log2 steps.
+ * Numbers that tell the VMs of one process apart. A process may make thousands, so a lookup takes
+ * log2(n) steps.
  */
 #include <linux/rbtree.h>
 #include <linux/slab.h>
 
 #include "numbers.h"
 
-/* So many processes without VMs are remembered: the next VM of one has the next number. */
+/* Processes without VMs that are remembered, so that the next VM of one gets the next number. */
 #define IDLE_MAKERS_MAX 64
 
 /* A process that made VMs. Under unspin_lock. */
 struct unspin_maker {
 	struct rb_node by_pid;
-	struct list_head idle;	/* of those without VMs, the longest so first */
+	struct list_head idle;	/* in the list of processes without VMs, oldest first */
 	pid_t pid;
 	u32 next;		/* number of its next VM */
 	u32 vms;		/* that have not ended */

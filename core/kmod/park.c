@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Keeping a vCPU from running while it is another's turn.
+ * Keeps a vCPU from running during another VM's turn.
  *
- * A thread on its way into a guest that has work to do calls
- * xfer_to_guest_mode_handle_work(), from which it may sleep: KVM holds nothing there. That
- * call goes through unspin_park(). A thread gets such work by TIF_NOTIFY_RESUME, which the
- * kernel clears by itself. One that was in user space meanwhile has lost the flag when
- * it comes back; work.park reminds it at its entry into the guest.
+ * A thread that is about to enter its guest and has pending work calls
+ * xfer_to_guest_mode_handle_work(). KVM holds no locks there, so the thread may sleep. That
+ * call is redirected to unspin_park(). TIF_NOTIFY_RESUME gives a thread such work; the kernel
+ * clears the flag by itself. If the thread was in user space meanwhile, the flag is lost, and
+ * work.park asks again at the entry into the guest.
  *
- * A sleeping thread is not charged CPU time, so the scheduler sees a thread that waits for a
- * turn as one that sleeps. The guest must see it as preempted: its siblings then do not wait
- * for it, and send it no interrupts to flush its TLB. KVM tells the guest so where the vCPU
- * stands between two instructions, which it knows behind an exit for an interrupt of the host.
- * So a vCPU is parked there only; any other goes on to its entry, where such an interrupt
- * awaits it.
+ * A sleeping thread is charged no CPU time, so for the scheduler a vCPU that waits for a turn
+ * sleeps. The guest must see it as preempted, so that siblings neither wait for it nor send it
+ * interrupts to flush its TLB. KVM reports a vCPU as preempted only between two instructions,
+ * that is, after an exit for an interrupt of the host. So a vCPU is parked only there. At any
+ * other exit it continues to its entry, where such an interrupt is pending.
  */
 #include <linux/ftrace.h>
 #include <linux/irq_work.h>
@@ -33,7 +32,7 @@
 
 static void (*tell_got_on)(struct unspin_slot *slot);
 
-/* --- the thread's way back into the guest --- */
+/* --- on the way back into the guest --- */
 
 static bool must_wait(const struct unspin_slot *slot)
 {
@@ -45,7 +44,7 @@ static bool must_wait(const struct unspin_slot *slot)
 	return !may_stay && !unspin_is_realtime(current);
 }
 
-/* It has run since it was asked to go, or since it was switched in later. One that filled a hole might. */
+/* Counts how long it ran after it was asked to leave. A vCPU that filled a hole was allowed to. */
 static void overstay_count(struct unspin_slot *slot, u64 now)
 {
 	u64 since = max(READ_ONCE(slot->turn.asked_tsc), slot->in_tsc);
@@ -54,29 +53,29 @@ static void overstay_count(struct unspin_slot *slot, u64 now)
 		unspin_count(slot, UNSPIN_C_OVERSTAY_CYCLES, now - since);
 }
 
-/* It left its guest because it spun; it may have been on its way back since. */
+/* Whether it left its guest because it spun, now or in the entry before. */
 static bool spun(const struct unspin_slot *slot)
 {
 	return slot->work.ple || slot->turn.spun;
 }
 
-/* It did not just spin since it got its CPU: it may have let go of what its siblings wait for. */
+/* Whether it did more than spin since it got its CPU: it may have released what its siblings wait for. */
 static bool got_on(const struct unspin_slot *slot, u64 now)
 {
 	return !spun(slot) || now - slot->in_tsc > GANG_SPUN_WINDOWS * (u64)slot->window_cycles;
 }
 
 /*
- * Sleeps once. The scheduler adds to run_delay what passes between the wake-up and running again. The
- * rest is added here, so that KVM tells the guest all of it as stolen, and once.
+ * Sleeps once. The scheduler adds the time from the wake-up to running again to run_delay. The rest is
+ * added here, so that KVM reports all of the time to the guest as stolen, and counts none twice.
  */
 static long sleep_preempted(struct unspin_slot *slot, long left)
 {
 	u64 delay = current->sched_info.run_delay, start_ns = ktime_get_ns(), slept_ns;
 
-	WRITE_ONCE(slot->vcpu->preempted, true);	/* KVM's notifier goes by it; "ready" stays false */
+	WRITE_ONCE(slot->vcpu->preempted, true);	/* read by KVM's notifier; "ready" stays false */
 	left = schedule_timeout(left);
-	WRITE_ONCE(slot->vcpu->preempted, false);	/* where it did not have to sleep */
+	WRITE_ONCE(slot->vcpu->preempted, false);	/* in case it did not sleep */
 	preempt_disable();
 	slept_ns = ktime_get_ns() - start_ns;
 	delay = current->sched_info.run_delay - delay;
@@ -86,11 +85,11 @@ static long sleep_preempted(struct unspin_slot *slot, long left)
 	return left;
 }
 
-/* Until it is called, may run, has a signal, or nothing of "left" is left, which is returned. */
+/* Sleeps until it is called, may run, has a signal, or the time is over. Returns the time left. */
 static long sleep_until_called(struct unspin_slot *slot, long left)
 {
 	for (;;) {
-		/* A full barrier: either the writer of a turn sees it asleep, or it sees the turn. */
+		/* A full barrier: either the planner sees it asleep, or it sees the turn. */
 		set_current_state(TASK_INTERRUPTIBLE);
 		if (!left || READ_ONCE(slot->turn.woken) || !must_wait(slot) || signal_pending(current))
 			break;
@@ -100,7 +99,7 @@ static long sleep_until_called(struct unspin_slot *slot, long left)
 	return left;
 }
 
-/* Nobody waits so long twice in a row. */
+/* The wait ended by its deadline. A second time in a row, the VM gets no turns. */
 static void waited_in_vain(struct unspin_slot *slot)
 {
 	unspin_count(slot, UNSPIN_C_PARKS_LATE, 1);
@@ -111,8 +110,8 @@ static void waited_in_vain(struct unspin_slot *slot)
 }
 
 /*
- * Own thread. Woken where its turn or a hole has come, or by a signal. False: at last by the
- * deadline. It then runs up to its next exit, in any turn.
+ * Waits until its turn comes, it may fill a hole, or it has a signal. Own thread. False: the deadline
+ * passed. Then it runs up to its next exit, in any VM's turn.
  */
 static bool wait_for_turn(struct unspin_slot *slot)
 {
@@ -127,7 +126,7 @@ static bool wait_for_turn(struct unspin_slot *slot)
 	WRITE_ONCE(slot->turn.lock_sleeps, READ_ONCE(slot->vm->sleeps));
 	WRITE_ONCE(slot->turn.at_lock, spun(slot));
 	slot->turn.spun = 0;
-	do {	/* again where it was called to one CPU, and has come to another */
+	do {	/* again if it was called to one CPU and arrived on another */
 		unspin_turn_park(slot);
 		left = sleep_until_called(slot, left);
 		may_run = !must_wait(slot);
@@ -141,17 +140,17 @@ static bool wait_for_turn(struct unspin_slot *slot)
 	return left;
 }
 
-/* The vCPU whose way into the guest this thread is on, or NULL. It stays as long as the thread is here. */
+/* The vCPU that this thread is about to enter, or NULL. The slot stays while the thread is here. */
 static struct unspin_slot *own_slot(void)
 {
 	struct unspin_slot *slot;
 
 	preempt_disable();
 	slot = __this_cpu_read(unspin_cpu.cur);
-	/* Its KVM_RUN, not that of another vCPU by the same thread: only then does the slot stay. */
+	/* The slot stays only if this is the KVM_RUN of this vCPU, not of another one by the same thread. */
 	if (slot && (slot->held != current ||
 		     current->preempt_notifiers.first != &slot->vcpu->preempt_notifier.link)) {
-		/* It cannot be kept from running. Else it would leave its guest again and again. */
+		/* It cannot be parked. With the flag set it would leave its guest again and again. */
 		WRITE_ONCE(slot->work.park, 0);
 		slot = NULL;
 	}
@@ -159,7 +158,7 @@ static struct unspin_slot *own_slot(void)
 	return slot;
 }
 
-/* False: it has waited as long as anybody may. */
+/* Parks the vCPU if it must wait. False: its wait ended by the deadline. */
 static bool wait_if_it_must(struct unspin_slot *slot)
 {
 	bool asked = READ_ONCE(slot->work.park);
@@ -169,7 +168,7 @@ static bool wait_if_it_must(struct unspin_slot *slot)
 			WRITE_ONCE(slot->work.park, 1);
 		return true;
 	}
-	/* A full barrier: a later request finds the flag clear, or its owner is seen here. */
+	/* A full barrier: a later request sees the flag clear, or this thread sees the new owner. */
 	if (asked)
 		xchg(&slot->work.park, 0);
 	if (!must_wait(slot)) {
@@ -181,7 +180,7 @@ static bool wait_if_it_must(struct unspin_slot *slot)
 	return wait_for_turn(slot);
 }
 
-/* In the place of xfer_to_guest_mode_handle_work(). Kernels that pass no vCPU leave anything in "vcpu". */
+/* Runs instead of xfer_to_guest_mode_handle_work(). "vcpu" is undefined on kernels that pass none. */
 static int unspin_park(struct kvm_vcpu *vcpu)
 {
 	struct unspin_slot *slot = own_slot();
@@ -194,9 +193,9 @@ static int unspin_park(struct kvm_vcpu *vcpu)
 			in_time = wait_if_it_must(slot);
 		}
 		err = compat_handle_work(vcpu);
-		/* It returns here: called as the last thing, it would seem to be KVM's call, and come here again. */
+		/* Prevents a tail call, which would look like a call by KVM and be redirected again. */
 		barrier();
-		/* It may have lost its CPU in there, and got one back in another's turn. */
+		/* It may have been preempted in there, and run again in another VM's turn. */
 	} while (!err && in_time && slot && slot->work.park &&
 		 compat_at_instruction_boundary(slot->vcpu) && must_wait(slot));
 	unspin_redirect_end(UNSPIN_REDIRECT_PARK);
@@ -227,8 +226,8 @@ static void nothing(struct irq_work *work)
 }
 
 /*
- * KVM has already looked whether there is work to do. An interrupt to this CPU, which stays pending until
- * the guest is entered, has the guest left at once.
+ * Too late to give the thread work: KVM has already checked for it. So this sends an interrupt to this
+ * CPU, which stays pending until the guest is entered, and then ends the guest's run at once.
  */
 void unspin_park_at_entry(struct unspin_slot *slot)
 {
@@ -237,7 +236,7 @@ void unspin_park_at_entry(struct unspin_slot *slot)
 		WRITE_ONCE(slot->work.park, 0);
 		return;
 	}
-	slot->turn.spun = slot->work.ple;	/* which this entry ends */
+	slot->turn.spun = slot->work.ple;	/* this entry clears it */
 	set_tsk_thread_flag(current, TIF_NOTIFY_RESUME);
 	irq_work_queue(this_cpu_ptr(&leave));
 }
@@ -268,13 +267,13 @@ int unspin_park_attach(void (*got_on)(struct unspin_slot *slot))
 	return unspin_redirect(&park_ops, "xfer_to_guest_mode_handle_work");
 }
 
-/* Everybody may run by now. Threads in there end their sleep, or their deadline does. */
+/* All vCPUs may run by now, so threads in unspin_park() wake up, at the latest by their deadline. */
 int unspin_park_detach(void)
 {
 	int err = unspin_unhook(&park_ops);
 
 	if (err)
-		return err;	/* it stays, and lets everybody run */
+		return err;	/* the hook stays, and lets all vCPUs run */
 	unspin_redirect_wait(UNSPIN_REDIRECT_PARK);
 	return 0;
 }

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Keeping a vCPU from running while it is another's turn: its own thread sleeps, in kernel
- * mode, on its way into the guest. Its class, priority and affinity are never touched.
+ * Keeps a vCPU from running during another VM's turn: its own thread sleeps in kernel mode before
+ * it enters the guest. Its class, priority and affinity stay as they are.
  */
 #ifndef UNSPIN_PARK_H
 #define UNSPIN_PARK_H
 
 #include "state.h"
 
-/* Once, while the module loads, and once at its end, nothing attached. 0 or an error. */
+/* Call once while the module loads, and once while it unloads; nothing is attached. 0 or an error. */
 int unspin_park_init(void);
 void unspin_park_deinit(void);
 
 /*
- * Redirects the threads' way into guests, or no longer. "got_on" is told of each vCPU that is
- * parked and did not just spin before. May sleep. Returns 0, or an error that is logged.
+ * Redirects the threads that are about to enter their guests, or stops it. "got_on" is called for
+ * each vCPU that is parked and did more than spin before. May sleep. 0, or an error that is logged.
  */
 int unspin_park_attach(void (*got_on)(struct unspin_slot *slot));
 int unspin_park_detach(void);

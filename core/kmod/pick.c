@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What runs in place of kvm_vcpu_on_spin() for VMs whose yields we direct: HVS
- * names the sibling that should get this core, the kernel's own yield hands it over.
+ * Runs in place of kvm_vcpu_on_spin() for VMs whose yields the module directs: HVS chooses
+ * the sibling that should get this core, and the kernel's yield_to() hands the core over.
  *
  * Shan, Ding, Gehani, "APPLES", IEEE TPDS 2017, sections 3.2 and 3.3. In a VM of more than
- * HVS_SLOTS_MAX vCPUs an exit looks at the likeliest only, which hvs_look() names.
+ * HVS_SLOTS_MAX vCPUs an exit considers only the most likely ones, which hvs_look() chooses.
  */
 #include <linux/sched.h>
 #include <linux/sched/deadline.h>
@@ -16,8 +16,8 @@
 #include "trace.h"
 
 /*
- * KVM may leave "ready" set on a vCPU that runs, where it was woken before it had quite gone to
- * sleep; asleep it is not ready, whatever KVM says.
+ * KVM's "ready" is stale if the vCPU was woken just before it fell asleep: KVM may leave it set while
+ * the vCPU runs. A vCPU whose thread sleeps is not ready, whatever KVM says.
  */
 static void slot_read(const struct unspin_slot *slot, bool kernel_mode, struct hvs_slot *seen)
 {
@@ -48,7 +48,7 @@ static u32 snapshot_read(struct unspin_vm *vm, bool kernel_mode, struct hvs_slot
 {
 	u32 count = min(READ_ONCE(vm->nslots), HVS_SLOTS_MAX), i;
 
-	rcu_read_lock();	/* the threads' own memory */
+	rcu_read_lock();	/* keeps the threads */
 	for (i = 0; i < count; i++) {
 		/* Pairs with smp_store_release() in unspin_slot_bind(). */
 		const struct unspin_slot *slot = smp_load_acquire(&vm->slot[i]);
@@ -74,7 +74,7 @@ static struct unspin_slot *slot_numbered(struct unspin_vm *vm, u32 idx)
 	return chunk ? smp_load_acquire(&chunk[idx % HVS_SLOTS_MAX]) : NULL;
 }
 
-/* Whether a vCPU of the VM runs on that CPU. RCU. */
+/* Whether a vCPU of the VM runs on this CPU. Under RCU. */
 static bool runs_on(const struct unspin_vm *vm, u32 cpu)
 {
 	const struct unspin_slot *cur = READ_ONCE(per_cpu(unspin_cpu.cur, cpu));
@@ -82,7 +82,7 @@ static bool runs_on(const struct unspin_vm *vm, u32 cpu)
 	return cur && cur->vm == vm;
 }
 
-/* As snapshot_read(), of those that were looked at and are ready; number[]: which these are. */
+/* As snapshot_read(), for the vCPUs of "look" that are ready. number[]: their indices. */
 static u32 looked_read(struct unspin_vm *vm, bool kernel_mode, const struct hvs_look *look,
 		       struct hvs_slot *snapshot, u16 *number)
 {
@@ -123,8 +123,8 @@ static enum unspin_counter counter_of(enum hvs_category category)
 }
 
 /*
- * Yields to the target; may sleep. As yield_to(): above 0 it took, 0 it could not, below 0 nothing to
- * gain. keep_mark: the target is marked although the yield did not take.
+ * Yields to the target; may sleep. Returns what yield_to() does: above 0 if it yielded, 0 if it could
+ * not, below 0 if nothing could be gained. keep_mark: a failed yield leaves the target marked, too.
  */
 static int yield_to_slot(struct unspin_slot *target, bool keep_mark)
 {
@@ -140,7 +140,7 @@ static int yield_to_slot(struct unspin_slot *target, bool keep_mark)
 	rcu_read_unlock();
 	if (!task)
 		return 0;
-	/* Before the yield: the target may run, and be preempted again, before it returns. */
+	/* Set before the yield, because the target may run and be preempted again before it returns. */
 	cpu = task_cpu(task);
 	target->pick_seq = per_cpu(unspin_cpu.switches, cpu);
 	target->pick_cpu = cpu;
@@ -156,11 +156,11 @@ static int yield_to_slot(struct unspin_slot *target, bool keep_mark)
 	return outcome;
 }
 
-/* What a PLE exit has to choose from, and has tried. */
+/* What a PLE exit can choose from, and what it has tried. */
 struct choice {
 	struct unspin_slot *caller;
 	struct hvs_slot *snapshot;
-	/* In a VM of more than HVS_SLOTS_MAX vCPUs, else NULL: which these are, and what of the others. */
+	/* For a VM of more than HVS_SLOTS_MAX vCPUs, else NULL: indices of the slots; all vCPUs. */
 	const u16 *number;
 	const struct hvs_look *look;
 	u32 count;
@@ -169,7 +169,7 @@ struct choice {
 	int tries;
 };
 
-/* Whether the yield took; if not, the target is not tried again. */
+/* Yields to the pick. False: the yield failed, and the target is not tried again. */
 static bool target_took(struct choice *choice, s32 pick, enum unspin_counter counter, int *outcome)
 {
 	struct unspin_slot *caller = choice->caller;
@@ -191,7 +191,7 @@ static bool target_took(struct choice *choice, s32 pick, enum unspin_counter cou
 static void give_way(struct unspin_slot *caller)
 {
 	unspin_count(caller, UNSPIN_C_GAVE_WAY, 1);
-	/* Runs again when the scheduler finds it its turn; a deadline task would lose its period. */
+	/* A deadline task would lose the rest of its period. */
 	if (!dl_prio(current->prio))
 		yield();
 }
@@ -205,7 +205,7 @@ static s32 decide(const struct choice *choice)
 			choice->flags);
 }
 
-/* A large VM's caller is in none of the slots, and what its quorum goes by is not told. */
+/* In a large VM no slot holds the caller, and the trace lacks what the quorum rule needs. */
 static void pick_trace(const struct choice *choice, u64 excluded, s32 pick, int outcome)
 {
 	const struct unspin_slot *caller = choice->caller;
@@ -222,7 +222,7 @@ static void choose(struct choice *choice)
 {
 	struct unspin_slot *slot = choice->caller;
 
-	while (choice->tries) {	/* each turn excludes one of at most 64 */
+	while (choice->tries) {	/* each round excludes one of at most 64 */
 		u64 excluded = choice->excluded;
 		s32 pick = decide(choice);
 		int outcome = 0;
@@ -258,7 +258,7 @@ static void spin_yield(struct unspin_slot *slot, bool kernel_mode)
 	choose(&choice);
 }
 
-/* The same in a VM of more than HVS_SLOTS_MAX vCPUs. */
+/* spin_yield() in a VM of more than HVS_SLOTS_MAX vCPUs. */
 static noinline void spin_yield_large(struct unspin_slot *slot, bool kernel_mode)
 {
 	struct hvs_slot snapshot[HVS_SLOTS_MAX];
@@ -281,7 +281,7 @@ static noinline void spin_yield_large(struct unspin_slot *slot, bool kernel_mode
 
 static void directed_yield(struct unspin_slot *slot, struct kvm_vcpu *me, bool kernel_mode)
 {
-	/* Other vCPUs may still select KVM's way and look at these. */
+	/* Set as KVM does, for vCPUs that still run KVM's own selection. */
 	kvm_vcpu_set_in_spin_loop(me, true);
 	if (unlikely(READ_ONCE(slot->waiting)))
 		spin_yield_large(slot, kernel_mode);
@@ -296,7 +296,7 @@ void unspin_on_spin(struct kvm_vcpu *me, bool yield_to_kernel_mode)
 	struct unspin_slot *slot;
 
 	preempt_disable();
-	slot = unspin_slot_find(me);	/* stays: the VM cannot end while its vCPU runs */
+	slot = unspin_slot_find(me);	/* the slot stays: the VM cannot end while its vCPU runs */
 	preempt_enable();
 	if (slot)
 		directed_yield(slot, me, yield_to_kernel_mode);

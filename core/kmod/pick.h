@@ -4,7 +4,7 @@
 
 #include <linux/kvm_host.h>
 
-/* Redirected from kvm_vcpu_on_spin(), in the vCPU's thread; may sleep. Counted in redirect.h. */
+/* Runs instead of kvm_vcpu_on_spin(), in the vCPU's thread; may sleep. Counted by redirect.h. */
 void unspin_on_spin(struct kvm_vcpu *me, bool yield_to_kernel_mode);
 
 #endif

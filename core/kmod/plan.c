@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Plans a turn: settles what each vCPU got, lets policy/gang_turn.c choose the owner of each
+ * Plans a turn: accounts what each vCPU got, lets policy/gang_turn.c choose the owner of each
  * CPU, and notifies the CPUs (turn.h). Interrupts are on throughout. The tables have a row for
- * each VM and each vCPU, which stay from turn to turn, and are laid out anew when VMs or vCPUs
- * come and go.
+ * each VM and each vCPU. They are kept from turn to turn, and made anew when VMs or vCPUs come
+ * and go.
  *
- * Rows point to VMs and slots, which are freed after a grace period once they are out of the lists. A
- * VM that goes changes unspin_census first. So a planner that finds the census unchanged, under RCU,
- * has rows that stay as long as it holds RCU.
+ * Rows point to VMs and slots, which are freed a grace period after they leave the lists. A VM that
+ * ends changes unspin_census first. So if the planner finds the census unchanged under RCU, its rows
+ * are valid as long as it holds RCU.
  */
 #include <linux/sched.h>
 #include <linux/slab.h>
@@ -26,19 +26,19 @@
 
 #define VMS_MAX UNSPIN_WANTED_VMS_MAX
 #define VCPUS_MAX 4096u
-#define WEIGHTS_MS 250u		/* weights are read so often */
+#define WEIGHTS_MS 250u		/* how often weights are read */
 
 static struct gang_host host;
 static struct gang_pool pools[GANG_POOLS_MAX];
 static struct unspin_vm **vm_at;
 static struct unspin_slot **slot_at;
-static struct cpumask *told;		/* CPUs that are to look at what has changed */
+static struct cpumask *told;		/* CPUs to notify of a change */
 static u64 turn_started, weights_read;
-static bool turn_owned;			/* somebody owned a CPU in the turn that ends */
-static int census;			/* unspin_census, when the tables were laid out */
-static u8 why[VMS_MAX];			/* enum unspin_refusal: as vm->refused, in the turn that begins */
+static bool turn_owned;			/* a CPU had an owner in the turn that ends */
+static int census;			/* unspin_census when the tables were made */
+static u8 why[VMS_MAX];			/* enum unspin_refusal: vm->refused in the turn that begins */
 static bool in_bounds;
-static u32 cpus_known;			/* how many were online when their topology was read */
+static u32 cpus_known;			/* CPUs online when the topology was read */
 
 /* --- tables --- */
 
@@ -91,7 +91,7 @@ static bool all_enter(void)
 
 static void tables_update(void)
 {
-	int now = atomic_read_acquire(&unspin_census);	/* before the lists are walked */
+	int now = atomic_read_acquire(&unspin_census);	/* read before the lists are walked */
 	bool fits;
 
 	if (now == census)
@@ -101,14 +101,14 @@ static void tables_update(void)
 	if (!fits)
 		host.vm_count = host.vcpu_count = 0;
 	if (!fits && in_bounds)
-		unspin_fail_open(NULL, "more VMs or vCPUs than turns are planned for: there are none");
+		unspin_fail_open(NULL, "turns are off: more VMs or vCPUs than they are planned for");
 	if (!fits)
 		refuse_all(UNSPIN_REFUSED_BOUNDS);
 	in_bounds = fits;
-	weights_read = 0;	/* of the new ones nothing is known */
+	weights_read = 0;	/* the weights of new ones are unknown */
 }
 
-/* The first CPU of the same core, last-level cache and node. */
+/* Notes for each CPU the first CPU of its core, last-level cache and node. */
 static void topology_read(void)
 {
 	u32 cpu, other;
@@ -134,7 +134,7 @@ static void topology_read(void)
 
 /* --- what the policy sees --- */
 
-/* A quota holds it back, or whatever else, until it has run again. */
+/* Whether something, such as a quota, has held it back since it last ran. */
 static bool is_held_back(const struct unspin_slot *slot)
 {
 	u64 out = READ_ONCE(slot->out_tsc);
@@ -142,7 +142,7 @@ static bool is_held_back(const struct unspin_slot *slot)
 	return out && READ_ONCE(slot->turn.held_back_tsc) == out;
 }
 
-/* CPU time since turns began. It may lag by a switch in progress. */
+/* CPU time since turns began; may miss the time of a switch in progress. */
 static u64 ran_cycles(const struct unspin_slot *slot, u64 now)
 {
 	u64 ran = READ_ONCE(slot->turn.ran_cycles), in = READ_ONCE(slot->in_tsc);
@@ -183,7 +183,7 @@ static enum unspin_refusal refused_by_threads(const struct unspin_vm *vm)
 	return UNSPIN_REFUSED_NONE;
 }
 
-/* Why it takes no part. */
+/* Why the VM takes no part in turns. */
 static enum unspin_refusal refused(const struct unspin_vm *vm)
 {
 	if (vm->fail_open)
@@ -193,13 +193,13 @@ static enum unspin_refusal refused(const struct unspin_vm *vm)
 	return READ_ONCE(vm->refused_until_set) ?: refused_by_threads(vm);
 }
 
-/* Whoever is kept from running by turns that the VM takes no part in any more may run. */
+/* Lets the VM take part in turns, or no longer: then its parked vCPUs may run. */
 static void part_take(struct unspin_vm *vm, enum unspin_refusal refused)
 {
 	bool had = vm->in_turns;
 
 	WRITE_ONCE(vm->in_turns, refused == UNSPIN_REFUSED_NONE);
-	/* It may have been refused at this moment, which stays so. */
+	/* It may have been refused at this very moment; the refusal stays. */
 	if (READ_ONCE(vm->refused_until_set))
 		WRITE_ONCE(vm->in_turns, 0);
 	if (had && !vm->in_turns)
@@ -241,7 +241,7 @@ static void host_look(u64 now)
 
 /* --- a turn ends, another begins --- */
 
-/* A VM's turn is one in which it owns a CPU, however many. */
+/* Charges the turn to each VM that owned at least one CPU in it. */
 static void turn_charge(u64 cycles)
 {
 	u32 i;
@@ -251,7 +251,7 @@ static void turn_charge(u64 cycles)
 			vm_at[i]->turn_cycles += cycles;
 }
 
-/* Whose vCPUs run together in the turn that begins: those that should, and whose vCPUs get where they should. */
+/* Chooses the VMs whose vCPUs run together in the next turn: they want to, and reach their target CPUs. */
 static void gangs_choose(u64 now)
 {
 	u32 i;
@@ -290,7 +290,7 @@ static const void *owner_at(u32 cpu)
 	return owner < host.vm_count ? vm_at[owner] : NULL;
 }
 
-/* Its target CPU. A vCPU on the target of a sibling is moved: it is parked, then called. */
+/* Sets its target CPU. A vCPU on the target of a sibling is moved: it is parked, then called. */
 static void vcpu_publish(u32 v)
 {
 	const struct gang_vcpu *row = &host.vcpus[v];
@@ -302,7 +302,7 @@ static void vcpu_publish(u32 v)
 				unspin_turn_is_its(slot_at[v], owner_at(row->cpu)));
 }
 
-/* CPUs where a vCPU is to go or to be called although the CPU's owner stays. */
+/* Notes CPUs that a vCPU must leave or be called to, although the CPU's owner stays the same. */
 static void vcpu_tell(u32 v)
 {
 	struct unspin_slot *slot = slot_at[v];
@@ -330,8 +330,8 @@ static bool is_left(u32 cpu)
 }
 
 /*
- * vCPUs that are parked on a CPU of others, and have no place in this turn, may run on CPUs
- * without an owner: each such CPU calls one.
+ * Lets each CPU without an owner call one vCPU that is parked on another VM's CPU and has no target
+ * in this turn.
  */
 static void left_cpus_call(void)
 {
@@ -351,7 +351,7 @@ static void left_cpus_call(void)
 	}
 }
 
-/* The policy's plan becomes that of the CPUs, all at the same time. Under RCU. */
+/* Gives the policy's plan to the CPUs, to all at the same time. Under RCU. */
 static void publish(bool owned)
 {
 	u32 i, vcpu;
@@ -378,7 +378,7 @@ static void publish(bool owned)
 	preempt_enable();
 }
 
-/* With this many vCPUs per CPU, no vCPU waits longer than half of the allowed wait. */
+/* The longest turn with which no vCPU waits for more than half of the allowed time. */
 static u64 turn_most_us(void)
 {
 	u32 i, wanting = 0, usable = 0;
@@ -390,7 +390,7 @@ static u64 turn_most_us(void)
 	return GANG_PARK_MAX_MS * USEC_PER_MSEC / (2 * (wanting / max(usable, 1u) + 1));
 }
 
-/* As long as the VM wants it that comes first. */
+/* The length that the VM with the first claim asks for, within bounds. */
 static u64 turn_length_us(void)
 {
 	u64 us = unspin_settings_of(NULL)->number[UNSPIN_N_TURN];
@@ -467,7 +467,7 @@ int unspin_plan_begin(void)
 	told = kzalloc(sizeof(*told), GFP_KERNEL);
 	host.pools = pools;
 	host.cpu_count = nr_cpu_ids;
-	census = atomic_read(&unspin_census) - 1;	/* nothing is known */
+	census = atomic_read(&unspin_census) - 1;	/* so that the tables are made */
 	in_bounds = true;
 	turn_owned = false;
 	cpus_known = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* One turn is planned, by the thread that turns.c makes. */
+/* Plans one turn; called by the thread that turns.c creates. */
 #ifndef UNSPIN_PLAN_H
 #define UNSPIN_PLAN_H
 
@@ -7,11 +7,11 @@
 
 #define UNSPIN_TURN_LEAST_US 1000u	/* no turn is shorter */
 
-/* Before the thread runs, and when it has ended; may sleep. 0 or -ENOMEM. */
+/* Call before the thread runs, and after it has ended; may sleep. 0 or -ENOMEM. */
 int unspin_plan_begin(void);
 void unspin_plan_end(void);
 
-/* A turn ends, and the next begins: for how many microseconds. */
+/* Ends a turn and begins the next. Returns its length in microseconds. */
 u64 unspin_plan_turn(void);
 
 #endif

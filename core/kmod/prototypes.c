@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Probes instead of version numbers: every function hooked, every tracepoint probed and
- * every structure read is looked up in the type information of the kvm.ko that is loaded.
+ * Probes instead of version numbers: every function that is hooked, every tracepoint that is probed and
+ * every structure that is read is looked up in the type information of the loaded kvm.ko.
  */
 #include <linux/err.h>
 #include <linux/kvm_host.h>
@@ -13,7 +13,7 @@
 #include "weight.h"
 
 static const struct {
-	const char *function;	/* or the type of a tracepoint's probes: its argument 0 is the data */
+	const char *function;	/* or the type of a tracepoint's probes, whose argument 0 is the data */
 	u32 at;
 	const char *pointer;	/* to this structure */
 	u32 size;		/* or a number of so many bytes */
@@ -63,8 +63,8 @@ static int argument_check(const struct unspin_btf *btf, u32 i)
 
 	if (!unspin_btf_knows(btf, function)) {
 		pr_err("not loading: kvm's type information has no %s%s\n", function,
-		       IS_ENABLED(CONFIG_BPF_EVENTS) ? ": its KVM is none this module knows" :
-		       "; tracepoints are in it where a kernel is built with CONFIG_BPF_EVENTS");
+		       IS_ENABLED(CONFIG_BPF_EVENTS) ? ": this module does not know this KVM" :
+		       "; a kernel built without CONFIG_BPF_EVENTS leaves tracepoints out of it");
 		return -EINVAL;
 	}
 	if (!unspin_btf_takes(btf, function, arguments[i].at, arguments[i].pointer, arguments[i].size))

@@ -11,7 +11,7 @@
 
 DEFINE_PER_CPU(struct unspin_redirected, unspin_redirected);
 
-/* No new thread enters, so this reads the number left, or more. */
+/* No new thread enters, so this reads the number of threads left, or more. */
 static long redirected(enum unspin_redirect to)
 {
 	long sum = 0;
@@ -28,9 +28,9 @@ void unspin_redirect_wait(enum unspin_redirect to)
 
 	for (waited = 0; redirected(to); waited++) {
 		if (waited == WARN_AFTER_MS)
-			pr_warn("still waiting for threads of vCPUs inside the module\n");
+			pr_warn("still waiting for vCPU threads to leave the module\n");
 		usleep_range(900, 1100);
 	}
-	/* The last instructions after a thread was counted out. */
+	/* Wait for threads that have been counted out and still run their last instructions here. */
 	synchronize_rcu_tasks();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The hook's mechanism, proven at every load before anything of KVM's is touched.
+ * Checks at every load that hooks work, before KVM is touched.
  */
 #include <linux/ftrace.h>
 

@@ -2,7 +2,7 @@
 #ifndef UNSPIN_SELFCHECK_H
 #define UNSPIN_SELFCHECK_H
 
-/* Proves on a function of our own that the hook sees arguments, redirects, passes through and lets go. */
+/* Checks on the module's own function that a hook sees arguments, redirects, passes through and is released. */
 int unspin_selfcheck(void);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Settings: written, inherited, and made what vCPUs go by. The one place where an
- * administrator's word takes effect.
+ * Settings: how they are written, inherited and applied to vCPUs. Only this file changes what an
+ * administrator has set.
  */
 #include <linux/math64.h>
 #include <linux/string.h>
@@ -31,10 +31,10 @@ static const struct {
 static struct unspin_settings defaults = { .number = { UNSPIN_NUMBERS(VALUE) } };
 static const u32 built_in[UNSPIN_NUMBERS_COUNT] = { UNSPIN_NUMBERS(VALUE) };
 #undef VALUE
-static unsigned long defaults_own;	/* bits as of unspin_vm.own: written by an administrator */
+static unsigned long defaults_own;	/* bits as in unspin_vm.own: set by an administrator */
 
 #define BOUNDS (BIT(UNSPIN_N_WINDOW_INIT) | BIT(UNSPIN_N_WINDOW_MIN) | BIT(UNSPIN_N_WINDOW_MAX))
-/* In cycles of a window: what scales with the window KVM itself starts from. */
+/* Numbers that scale with KVM's initial window. */
 #define CYCLES (BOUNDS | BIT(UNSPIN_N_DELTA) | BIT(UNSPIN_N_DELTA_MAX))
 
 static int (*modes_changed)(void);
@@ -82,15 +82,15 @@ static struct aple_params params_of(const u32 *number)
 	};
 }
 
-/* --- applied --- */
+/* --- applying --- */
 
-/* A VM whose vCPUs cannot all be found keeps KVM's selection and is told so once. */
+/* A VM whose vCPUs cannot all be found keeps KVM's selection; this is logged once. */
 void unspin_settings_size_check(struct unspin_vm *vm)
 {
 	if (!READ_ONCE(vm->select_on) || READ_ONCE(vm->nslots) <= vm->nslots_max || vm->told_large)
 		return;
 	vm->told_large = 1;
-	unspin_fail_open_part(vm, "no memory for its vCPUs beyond 64, or more than 4096: it keeps KVM's selection");
+	unspin_fail_open_part(vm, "it keeps KVM's selection: no memory for more than 64 vCPUs, or it has more than 4096");
 }
 
 void unspin_settings_apply(struct unspin_vm *vm, enum unspin_apply apply)
@@ -131,7 +131,7 @@ void unspin_settings_apply(struct unspin_vm *vm, enum unspin_apply apply)
 	WRITE_ONCE(vm->hears_guest, vm->gang_asked && vm->set.coscheduling == UNSPIN_COSCHEDULING_VCRD);
 	if (!vm->hears_guest)
 		WRITE_ONCE(vm->high_until_tsc, 0);
-	/* In between: as the planner of turns finds it. */
+	/* Other values of coscheduling: the planner of turns decides. */
 	if (!vm->gang_asked)
 		WRITE_ONCE(vm->gang_wanted, false);
 	else if (vm->set.coscheduling == UNSPIN_COSCHEDULING_CON)
@@ -143,9 +143,9 @@ void unspin_settings_apply(struct unspin_vm *vm, enum unspin_apply apply)
 	unspin_vm_kick_slots(vm);
 }
 
-/* --- inherited --- */
+/* --- inheriting --- */
 
-/* Steps fit the bounds, whichever of them is the VM's own. */
+/* Limits the steps to the bounds, whichever of them the VM inherits. */
 static void steps_fit(u32 *number)
 {
 	number[UNSPIN_N_DELTA] = min(number[UNSPIN_N_DELTA], number[UNSPIN_N_WINDOW_MAX]);
@@ -156,7 +156,7 @@ static void numbers_inherit(struct unspin_vm *vm, unsigned long numbers)
 {
 	u32 n;
 
-	/* They make sense together only. */
+	/* The bounds make sense only together. */
 	if (vm->own & BOUNDS)
 		numbers &= ~BOUNDS;
 	for (n = 0; n < UNSPIN_NUMBERS_COUNT; n++)
@@ -165,12 +165,12 @@ static void numbers_inherit(struct unspin_vm *vm, unsigned long numbers)
 	steps_fit(vm->set.number);
 }
 
-/* Defaults were written: VMs that have no value of their own follow. */
+/* Passes new defaults on to VMs that have no value of their own. */
 static void inherit(unsigned long what)
 {
 	struct unspin_vm *vm;
 
-	if (what & BOUNDS)	/* one that was written may have moved the others */
+	if (what & BOUNDS)	/* writing one may have moved the others */
 		what |= BOUNDS;
 	/* VMs are freed by the workqueue after a grace period; apply does not sleep. */
 	rcu_read_lock();
@@ -190,7 +190,7 @@ static void inherit(unsigned long what)
 	rcu_read_unlock();
 }
 
-/* Who turns the module off means every VM, those with a mode of their own too. */
+/* Mode off in default/ applies to every VM, also to those with a mode of their own. */
 static void modes_of_their_own_end(void)
 {
 	struct unspin_vm *vm;
@@ -201,15 +201,15 @@ static void modes_of_their_own_end(void)
 	rcu_read_unlock();
 }
 
-/* --- written --- */
+/* --- writing --- */
 
-/* Who writes one of these wants what the module has refused since. */
+/* Whether writing this setting makes the module retry what it has refused. */
 static bool is_asked_again(u32 bit)
 {
 	return bit == UNSPIN_OWN_MODE || bit == UNSPIN_OWN_COSCHEDULING || bit == UNSPIN_N_WAIT_FOR_TURNS;
 }
 
-/* Settings of a VM, or of default/ and all VMs that follow it, have changed. */
+/* Applies a change of a VM's settings, or of default/ and all VMs that inherit from it. */
 static void changed(struct unspin_vm *vm, u32 bit)
 {
 	if (vm) {
@@ -222,8 +222,8 @@ static void changed(struct unspin_vm *vm, u32 bit)
 }
 
 /*
- * One of the three bounds was written. One that would contradict it moves
- * along, so that the three may be written in any order.
+ * Moves the other two bounds where they would contradict the one that was written, so that the three
+ * may be written in any order.
  */
 static void bounds_settle(u32 *number, enum unspin_number written)
 {
@@ -278,7 +278,7 @@ int unspin_settings_mode(struct unspin_vm *vm, enum unspin_mode mode)
 	set->mode = mode;
 	changed(vm, UNSPIN_OWN_MODE);
 	err = modes_changed();
-	/* Off is off although a hook could not be taken off: it lets KVM's own code run. */
+	/* Mode off takes effect even if a hook cannot be released: the hook lets KVM's own code run. */
 	if (err && mode != UNSPIN_OFF) {
 		set->mode = before;
 		changed(vm, UNSPIN_OWN_MODE);
@@ -311,7 +311,7 @@ int unspin_settings_coscheduling(struct unspin_vm *vm, enum unspin_coscheduling 
 	return err;
 }
 
-/* --- VMs and vendors come --- */
+/* --- new VMs and vendor modules --- */
 
 void unspin_settings_new_vm(struct unspin_vm *vm)
 {
@@ -325,7 +325,7 @@ void unspin_settings_linked_vm(struct unspin_vm *vm)
 		return;
 	vm->set = defaults;
 	unspin_settings_apply(vm, UNSPIN_APPLY_MODE);
-	modes_changed();	/* it may have been the last that was not off */
+	modes_changed();	/* it may have been the last VM with a mode other than off */
 }
 
 void unspin_settings_all_off(void)
@@ -354,9 +354,9 @@ bool unspin_settings_any_active(void)
 }
 
 /*
- * On AMD KVM starts from some 195,000 cycles where it starts from 4096 on Intel, and
- * nothing has been measured there: APLE starts from KVM's own and moves in the same
- * ratios. Values an administrator has written stay.
+ * KVM's initial window is some 195,000 cycles on AMD, and 4096 on Intel. Nothing has been measured on
+ * AMD, so APLE starts from KVM's own window there, and its steps keep the same ratios. Values that an
+ * administrator has written stay.
  */
 static u32 scaled(u32 n, const struct unspin_window_ops *ops)
 {

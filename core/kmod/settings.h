@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What administrators set: for all VMs (default/) and for one, and how the VMs go by it.
- * unspin_mutex is held throughout, unless a function says otherwise.
+ * The settings of administrators, for all VMs (default/) and for one VM, and how they are applied.
+ * unspin_mutex is held, unless a function says otherwise.
  */
 #ifndef UNSPIN_SETTINGS_H
 #define UNSPIN_SETTINGS_H
@@ -10,7 +10,7 @@
 
 struct unspin_window_ops;
 
-/* Name, bounds and the like, as uapi/unspin.h has them. */
+/* Name, bounds and so on, from uapi/unspin.h. */
 struct unspin_number_info {
 	const char *file;
 	u32 least, most;
@@ -19,40 +19,40 @@ extern const struct unspin_number_info unspin_number_info[UNSPIN_NUMBERS_COUNT];
 extern const char *const unspin_mode_names[UNSPIN_MODES_COUNT];
 extern const char *const unspin_coscheduling_names[UNSPIN_COSCHEDULINGS_COUNT];
 
-/* "modes_changed" attaches or lets go as the modes want it; 0 or an error. Called with the mutex held. */
+/* "modes_changed" attaches or detaches, as the modes need; 0 or an error. It is called with the mutex held. */
 void unspin_settings_init(int (*modes_changed)(void));
-/* All VMs' modes after one of them ended: see modes_changed. */
+/* Calls modes_changed() after a VM has ended. */
 int unspin_settings_modes_changed(void);
 
 /* "vm" NULL: the defaults. */
 const struct unspin_settings *unspin_settings_of(const struct unspin_vm *vm);
-/* -ERANGE: out of bounds, which are then in *most (and the file's least). */
+/* Sets a number. -ERANGE: out of bounds; *most then has the upper one. */
 int unspin_settings_number(struct unspin_vm *vm, enum unspin_number number, u32 value, u32 *most);
 int unspin_settings_mode(struct unspin_vm *vm, enum unspin_mode mode);
 void unspin_settings_variant(struct unspin_vm *vm, u32 variant);
 int unspin_settings_coscheduling(struct unspin_vm *vm, enum unspin_coscheduling coscheduling);
-/* Index of a variant by its name, or -EINVAL. */
+/* The index of the variant with this name, or -EINVAL. */
 int unspin_settings_variant_find(const char *name);
 const char *unspin_settings_variant_name(u32 variant);
 
-/* A new VM, not yet linked, takes the defaults. No lock. */
+/* Gives a new VM, not yet linked, the defaults. No lock. */
 void unspin_settings_new_vm(struct unspin_vm *vm);
-/* The defaults may have changed between the VM's making and its linking. */
+/* Gives a VM the defaults again once it is linked, because they may have changed meanwhile. */
 void unspin_settings_linked_vm(struct unspin_vm *vm);
 enum unspin_apply {
-	UNSPIN_APPLY_GO_ON,	/* APLE goes on within the bounds, unless its initial window changed */
-	UNSPIN_APPLY_RESTART,	/* it starts over at its initial window */
-	UNSPIN_APPLY_MODE,	/* the same, and a VM left to KVM is taken back: its mode was written */
+	UNSPIN_APPLY_GO_ON,	/* APLE continues within the bounds, unless its initial window changed */
+	UNSPIN_APPLY_RESTART,	/* APLE starts over at its initial window */
+	UNSPIN_APPLY_MODE,	/* the same, and a VM that was left to KVM is taken back, because its mode was written */
 };
-/* Makes the VM's settings what its vCPUs go by. */
+/* Applies the VM's settings to its vCPUs. */
 void unspin_settings_apply(struct unspin_vm *vm, enum unspin_apply apply);
-/* Every VM and the default to off, so that vCPUs give our windows back. */
+/* Sets every VM and the default to off, so that vCPUs restore KVM's windows. */
 void unspin_settings_all_off(void);
-/* Whether any VM is in a mode other than off, or any to come would be. */
+/* Whether any VM has a mode other than off, or a new one would. */
 bool unspin_settings_any_active(void);
-/* A VM's vCPUs have become more. Any context. */
+/* Checks a VM that has more vCPUs now. Any context. */
 void unspin_settings_size_check(struct unspin_vm *vm);
-/* KVM's own window is now known, or no longer, or windows are refused. Takes the mutex. */
+/* Call when KVM's own window becomes known or unknown, or windows are refused. Takes the mutex. */
 void unspin_settings_vendor(const struct unspin_window_ops *ops);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The lists everything else looks things up in.
+ * The lists and hash tables of VMs and vCPUs.
  */
 #include "state.h"
 

@@ -11,7 +11,7 @@
 
 struct unspin_symbols unspin_symbols;
 
-/* An ENDBR64 before it is not part of what a kprobe calls the function's address. */
+/* For a kprobe, the address of a function is behind its ENDBR64. */
 #define ENDBR_BYTES 4
 
 /* A kprobe that is never armed resolves a name (a filter by name is slow). */
@@ -29,9 +29,9 @@ static unsigned long function_address(const char *name)
 
 #ifdef CONFIG_X86_KERNEL_IBT
 /*
- * An address looked up becomes one that may be called through a pointer, or an error is logged. A kprobe
- * takes a function to begin behind its ENDBR64, but a processor with indirect branch tracking insists on it.
- * The kernel seals a function that it never calls through a pointer: a NOP is in that place.
+ * Turns an address that was looked up into one that may be called through a pointer, or logs an error.
+ * For a kprobe a function begins behind its ENDBR64, but a processor with indirect branch tracking requires
+ * the call to land on it. The kernel overwrites the ENDBR64 of functions that it never calls through a pointer.
  */
 static int make_callable(unsigned long *address, const char *name)
 {
@@ -112,7 +112,7 @@ static int tracepoints_notify(struct notifier_block *nb, unsigned long state, vo
 
 static int missing(const char *what, const char *of)
 {
-	pr_err("not loading: %s is not found in %s\n", what, of);
+	pr_err("not loading: cannot find %s in %s\n", what, of);
 	return -ENOENT;
 }
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Addresses in the kernel and in kvm.ko, looked up by name: KVM exports some of them to its
- * vendor modules only, and some not at all.
+ * Addresses in the kernel and in kvm.ko, looked up by name. KVM exports some of them only to its
+ * vendor modules, and some not at all.
  */
 #ifndef UNSPIN_SYMBOLS_H
 #define UNSPIN_SYMBOLS_H
 
 #include <linux/tracepoint.h>
 
-/* What is hooked and probed. Found by unspin_symbols_init(). */
+/* The functions that are hooked or called, filled in by unspin_symbols_init(). */
 struct unspin_symbols {
-	struct module *kvm;		/* pinned by what this module links to */
+	struct module *kvm;		/* pinned, because this module links to it */
 	unsigned long on_spin;		/* kvm_vcpu_on_spin() */
 	unsigned long vcpu_create;	/* kvm_arch_vcpu_create() */
 	unsigned long destroy_vm;	/* kvm_arch_destroy_vm() */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /sys/module/unspin/: settings and counters, one value a file, made from the lists of
- * uapi/unspin.h; docs/sysfs.md is their reference. Nothing here dereferences a struct
- * kvm or kvm_vcpu.
+ * /sys/module/unspin/: settings and counters, one value per file, generated from the lists of
+ * uapi/unspin.h. docs/sysfs.md is their reference. Nothing here dereferences a struct kvm or
+ * kvm_vcpu.
  */
 #include <linux/module.h>
 #include <linux/sysfs.h>
@@ -138,7 +138,7 @@ static struct attribute *setting_attrs[] = {
 #undef NUMBER_ENTRY
 static const struct attribute_group setting_group = { .attrs = setting_attrs };
 
-/* --- counters of a VM, since its last reset --- */
+/* --- counters of a VM since its last reset --- */
 
 static void totals_since_reset(struct unspin_vm *vm, struct unspin_totals *totals)
 {
@@ -162,7 +162,7 @@ static u64 counter_since_reset(struct kobject *kobj, enum unspin_counter counter
 	return totals.count[counter];
 }
 
-/* Over all the time since reset: waste as section 3.1.3 defines it, summed before it is divided. */
+/* Over the time since the reset: the waste of section 3.1.3, summed up before it is divided. */
 static u64 inefficiency_avg_get(struct unspin_vm *vm)
 {
 	struct unspin_totals totals;
@@ -225,7 +225,7 @@ static u64 value_get(struct unspin_vm *vm, enum value value)
 	return 0;
 }
 
-/* Root only: cycle counts reveal what a VM does. */
+/* For root only, because cycle counts reveal what a VM does. */
 #define READ_ONLY_ATTR(file, value)							\
 static ssize_t file##_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)	\
 {											\
@@ -288,13 +288,13 @@ static const struct attribute_group counter_group = { .attrs = counter_attrs };
 
 const struct attribute_group *unspin_vm_groups[] = { &setting_group, &counter_group, NULL };
 
-/* May sleep. The VM is linked. */
+/* May sleep. The VM must be linked. */
 int unspin_sysfs_vm_add(struct unspin_vm *vm)
 {
 	int err = kobject_add(&vm->kobj, vms_kobj, "%d-%u", vm->pid, vm->number);
 
 	if (err)
-		unspin_fail_open(vm, "no directory for a VM");
+		unspin_fail_open(vm, "its directory in sysfs cannot be made");
 	return err;
 }
 

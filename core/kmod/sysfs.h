@@ -4,11 +4,11 @@
 
 #include "state.h"
 
-/* Files of a VM's directory. */
+/* The files of a VM's directory. */
 extern const struct attribute_group *unspin_vm_groups[];
 int unspin_sysfs_init(void);
 void unspin_sysfs_deinit(void);
-/* The VM's directory. May sleep. The VM is linked. */
+/* Makes the VM's directory. May sleep. The VM must be linked. */
 int unspin_sysfs_vm_add(struct unspin_vm *vm);
 
 #endif

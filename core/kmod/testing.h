@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Parameters that make the module fail, or pretend, for its tests. A module built with
- * UNSPIN_TEST=1 on make's command line has them; any other has constants, and no trace of them.
+ * Parameters that inject failures for tests. A module built with UNSPIN_TEST=1 has them. In any
+ * other module they are constants and leave no trace.
  */
 #ifndef UNSPIN_TESTING_H
 #define UNSPIN_TESTING_H
@@ -17,7 +17,7 @@
 	module_param(name, type, mode); \
 	MODULE_PARM_DESC(name, "for tests: " what)
 
-/* Counts a parameter down: whether there was one left. Several CPUs may do so at once. */
+/* Counts a parameter down. False if it is 0 already. Several CPUs may call it at once. */
 #define unspin_test_take(name) unspin_test_count_down(&(name))
 static inline bool unspin_test_count_down(uint *wanted)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Tracepoints: each carries the whole input of a decision, so that user space can run the same
- * policy over it and must get the same answer.
+ * Tracepoints. Each carries the whole input of a decision, so that user space can run the same
+ * policy on it and must get the same answer.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM unspin
@@ -12,7 +12,7 @@
 #include <linux/tracepoint.h>
 #include "state.h"
 
-/* before: the state while the epoch ran; window_cycles is the mean in force where nothing adapts. */
+/* before: the state during the epoch; if the window does not adapt, window_cycles is the mean in force. */
 TRACE_EVENT(unspin_epoch,
 	TP_PROTO(const struct unspin_vm *vm, u64 epoch, u32 mode_window, const struct aple_state *before,
 		 u32 window_cycles, const struct aple_epoch *spent, u64 ppm, u32 next_cycles),
@@ -75,7 +75,7 @@ TRACE_EVENT(unspin_epoch,
 		  __entry->delta_max_cycles, __entry->epoch_ple_exits)
 );
 
-/* slots: struct hvs_slot[count] as it was decided from, shown as hexadecimal bytes. */
+/* slots: the struct hvs_slot[count] that the decision used, shown as hexadecimal bytes. */
 TRACE_EVENT(unspin_pick,
 	TP_PROTO(const struct unspin_vm *vm, u32 caller, u32 flags, u64 excluded,
 		 const struct hvs_slot *slots, u32 count, s32 pick, int outcome),

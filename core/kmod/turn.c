@@ -7,22 +7,22 @@
 #include "fail_open.h"
 #include "turn.h"
 
-#define MISSED_MAX 2		/* so often in a row elsewhere than where it was called to */
+#define MISSED_MAX 2		/* arrivals in a row on another CPU than it was called to */
 #define MISSED_PAUSE_MS 1000u
-#define HOLES_LOOKS 16u		/* so many CPUs are looked at for a hole, from the next on */
+#define HOLES_LOOKS 16u		/* CPUs that are checked for a hole, from the next one on */
 
 const char unspin_turn_of_others[] = "";
 
 #define REASON(id, reason) "no turns: " reason,
 
-/* vCPUs parked on a CPU: in the order in which they came. */
+/* vCPUs parked on a CPU, in the order in which they came. */
 static DEFINE_PER_CPU(struct parked {
 	raw_spinlock_t lock;
 	struct list_head slots;
 }, parked);
 static struct cpumask parked_cpus;	/* CPUs whose list is not empty */
-static DEFINE_PER_CPU(int, hole);	/* idle although owned; setting it to 0 makes the CPU look again */
-static DEFINE_PER_CPU(u32, offered);	/* by whom: the CPU on whose list */
+static DEFINE_PER_CPU(int, hole);	/* 1: idle although it has an owner. The CPU is poked by whoever clears it */
+static DEFINE_PER_CPU(u32, offered);	/* the CPU on whose list a vCPU was offered */
 
 /* Set at run time: the module loader does not relocate pointers in per-CPU data. */
 static DEFINE_PER_CPU(call_single_data_t, pokes);
@@ -30,11 +30,11 @@ static DEFINE_PER_CPU(atomic_t, poked);	/* set to 1 by the sender, to 0 by the C
 static DEFINE_PER_CPU(struct irq_work, own_pokes);
 static void (*look)(void);
 
-/* --- CPUs are told --- */
+/* --- notifying CPUs --- */
 
 static void told(void *unused)
 {
-	smp_mb();	/* what was published before the interrupt was asked for is seen */
+	smp_mb();	/* to see what was published before the interrupt was sent */
 	look();
 }
 
@@ -68,7 +68,7 @@ void unspin_turn_poke(u32 cpu)
 	preempt_disable();
 	if (cpu == smp_processor_id())
 		poke_this_cpu();
-	/* A CPU with such an interrupt pending does not need another; there is 1 message per CPU. */
+	/* One message per CPU: while its interrupt is pending, it does not need another. */
 	else if (!atomic_xchg(claim, 1) && smp_call_function_single_async(cpu, per_cpu_ptr(&pokes, cpu)))
 		atomic_set(claim, 0);	/* offline */
 	preempt_enable();
@@ -101,14 +101,14 @@ void unspin_turn_wait(void)
 {
 	u32 cpu;
 
-	on_each_cpu(nothing, NULL, 1);	/* CPUs are told in order */
+	on_each_cpu(nothing, NULL, 1);	/* comes after the interrupts sent before */
 	for_each_possible_cpu(cpu)
 		irq_work_sync(per_cpu_ptr(&own_pokes, cpu));
 }
 
 /* --- owners and targets --- */
 
-/* Those of a VM that has ended meanwhile are taken back: unspin_turn_forget() may have been there before. */
+/* Takes owner and target back if their VM has ended: unspin_turn_forget() may have run before. */
 static void take_back_of_the_dead(struct unspin_cpu *on, const void *owner, struct unspin_slot *target)
 {
 	smp_mb();	/* pairs with the one in unspin_turn_forget() */
@@ -135,7 +135,7 @@ void unspin_turn_forget(const struct unspin_vm *vm)
 {
 	u32 cpu;
 
-	smp_mb();	/* vm->dead was set before: see take_back_of_the_dead() */
+	smp_mb();	/* after vm->dead was set; pairs with take_back_of_the_dead() */
 	for_each_possible_cpu(cpu) {
 		struct unspin_cpu *on = per_cpu_ptr(&unspin_cpu, cpu);
 		struct unspin_slot *target = READ_ONCE(on->target), *filler = READ_ONCE(on->filler);
@@ -149,7 +149,7 @@ void unspin_turn_forget(const struct unspin_vm *vm)
 	}
 }
 
-/* --- asked, parked, called --- */
+/* --- asking, parking, calling --- */
 
 void unspin_turn_ask(struct unspin_slot *slot)
 {
@@ -173,8 +173,8 @@ u16 unspin_turn_fills_no_more(struct unspin_slot *slot)
 }
 
 /*
- * It was called to one CPU and has arrived on another, where it may not run. The scheduler does as it
- * likes; where it does so again, to have turns costs this VM more than they give.
+ * The vCPU was called to one CPU and arrived on another, where it may not run. The scheduler is free to
+ * do so. If that happens repeatedly, turns cost this VM more than they gain, and it gets none for a while.
  */
 static void missed(struct unspin_slot *slot)
 {
@@ -191,14 +191,14 @@ static void missed(struct unspin_slot *slot)
 }
 
 /*
- * One that is parked now might fill a CPU that is idle. Not if it waits for a lock: it would
- * only spin. A hole is offered one vCPU at a time; it stays a hole if it cannot use that vCPU.
+ * Offers a vCPU that has just been parked to an idle CPU, unless it waits for a lock: then it would only
+ * spin. A hole is offered one vCPU at a time, and stays a hole if it cannot use that vCPU.
  */
 static void offer_to_a_hole(const struct unspin_slot *slot, u32 from)
 {
 	u32 cpu = from, tries;
 
-	smp_mb();	/* it is on its list: a CPU that becomes a hole after this finds it there */
+	smp_mb();	/* it is on its list, so a CPU that becomes a hole from now on finds it */
 	if (unspin_turn_waits_for_lock(slot))
 		return;
 	for (tries = 0; tries < HOLES_LOOKS; tries++) {
@@ -221,7 +221,7 @@ void unspin_turn_hole(bool is)
 		return;
 	__this_cpu_write(hole, is);
 	if (is)
-		smp_mb();	/* before it looks at lists: pairs with the one in offer_to_a_hole() */
+		smp_mb();	/* before it reads the lists; pairs with the one in offer_to_a_hole() */
 }
 
 u32 unspin_turn_offered(void)
@@ -251,12 +251,12 @@ void unspin_turn_park(struct unspin_slot *slot)
 	cpumask_set_cpu(cpu, &parked_cpus);
 	raw_spin_unlock(&list->lock);
 	local_irq_restore(flags);
-	/* The CPU it should run on may be idle already, or have a filler. This one looks when it goes idle. */
+	/* Its target CPU may be idle already, or have a filler. This CPU looks when it goes idle. */
 	target = READ_ONCE(slot->turn.target);
 	if (target != UNSPIN_NO_CPU && target != cpu)
 		unspin_turn_poke(target);
 	if (filled != UNSPIN_NO_CPU && filled != cpu && filled != target)
-		unspin_turn_poke(filled);	/* it has a hole again */
+		unspin_turn_poke(filled);	/* it is a hole again */
 	else if (target == UNSPIN_NO_CPU || target == cpu)
 		offer_to_a_hole(slot, cpu);
 }
@@ -303,7 +303,7 @@ u32 unspin_turn_parked_after(u32 cpu)
 	return next == cpu ? nr_cpu_ids : next;
 }
 
-/* Whoever claims it wakes it up. It has been parked; before it parks again it looks whether it must. */
+/* True for one caller only, which wakes the parked vCPU up. It checks again before it parks again. */
 static bool is_claimed(struct unspin_slot *slot)
 {
 	return !xchg(&slot->turn.woken, 1);
@@ -318,7 +318,7 @@ static void wake(struct unspin_slot *slot, u32 cpu)
 	WRITE_ONCE(slot->turn.moves, 0);
 	if (cpu != UNSPIN_NO_CPU && !unspin_is_pinned(task) && cpumask_test_cpu(cpu, task->cpus_ptr)) {
 		WRITE_ONCE(slot->turn.called, cpu);
-		WRITE_ONCE(task->wake_cpu, cpu);	/* where the scheduler begins to look for an idle CPU */
+		WRITE_ONCE(task->wake_cpu, cpu);	/* where the scheduler starts its search for an idle CPU */
 	}
 	wake_up_process(task);
 }
@@ -338,7 +338,7 @@ bool unspin_turn_fill(struct unspin_slot *slot, u32 cpu)
 	unspin_count(slot, UNSPIN_C_FILLS, 1);
 	WRITE_ONCE(slot->turn.fills, cpu);
 	WRITE_ONCE(on->filler, slot);
-	smp_mb();	/* it is asleep, or sees that it may run; and as in take_back_of_the_dead() */
+	smp_mb();	/* it is asleep, or sees that it may run; also pairs with unspin_turn_forget() */
 	if (READ_ONCE(slot->vm->dead))
 		cmpxchg(&on->filler, slot, NULL);
 	else
@@ -391,20 +391,20 @@ void unspin_turn_switched_out(struct unspin_slot *slot, bool sleeps, u64 now)
 		WRITE_ONCE(slot->vm->sleeps, READ_ONCE(slot->vm->sleeps) + 1);
 	if (sleeps && READ_ONCE(on->filler) == slot) {
 		unspin_turn_fills_no_more(slot);
-		cmpxchg(&on->filler, slot, NULL);	/* should it have been let in twice */
+		cmpxchg(&on->filler, slot, NULL);	/* in case it was let in twice */
 	}
 }
 
 void unspin_turn_went_idle(void)
 {
-	bool stays = cpu_active(smp_processor_id());	/* else it goes offline, and accepts no work */
+	bool stays = cpu_active(smp_processor_id());	/* a CPU that goes offline accepts no work */
 
 	unspin_turn_hole(stays);
 	if (stays && !cpumask_empty(&parked_cpus))
 		poke_this_cpu();
 }
 
-/* The owner has a vCPU that would run here: it is here and runnable, or parked and will be called. */
+/* Whether the owner's vCPU will run here: it is here and runnable, or parked and about to be called. */
 static bool owner_wants(const struct unspin_cpu *on, bool from_idle)
 {
 	const struct unspin_slot *target = READ_ONCE(on->target);
@@ -418,8 +418,8 @@ static bool owner_wants(const struct unspin_cpu *on, bool from_idle)
 }
 
 /*
- * A vCPU of the owner's is here, where another should be: they change places. Both may be doing so at
- * once on two CPUs; a target that is wrong then lasts as long as the turn does.
+ * A vCPU of the owner arrived where another one should run: they swap their targets. If two CPUs do this
+ * at the same time, a target may be wrong until the turn ends.
  */
 static void takes_the_place(struct unspin_slot *slot, struct unspin_cpu *on, u32 cpu)
 {
@@ -449,7 +449,7 @@ void unspin_turn_switched_in(struct unspin_slot *slot, struct task_struct *task,
 	if (unspin_may_run(slot, on)) {
 		if (!READ_ONCE(slot->vm->in_turns) || !unspin_turn_is_its(slot, owner))
 			return;
-		if (READ_ONCE(on->filler))	/* it is not on this CPU, and parks when it is next */
+		if (READ_ONCE(on->filler))	/* it runs elsewhere, and parks when it comes here */
 			WRITE_ONCE(on->filler, NULL);
 		if (READ_ONCE(on->target) != slot && READ_ONCE(slot->turn.target) != cpu &&
 		    !READ_ONCE(slot->turn.moves))
@@ -484,7 +484,7 @@ void unspin_turn_woke_up(struct task_struct *task)
 	struct unspin_cpu *on = per_cpu_ptr(&unspin_cpu, task_cpu(task));
 	struct unspin_slot *filler = READ_ONCE(on->filler), *target = READ_ONCE(on->target);
 
-	/* The scheduler places others that wake up here. */
+	/* The scheduler also places other tasks here; they are not the target. */
 	if (likely(!filler || !target) || filler == target || target->held != task)
 		return;
 	if (cmpxchg(&on->filler, filler, NULL) == filler && !unspin_may_run(filler, on))

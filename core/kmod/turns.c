@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The thread that plans turns (plan.c), one for the host: when it runs, and in which order turns begin
- * and end.
+ * Starts and stops turns, and runs the thread that plans them (plan.c), one for the host.
  */
 #include <linux/delay.h>
 #include <linux/hrtimer.h>
@@ -22,10 +21,10 @@
 #include "turns.h"
 #include "user_spin.h"
 
-#define STUCK_LOOKS 2u		/* of the watchdog, in which no turn has ended */
+#define STUCK_LOOKS 2u		/* looks of the watchdog without the end of a turn */
 
 static struct task_struct *planner;	/* NULL: turns are off. Under unspin_mutex */
-static bool hook_stays;			/* the kernel did not take a hook off: no turns again */
+static bool hook_stays;			/* the kernel did not release a hook: no more turns */
 static u32 turns_ended;			/* for the watchdog */
 static u32 watch_ended, watch_stuck;	/* the watchdog's own */
 
@@ -47,15 +46,15 @@ static int plan(void *unused)
 		while (unlikely(unspin_test_take(force_stuck)))
 			msleep(100);
 		WRITE_ONCE(turns_ended, turns_ended + 1);
-		/* From when it should have begun; but the CPU that plans is not taken for good. */
+		/* Counts from the time it should have begun, but leaves the planning CPU at least half a turn. */
 		end = max(ktime_add_us(end, us), ktime_add_us(ktime_get(), us / 2));
 	}
 	return 0;
 }
 
-/* --- what others do in a turn --- */
+/* --- vCPUs that make progress --- */
 
-/* It may have let go of a lock: siblings that waited for one are worth a try. */
+/* The vCPU may have released a lock: siblings that waited for one are tried again. */
 static void got_on(struct unspin_slot *slot)
 {
 	struct unspin_slot *sibling;
@@ -76,9 +75,9 @@ static void notrace probe_sched_wakeup(void *data, struct task_struct *task)
 	unspin_turn_woke_up(task);
 }
 
-/* --- begun and ended --- */
+/* --- begin and end --- */
 
-/* Every switch of a vCPU is noted, or no longer. */
+/* Switches the handling of vCPU switches on or off. */
 static void switches_note(bool on)
 {
 	int cpu;
@@ -93,14 +92,14 @@ static int planner_start(void)
 
 	if (IS_ERR(task))
 		return PTR_ERR(task);
-	get_task_struct(task);	/* should it ever end by itself */
+	get_task_struct(task);	/* in case it ends by itself */
 	sched_set_fifo_low(task);
 	planner = task;
 	wake_up_process(task);
 	return 0;
 }
 
-/* Nobody's turn: everybody may run. */
+/* Takes all owners away: all vCPUs may run. */
 static void let_all_run(void)
 {
 	struct unspin_vm *vm;
@@ -114,7 +113,7 @@ static void let_all_run(void)
 	rcu_read_unlock();
 }
 
-/* They take part before the first turn, or no longer: their CPU time is not the host tasks'. */
+/* Sets before the first turn which VMs take part, so that their CPU time does not count as the host's. */
 static void vms_take_part(bool part)
 {
 	struct unspin_vm *vm;
@@ -222,6 +221,6 @@ void unspin_turns_watch(void)
 	if (watch_stuck < STUCK_LOOKS)
 		return;
 	if (watch_stuck == STUCK_LOOKS)
-		unspin_fail_open(NULL, "a turn does not end: everybody runs until one does");
+		unspin_fail_open(NULL, "a turn does not end: all vCPUs may run until one ends");
 	let_all_run();
 }

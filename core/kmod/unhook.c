@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Redirects a function and releases it, or stays loaded if the kernel does not release it.
+ * Redirects functions and releases them. The module stays loaded if the kernel does not release one.
  */
 #include <linux/ftrace.h>
 #include <linux/sched.h>
@@ -17,7 +17,7 @@ int unspin_redirect(struct ftrace_ops *ops, const char *function)
 
 	if (err)
 		pr_err("cannot hook %s (%d)%s\n", function, err,
-		       err == -EBUSY ? ": a livepatch has it, or kernel.ftrace_enabled is 0" : "");
+		       err == -EBUSY ? ": a livepatch redirects it, or kernel.ftrace_enabled is 0" : "");
 	return err;
 }
 
@@ -37,7 +37,7 @@ void __noreturn unspin_stay(void)
 		schedule_timeout_idle(MAX_SCHEDULE_TIMEOUT);
 }
 
-/* Up to 6.12 at least, ftrace_free_filter() leaves ops with pointers to what it freed. */
+/* Up to 6.12 at least, ftrace_free_filter() leaves pointers to freed memory in ops. */
 void unspin_unhook_or_stay(struct ftrace_ops *ops)
 {
 	if (unspin_unhook(ops))

@@ -6,22 +6,22 @@
 
 struct ftrace_ops;
 
-/* Puts a hook on that redirects a function. An error, after a line in the log. */
+/* Attaches a hook that redirects a function. Returns 0, or an error that is logged. */
 int unspin_redirect(struct ftrace_ops *ops, const char *function);
 
 /*
- * Takes a hook off and waits for callbacks under way. An error, after a line in the log,
- * where the kernel does not take it off: the hook's code must then stay.
+ * Releases a hook and waits for running callbacks. An error is logged. Then the kernel has not
+ * released it, and the hook's code must stay.
  */
 int unspin_unhook(struct ftrace_ops *ops);
 
 /*
- * Sleeps until the machine is started anew, instead of an end of this module's loading or
- * unloading: code that a hook still points to must not be freed. No lock held.
+ * Sleeps until the next boot, so that the module's loading or unloading does not end: code that
+ * a hook still points to must not be freed. No lock held.
  */
 void __noreturn unspin_stay(void);
 
-/* For good, in loading and unloading: the filter goes with the hook, or nothing goes ever. */
+/* While loading and unloading: releases the hook and frees its filter, or never returns. */
 void unspin_unhook_or_stay(struct ftrace_ops *ops);
 
 #endif

@@ -2,10 +2,10 @@
 /*
  * Detects spinning in user space, which the processor does not report.
  *
- * A look is an interrupt that takes a vCPU out of its guest. Where looks lie close
- * together the vCPU is in a loop, and a loop with PAUSE in its code is a spin loop. An
- * interrupt cannot read a guest's memory, so the thread does it on its way back
- * (park.c). Memory that cannot be read, a guest in a guest, a protected guest: no loop.
+ * A look is an interrupt that takes a vCPU out of its guest. If the addresses of several looks
+ * are close together, the vCPU is in a loop, and a loop with PAUSE in its code is a spin loop.
+ * An interrupt cannot read a guest's memory, so the thread reads it on its way back (park.c).
+ * A nested guest, a protected guest, and memory that cannot be read count as no loop.
  */
 #include <linux/hrtimer.h>
 #include <linux/kvm_host.h>
@@ -20,9 +20,9 @@
 #include "window.h"
 #include "window_ops.h"
 
-/* Looks before a longer gap are of something else that the vCPU did. */
+/* After a longer gap, older looks no longer count: the vCPU did something else meanwhile. */
 #define FRESH_MS 100u
-/* Another program may have other code at an address. */
+/* Older code is read again: another program may have other code at the same address. */
 #define CODE_FRESH_MS 100u
 
 static const struct userspin_params params = {
@@ -32,15 +32,15 @@ static const struct userspin_params params = {
 	.range_bytes = USERSPIN_RANGE_BYTES,
 };
 
-static DEFINE_PER_CPU(call_single_data_t, looks);	/* set at run time: the loader relocates no pointers here */
+static DEFINE_PER_CPU(call_single_data_t, looks);	/* set at run time: the loader does not relocate pointers here */
 static struct hrtimer timer;
-static DEFINE_RAW_SPINLOCK(looks_lock);	/* the next two */
+static DEFINE_RAW_SPINLOCK(looks_lock);	/* protects the next two */
 static bool wanted;
 static bool ticks;		/* the timer runs, or its function will start it again */
 
 /* --- in an interrupt of the vCPU's CPU --- */
 
-/* A VM that is not in turns any more is not judged either, so its mark stays. */
+/* A VM that has left turns keeps "sampled", because nobody judges it; so check both. */
 static bool is_looked_at(const struct unspin_vm *vm)
 {
 	return READ_ONCE(vm->sampled) && READ_ONCE(vm->in_turns);
@@ -59,8 +59,8 @@ static struct unspin_slot *interrupted(void)
 }
 
 /*
- * The part of so many bytes from *from on that is in a page (some are): how many, from *from on.
- * The page may be the last one of all addresses.
+ * Cuts a range to the part that lies in a page: returns its length, and sets *from to its start. Some
+ * of the range lies in the page, which may be the last page of the address space.
  */
 static u32 within_page(pol_u64 page, pol_u64 *from, u32 bytes)
 {
@@ -71,7 +71,7 @@ static u32 within_page(pol_u64 page, pol_u64 *from, u32 bytes)
 	return min_t(u64, bytes, PAGE_SIZE - (first - page));
 }
 
-/* Some more in front than is asked for: the next looks may find the loop to begin earlier. */
+/* Reads some more in front, because later looks may show that the loop begins earlier. */
 static void code_want(struct unspin_user *user, u64 low)
 {
 	pol_u64 from = low - min_t(u64, low, USERSPIN_RANGE_BYTES);
@@ -84,10 +84,10 @@ static void code_want(struct unspin_user *user, u64 low)
 }
 
 /*
- * Whether the loop that the looks show is a spin loop, as far as its code is known. KVM walks
- * the guest's page tables to read code: it sets Accessed bits there and brings pages into memory.
- * So code is read of one page only, that of the loop's lowest look, while the vCPU is in it: it
- * has just fetched from that page. Code of the loop in the next page is not looked at.
+ * Whether the loop that the looks show is a spin loop, as far as its code is known. To read code,
+ * KVM walks the guest's page tables, sets Accessed bits there and brings pages into memory. So only
+ * one page is read, the one with the loop's lowest look, while the vCPU is in it: the vCPU has just
+ * fetched code from that page. Code of the loop in the next page is not read.
  */
 static bool spins(struct unspin_user *user, u64 address, u64 now)
 {
@@ -144,13 +144,13 @@ static void look_everywhere(void)
 {
 	int cpu;
 
-	/* Interrupts are off, so that no slot goes. */
+	/* Interrupts are off, which keeps the slots. */
 	for_each_online_cpu(cpu) {
 		const struct unspin_slot *slot = READ_ONCE(per_cpu(unspin_cpu.cur, cpu));
 
 		if (!slot || !is_looked_at(slot->vm))
 			continue;
-		/* An interrupt to itself would come when this one has ended, and find nothing. */
+		/* This CPU looks itself: another interrupt would come after this one, and find no guest. */
 		if (cpu == smp_processor_id())
 			look_here();
 		else
@@ -200,17 +200,17 @@ void unspin_user_begin(void)
 void unspin_user_end(void)
 {
 	hrtimer_cancel(&timer);
-	kick_all_cpus_sync();	/* looks that were asked for have been made */
+	kick_all_cpus_sync();	/* waits for looks that were requested */
 }
 
 /* --- the vCPU's own thread --- */
 
-/* How many bytes of a page could be read into "to": all or none. */
+/* Reads bytes of one page into "to". Returns their number, or 0 if not all could be read. */
 static u32 guest_read(struct kvm_vcpu *vcpu, u64 from, u8 *to, u32 bytes)
 {
 	int (*read)(struct kvm_vcpu *vcpu, u64 address, void *to, unsigned int bytes, void *exception) =
 		(void *)unspin_symbols.read_guest;
-	u64 exception[16] = { };	/* struct x86_exception: what the guest would get, which it does not */
+	u64 exception[16] = { };	/* room for struct x86_exception, which the guest does not get */
 
 	return read(vcpu, from, to, bytes, exception) ? 0 : bytes;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Whether vCPUs spin in user space, which the processor does not report: an interrupt
- * looks where a vCPU is, its own thread reads the code there, policy/userspin.c decides.
+ * Detects vCPUs that spin in user space, which the processor does not report. An interrupt notes
+ * where a vCPU is, the vCPU's own thread reads the code there, and policy/userspin.c decides.
  */
 #ifndef UNSPIN_USER_SPIN_H
 #define UNSPIN_USER_SPIN_H
@@ -11,14 +11,14 @@
 /* Time between two looks at a CPU. */
 #define UNSPIN_USER_LOOK_US 1000u
 
-/* Before the first of the others, and after the last. May sleep. */
+/* Call before and after all other functions. May sleep. */
 void unspin_user_begin(void);
 void unspin_user_end(void);
 
-/* Looks at the vCPUs of VMs that are "sampled" begin or end. Timer of turns. */
+/* Starts or stops looking at the vCPUs of VMs that are "sampled". */
 void unspin_user_looks(bool on);
 
-/* Own thread on its way into the guest, where it may sleep: reads what the last look asked for. */
+/* Reads the code that the last look asked for. Own thread before it enters the guest; may sleep. */
 void unspin_user_code_read(struct unspin_slot *slot);
 
 #endif

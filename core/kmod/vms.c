@@ -2,10 +2,9 @@
 /*
  * Lifetimes of VMs and vCPUs: creation, binding, end.
  *
- * KVM frees a vCPU with its VM and uses its address again. So a VM's state is unlinked at the
- * entry of kvm_arch_destroy_vm(), before anything is freed, and code that dereferences a vCPU
- * either runs in that vCPU's thread, runs in the thread of a sibling, or holds unspin_lock and
- * found it linked.
+ * KVM frees a vCPU with its VM and may reuse its address. So a VM's state is unlinked at the entry
+ * of kvm_arch_destroy_vm(), before KVM frees anything. Code may dereference a vCPU in that vCPU's
+ * thread, in the thread of a sibling, or if it holds unspin_lock and the vCPU is linked.
  */
 #include <linux/log2.h>
 #include <linux/rbtree.h>
@@ -21,8 +20,8 @@
 #include "vms.h"
 
 /*
- * A vCPU that KVM refuses after it was made (its number is taken) leaves a slot behind until
- * its VM ends. A program that makes nothing else is not followed beyond this.
+ * A vCPU that KVM refuses after its creation (its number is taken) leaves a slot behind until its
+ * VM ends. This limits the slots of a program that does nothing else.
  */
 #define SLOTS_MADE_MAX (2 * KVM_MAX_VCPUS)
 
@@ -30,8 +29,8 @@ static struct workqueue_struct *workqueue;	/* ordered: a directory is added befo
 static u64 next_generation;			/* under unspin_lock */
 
 /*
- * Whoever may open /dev/kvm may make VMs by the thousand, and unspin_lock is taken with
- * interrupts off: nothing is searched under it in more than log2(VMs) steps.
+ * Any user of /dev/kvm may create thousands of VMs, and unspin_lock is held with interrupts off.
+ * So a search under the lock takes at most log2(VMs) steps.
  */
 static struct rb_root vms_by_kvm = RB_ROOT;	/* under unspin_lock */
 
@@ -72,9 +71,9 @@ static void held_put(struct rcu_head *rcu)
 }
 
 /*
- * Own thread, preemption off. Pickers take a reference of their own under RCU, so the one
- * that is replaced goes after a grace period. Where there is no memory for that the old
- * thread stays held, and yields that mean this vCPU go to a thread that does not run it.
+ * Own thread, preemption off. Pickers take their own reference under RCU, so the old reference is
+ * dropped after a grace period. Without memory for that, the old thread stays referenced, and yields
+ * to this vCPU go to a thread that does not run it.
  */
 void unspin_slot_hold_current(struct unspin_slot *slot)
 {
@@ -107,7 +106,7 @@ static void vm_add_work(struct work_struct *work)
 	raw_spin_unlock_irq(&unspin_lock);
 	if (!dead) {
 		unspin_settings_linked_vm(vm);
-		unspin_settings_modes_changed();	/* it may be the first that wants turns */
+		unspin_settings_modes_changed();	/* it may be the first VM that wants turns */
 	}
 	mutex_unlock(&unspin_mutex);
 
@@ -116,7 +115,7 @@ static void vm_add_work(struct work_struct *work)
 	vm->named = !unspin_sysfs_vm_add(vm);
 	if (vm->named)
 		return;
-	mutex_lock(&unspin_mutex);	/* sysfs marked it as left to KVM: its mode could not be set */
+	mutex_lock(&unspin_mutex);	/* without a directory its mode cannot be set, so it is left to KVM */
 	unspin_settings_apply(vm, UNSPIN_APPLY_GO_ON);
 	mutex_unlock(&unspin_mutex);
 }
@@ -143,7 +142,7 @@ static void vm_release(struct kobject *kobj)
 		kfree(slot);
 		atomic_dec(&unspin_live_objects);
 	}
-	kfree(vm->maker);	/* of one that has never begun */
+	kfree(vm->maker);	/* set if the VM never began */
 	large_free(vm);
 	kfree(vm);
 	atomic_dec(&unspin_live_objects);
@@ -164,7 +163,7 @@ static void vm_reap_work(struct work_struct *work)
 	synchronize_rcu();		/* probes that still hold a slot of it */
 	cancel_work_sync(&vm->epoch_work);
 	mutex_lock(&unspin_mutex);
-	unspin_settings_modes_changed();	/* it may have been the last one with a mode */
+	unspin_settings_modes_changed();	/* it may have been the last VM with a mode */
 	mutex_unlock(&unspin_mutex);
 	kobject_put(&vm->kobj);
 }
@@ -194,7 +193,7 @@ static struct unspin_vm *vm_alloc(const struct kvm *kvm, gfp_t gfp)
 	return vm;
 }
 
-/* Removes the slot from lookup: its VM ends, or a new vCPU reuses the address of an unfinished one. */
+/* Removes the slot from the hash: its VM ends, or a new vCPU has the address of one that KVM refused. */
 static void slot_unhash(struct unspin_slot *slot)
 {
 	lockdep_assert_held(&unspin_lock);
@@ -205,8 +204,8 @@ static void slot_unhash(struct unspin_slot *slot)
 }
 
 /*
- * A vCPU was created: make room for all slots. Without memory unspin_slot_bind() finds none for
- * the slot.
+ * Makes room for all slots after a vCPU was created. Without memory, unspin_slot_bind() finds no
+ * place for the slot.
  */
 static void large_grow(struct unspin_vm *vm, gfp_t gfp)
 {
@@ -226,7 +225,7 @@ static void large_grow(struct unspin_vm *vm, gfp_t gfp)
 		large = NULL;
 	}
 	if (vm->large && !vm->large->chunk[n - 1]) {
-		smp_store_release(&vm->large->chunk[n - 1], chunk);	/* as above */
+		smp_store_release(&vm->large->chunk[n - 1], chunk);	/* pairs with slot_numbered(), too */
 		chunk = NULL;
 	}
 	raw_spin_unlock_irqrestore(&unspin_lock, flags);
@@ -236,8 +235,8 @@ static void large_grow(struct unspin_vm *vm, gfp_t gfp)
 
 /*
  * Finds or creates the slot of a vCPU. Called when KVM creates a vCPU (an ftrace callback: no
- * sleep), by discovery, and for a vCPU neither of them saw, from its first entry. The vCPU's VM
- * cannot end meanwhile. NULL: no memory, or the VM made more vCPUs than any can have.
+ * sleep), by discovery, and at the first entry of a vCPU that neither of them saw. The vCPU's VM
+ * cannot end meanwhile. NULL: no memory, or the VM made more vCPUs than a VM can have.
  */
 struct unspin_slot *unspin_slot_add(struct kvm_vcpu *vcpu, gfp_t gfp)
 {
@@ -248,7 +247,7 @@ struct unspin_slot *unspin_slot_add(struct kvm_vcpu *vcpu, gfp_t gfp)
 	raw_spin_lock_irqsave(&unspin_lock, flags);
 	vm = vm_find(vcpu->kvm);
 	raw_spin_unlock_irqrestore(&unspin_lock, flags);
-	/* The VM cannot end, so one that is there stays; two makers of one settle it below. */
+	/* The VM cannot end, so a found one stays. If two CPUs create it, the code below keeps one. */
 	if (!vm)
 		fresh = vm_alloc(vcpu->kvm, gfp);
 	if (!slot || (!vm && !fresh))
@@ -322,7 +321,7 @@ static bool slot_place(struct unspin_vm *vm, struct unspin_slot *slot, u32 idx)
 		WRITE_ONCE(slot->waiting, &large->waiting);
 		WRITE_ONCE(large->waiting.known, large->waiting.known + 1);
 	} else if (idx >= HVS_SLOTS_MAX) {
-		/* Those before it, once. Who has no core now gets a bit when it has had one. */
+		/* Once for the earlier vCPUs. One without a core now gets its bit when it has had one. */
 		list_for_each_entry(other, &vm->slots, of_vm) {
 			if (other->idx < 0)
 				continue;
@@ -333,7 +332,7 @@ static bool slot_place(struct unspin_vm *vm, struct unspin_slot *slot, u32 idx)
 	return true;
 }
 
-/* The vCPU runs, so its index is final: from now on it can be picked, kicked and restored. */
+/* The vCPU runs, so its index is final. From now on it can be picked, kicked and restored. */
 void unspin_slot_bind(struct unspin_slot *slot)
 {
 	struct unspin_vm *vm = slot->vm;
@@ -356,7 +355,7 @@ void unspin_slot_bind(struct unspin_slot *slot)
 	unspin_settings_size_check(vm);
 }
 
-/* Nobody finds it any more. */
+/* Removes the VM from all lookups. */
 static void vm_unlink(struct unspin_vm *vm)
 {
 	lockdep_assert_held(&unspin_lock);
@@ -383,8 +382,8 @@ void unspin_vm_end(const struct kvm *kvm)
 		atomic_inc(&unspin_census);
 		unspin_turn_forget(vm);
 		/*
-		 * A thread that ran a vCPU and has not been switched since is still
-		 * noted as that vCPU's; its next vCPU could have the same address.
+		 * A CPU still notes the vCPU of a thread that has not been switched since it
+		 * ran it. The thread's next vCPU could have the same address.
 		 */
 		for_each_possible_cpu(cpu) {
 			slot = READ_ONCE(per_cpu(unspin_cpu.cur, cpu));
@@ -397,8 +396,8 @@ void unspin_vm_end(const struct kvm *kvm)
 }
 
 /*
- * The hash is read under a run queue's lock. It has room for SLOTS_PER_CPU vCPUs per CPU, twice what
- * a crowded host runs, so that most buckets have one vCPU at most; a bucket is 8 bytes.
+ * The hash is read under a run queue's lock. It has room for SLOTS_PER_CPU vCPUs per CPU, twice as
+ * many as a crowded host runs, so that most buckets have at most one vCPU. A bucket is 8 bytes.
  */
 #define SLOTS_PER_CPU 64
 #define SLOT_HASH_BITS_MIN 10
@@ -420,7 +419,7 @@ int unspin_vms_init(void)
 	return -ENOMEM;
 }
 
-/* The next VM's end, or false. */
+/* Ends one VM. False if none is left. */
 static bool vm_end_any(void)
 {
 	struct unspin_vm *vm;
@@ -435,7 +434,7 @@ static bool vm_end_any(void)
 	return vm;
 }
 
-/* Hooks are off: nothing adds VMs or looks them up. */
+/* Call with all hooks released, so that nothing adds VMs or looks them up. */
 void unspin_vms_deinit(void)
 {
 	flush_workqueue(workqueue);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Which VMs are HIGH, that is, have their vCPUs run together: policy/demand.c decides it
- * by what they waste, or their guest does (guest_report.c). HIGH is a value of VCRD, a word
- * of ASMan (Weng, Liu, Yu, Li, HPDC 2011).
+ * Decides which VMs are HIGH, that is, whose vCPUs should run together: policy/demand.c by what
+ * they waste, or their guest by its reports (guest_report.c). HIGH is a value of VCRD, a term of
+ * ASMan (Weng, Liu, Yu, Li, HPDC 2011).
  */
 #include "testing.h"
 #include "user_spin.h"
 #include "wanted.h"
 
 /*
- * Each look takes a vCPU out of its guest. So a VM that does not spin in user space is looked at a
- * tenth of the time only: it may not pay for what others do.
+ * Each look takes a vCPU out of its guest. So a VM that does not spin in user space is looked at only
+ * a tenth of the time: it must not pay for the others.
  */
 #define SAMPLE_US 100000u
 #define SAMPLE_PAUSE_US (9 * SAMPLE_US)
@@ -49,7 +49,7 @@ void unspin_wanted_vm(const struct unspin_vm *vm, u32 at)
 	demand->asks = asks_for_ple(vm) || asks_for_user(vm);
 }
 
-/* In user space each look stands for the time between two. */
+/* Each look that finds spinning in user space counts for the time between two looks. */
 void unspin_wanted_vcpu(const struct unspin_slot *slot, u32 at)
 {
 	struct demand_vm *to = &demands[at];
@@ -67,13 +67,13 @@ void unspin_wanted_vcpu(const struct unspin_slot *slot, u32 at)
 }
 
 /*
- * Whether a VM's vCPUs are to be looked at now. One whose vCPUs run together spins no longer, as a rule;
- * "look_always" does not take that for granted.
+ * Whether to look at a VM's vCPUs now. A VM whose vCPUs run together usually does not spin, so it is
+ * skipped, unless "look_always" is set.
  */
 static bool to_sample(struct unspin_vm *vm, u64 spins, bool high, u64 now_us)
 {
 	if (!asks_for_user(vm) || (high && !look_always)) {
-		vm->sample_until_us = 0;	/* at once, when that has changed */
+		vm->sample_until_us = 0;	/* look at once when that has changed */
 		return false;
 	}
 	if (look_always)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What no vCPU sees on its way, looked for now and then: a vCPU that stays ready for long
- * while its siblings are preferred, and a VM whose vCPUs are too many for their CPUs. Such
- * VMs are left to KVM.
+ * The watchdog. It looks for a vCPU that stays ready for long while its siblings are preferred,
+ * and for a VM with more vCPUs than CPUs. Such VMs are left to KVM.
  */
 #include <linux/hrtimer.h>
 #include <linux/kthread.h>
@@ -26,8 +25,8 @@ static DECLARE_WAIT_QUEUE_HEAD(started);
 UNSPIN_TEST_PARAM(bool, crowded_ok, 0600, "VMs with more vCPUs than CPUs are treated as any other");
 
 /*
- * Preempted ones say since when. One that was woken says when it went to sleep, so it
- * counts the looks in a row that found it waiting since the same sleep. Own work only.
+ * Whether a vCPU has been ready for too long. For a preempted one out_tsc tells. For a woken one
+ * out_tsc is when it fell asleep, so count the looks in a row that found it waiting since that sleep.
  */
 static bool slot_stalled(struct unspin_slot *slot, u64 now)
 {
@@ -38,7 +37,7 @@ static bool slot_stalled(struct unspin_slot *slot, u64 now)
 		return false;
 	if (READ_ONCE(slot->category) != HVS_NOT_PREEMPTED)
 		return now > out && now - out > limit;
-	if (!task_is_running(task))	/* asleep: what KVM says is of before */
+	if (!task_is_running(task))	/* it sleeps, so KVM's "ready" is stale */
 		return false;
 	if (slot->watch_out_tsc != out)
 		slot->watch_looks = 0;
@@ -61,12 +60,12 @@ static bool vm_stalled(struct unspin_vm *vm, u64 now)
 	list_for_each_entry_rcu(slot, &vm->slots, of_vm) {
 		for (i = 0; i < ARRAY_SIZE(preferring); i++)
 			picks += READ_ONCE(slot->count[preferring[i]]);
-		/* Under the lock a linked vCPU is not freed; one at a time, for interrupts are off. */
+		/* The lock keeps a linked vCPU. Take it for one vCPU at a time, because interrupts are off. */
 		raw_spin_lock_irqsave(&unspin_lock, flags);
 		stalled |= unspin_slot_alive(slot) && slot_stalled(slot, now);
 		raw_spin_unlock_irqrestore(&unspin_lock, flags);
 	}
-	/* Without recent picks the module starved no vCPU: a throttled group looks the same. */
+	/* Without recent picks the module did not starve it; a throttled group looks the same. */
 	if (picks == vm->watch_picks)
 		stalled = false;
 	vm->watch_picks = picks;
@@ -74,10 +73,9 @@ static bool vm_stalled(struct unspin_vm *vm, u64 now)
 }
 
 /*
- * A vCPU that gives its core to a sibling gains time for its VM where the siblings have cores
- * of their own. If they share a few, each yield only changes which vCPU of the VM runs, at a
- * cost: a VM of 64 vCPUs on 4 CPUs was measured to lose a third to three quarters. Under
- * unspin_mutex.
+ * Yielding to a sibling helps a VM whose vCPUs have cores of their own. If they share a few
+ * cores, each yield only changes which vCPU of the VM runs, and has a cost: a VM of 64 vCPUs
+ * on 4 CPUs was measured to lose a third to three quarters. Under unspin_mutex.
  */
 static bool vm_is_crowded(const struct unspin_vm *vm)
 {
@@ -96,7 +94,7 @@ static bool vm_is_crowded(const struct unspin_vm *vm)
 		vcpus++;
 		cpumask_or(&cpus, &cpus, &task->cpus_mask);
 	}
-	cpumask_and(&cpus, &cpus, cpu_active_mask);	/* siblings are not with SMT off */
+	cpumask_and(&cpus, &cpus, cpu_active_mask);	/* with SMT off, second threads are not active */
 	return vcpus > cpumask_weight(&cpus);
 }
 
@@ -107,7 +105,7 @@ static void watch_crowd(struct unspin_vm *vm)
 	if (crowded == vm->crowded)
 		return;
 	if (crowded)
-		unspin_fail_open_part(vm, "more vCPUs than CPUs they may run on: it keeps KVM's window and selection");
+		unspin_fail_open_part(vm, "it keeps KVM's window and selection: it has more vCPUs than CPUs they may run on");
 	vm->crowded = crowded;
 	unspin_settings_apply(vm, UNSPIN_APPLY_GO_ON);
 }
@@ -130,8 +128,8 @@ static void watch_all(void)
 }
 
 /*
- * A thread of its own that sleeps on an hrtimer: where a real-time task holds a CPU, the
- * timers of work queues stay behind it on that CPU. Real-time itself, it goes to another.
+ * A real-time thread that sleeps on an hrtimer. Where a real-time task holds a CPU, timers of work
+ * queues on that CPU would be late; this thread moves to another CPU.
  */
 static int watch(void *unused)
 {

@@ -2,12 +2,12 @@
 #ifndef UNSPIN_WATCH_H
 #define UNSPIN_WATCH_H
 
-/* Starts its thread, which sleeps until it has work. Returns 0, or an error without memory. */
+/* Creates the watchdog's thread, which sleeps until it has work. Returns 0 or an error. */
 int unspin_watch_init(void);
-/* The watchdog looks from now on, or no longer. unspin_mutex held. */
+/* Starts and stops the watchdog. unspin_mutex held. */
 void unspin_watch_start(void);
 void unspin_watch_stop(void);
-/* The mutex not held: ends the thread, and waits for a look under way. */
+/* Ends the thread, and waits for a running look. unspin_mutex not held. */
 void unspin_watch_deinit(void);
 
 #endif

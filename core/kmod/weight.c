@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a vCPU counts for on its CPU, so that turns give each VM what the scheduler would.
+ * The weight of a vCPU on its CPU, so that turns give each VM the share that the scheduler would.
  *
  * VMs compete where their cgroups part: with the weight of the largest cgroup that holds one VM
  * only, which its vCPUs share. VMs that are in one cgroup compete with the weights of their
  * threads. A cgroup of a VM that takes no part counts as one that holds no VM. The kernel
  * exports no function for the weight of a cgroup, so it is read where the type information says
- * that it is; without that all vCPUs count alike.
+ * that it is; without that all vCPUs have the same weight.
  */
 #include <linux/hash.h>
 #include <linux/log2.h>
@@ -32,20 +32,20 @@ void unspin_weights_learn(const struct unspin_btf *btf)
 
 	learnt = !err;
 	if (err)
-		pr_warn("weights of cgroups are not known (%d): every vCPU counts alike in turns\n", err);
+		pr_warn("cannot read the weights of cgroups (%d): all vCPUs have the same weight in turns\n", err);
 }
 
-/* A cgroup that holds vCPUs: of one VM, and how many, or of several. */
+/* A cgroup that holds vCPUs: how many, and of which VM. */
 struct census {
 	const void *group;
-	const struct unspin_vm *vm;	/* NULL: of several */
+	const struct unspin_vm *vm;	/* NULL: several VMs */
 	u32 vcpus;
-	u32 round;		/* of which reading it is: others are void */
+	u32 round;		/* the reading that it belongs to; entries of other readings are void */
 };
 static struct census *table;
 static u32 table_bits, rounds;
 
-/* Cgroups of a vCPU that do not hold its whole VM: its own, libvirt's of all vCPUs, and some above. */
+/* Cgroups per vCPU: its own, libvirt's of all vCPUs, and some above these. */
 #define GROUPS_PER_VCPU 4u
 
 int unspin_weights_begin(u32 vcpus_max)
@@ -97,7 +97,7 @@ static struct census *find(const void *group)
 	return NULL;
 }
 
-/* The root is all VMs'. */
+/* Counts the VM in all cgroups of the thread but the root, which all VMs share. */
 static void count_in(const struct task_struct *task, const struct unspin_vm *vm)
 {
 	const void *at;
@@ -114,7 +114,7 @@ static void count_in(const struct task_struct *task, const struct unspin_vm *vm)
 	}
 }
 
-/* By the largest cgroup that holds this vCPU and no other VM. None: by the thread's own weight. */
+/* The weight of the largest cgroup with this vCPU and no other VM; without one, the thread's own. */
 static u32 weight_of(const struct task_struct *task, const struct unspin_vm *vm)
 {
 	const struct census *own = NULL, *entry;

@@ -9,7 +9,7 @@
 
 struct unspin_btf;
 
-/* Learns where this kernel keeps weights of cgroups, once, while the module loads. */
+/* Finds where this kernel keeps the weights of cgroups. Call once, while the module loads. */
 void unspin_weights_learn(const struct unspin_btf *btf);
 
 /*

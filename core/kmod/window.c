@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Whether windows can be controlled here, and by which vendor's way.
+ * Finds out whether windows can be controlled on this host, and in which vendor's way.
  *
- * Nothing in kvm_intel or kvm_amd is pointed to: they may be reloaded under the
- * module. What was learnt of one is dropped when it goes (no VM exists then) and
- * learnt again when one comes.
+ * No pointers into kvm_intel or kvm_amd are kept, because they may be reloaded while the module is
+ * loaded. What is known of one is dropped when it unloads (no VM exists then), and found out again
+ * when one loads.
  */
 #include <linux/delay.h>
 #include <linux/module.h>
@@ -16,7 +16,7 @@
 
 #define RESTORE_WAIT_MS 300	/* a busy vCPU enters within a tick or two */
 #define MISMATCHES_MAX 8	/* in a row, of a vCPU without nested guests */
-#define LOOKS_MAX 16		/* at entries in a row; then only when it is switched in */
+#define LOOKS_MAX 16		/* checks at each entry; later ones only after a switch-in */
 
 const struct unspin_window_ops *unspin_window;
 bool unspin_window_refused;
@@ -33,13 +33,13 @@ UNSPIN_TEST_PARAM(uint, force_broken, 0600,
 		  "so many checks of windows find that nothing is where it was thought");
 
 static const char *window_none = "no KVM vendor module loaded";
-static bool proven;	/* some vCPU's window was where it was thought: the layout is right */
-static const void *disagreed;	/* a vCPU whose was not; never looked into */
+static bool proven;	/* a vCPU's window matched, so the layout is right */
+static const void *disagreed;	/* a vCPU whose window did not; never dereferenced */
 static bool several_disagree;
 static void (*vendor_changed)(const struct unspin_window_ops *ops);
 static DEFINE_MUTEX(probing);
 
-/* Own module or vendor module under "name", with a reference to its kobject. */
+/* The module called "name", with a reference to its kobject. */
 static struct module_kobject *module_kobject_get(const char *name)
 {
 	struct kobject *kobj = kset_find_obj(THIS_MODULE->mkobj.kobj.kset, name);
@@ -78,14 +78,14 @@ static void window_probe(struct module *vendor, bool vmx)
 	vendor_changed(ops);
 }
 
-/* VMs go by KVM's windows now, and say so. */
+/* Applies the settings anew: VMs have KVM's windows now. */
 static void refused_work_fn(struct work_struct *work)
 {
 	vendor_changed(READ_ONCE(unspin_window));
 }
 static DECLARE_WORK(refused_work, refused_work_fn);
 
-/* A check against the processor failed: the layout is not what was thought. Any context. */
+/* Gives up window control: a check against the processor showed that the layout is wrong. Any context. */
 static void window_refuse(const char *why)
 {
 	if (xchg(&unspin_window_refused, true))	/* logged and counted once */
@@ -96,13 +96,13 @@ static void window_refuse(const char *why)
 }
 
 /*
- * KVM keeps one window and the processor has another. After a nested guest ran that is
- * KVM's own doing: what it wanted to write went to the nested guest's VMCS, and the
- * vCPU's own has it at KVM's next change. Where another vCPU of this host has agreed the
- * layout is right, and the next entry sets the window. Else this vCPU is looked at again,
- * at every entry for a while and then whenever it is switched in, and no other is touched.
- * Only where no vCPU of this host has ever agreed, several disagree, and one that runs no
- * nested guests does so again and again, is the layout not what it was thought to be.
+ * KVM and the processor have different windows for a vCPU. KVM itself causes this after a
+ * nested guest ran: it wrote the window to the nested guest's VMCS, and writes it to the vCPU's
+ * own one at its next change. If another vCPU of this host has matched, the layout is right, and
+ * the next entry sets the window. Otherwise this vCPU is checked again, at every entry for a while
+ * and then whenever it is switched in, and no window is set. The layout is taken to be wrong only
+ * if no vCPU of this host has ever matched, several differ, and one that runs no nested guests
+ * differs many times in a row.
  */
 static void window_mismatch(struct unspin_slot *slot)
 {
@@ -112,7 +112,7 @@ static void window_mismatch(struct unspin_slot *slot)
 	if (first && first != slot)
 		WRITE_ONCE(several_disagree, true);
 	if (!slot->window_mismatches)
-		unspin_fail_open_part(slot->vm, "the processor has another window than KVM keeps for a vCPU, looking again");
+		unspin_fail_open_part(slot->vm, "the processor and KVM have different windows for a vCPU; checking again");
 	slot->window_mismatches += slot->window_mismatches < U8_MAX;
 	slot->work.refresh = slot->window_mismatches < LOOKS_MAX;
 	if (nests && READ_ONCE(proven))
@@ -122,7 +122,7 @@ static void window_mismatch(struct unspin_slot *slot)
 		window_refuse("vcpu_vmx.ple_window is not what the VMCS holds");
 }
 
-/* What a check found, or what a test wants it to have found. */
+/* Checks a vCPU's window; tests can force the result. */
 static enum unspin_window_check check(const struct unspin_window_ops *ops, struct kvm_vcpu *vcpu,
 				      const char **why)
 {
@@ -149,9 +149,9 @@ bool unspin_window_checked(struct unspin_slot *slot)
 		slot->work.refresh = 0;
 		return false;
 	}
-	if (compat_is_guest_mode(slot->vcpu)) {	/* the nested guest's window is its own hypervisor's */
+	if (compat_is_guest_mode(slot->vcpu)) {	/* the window of a nested guest belongs to its hypervisor */
 		slot->nested = 1;
-		slot->work.refresh = 1;		/* its own is looked at when it is entered again */
+		slot->work.refresh = 1;		/* the vCPU's own window is checked at its next entry */
 		return false;
 	}
 	if (slot->window_state == UNSPIN_WINDOW_GOOD)
@@ -182,7 +182,7 @@ bool unspin_window_checked(struct unspin_slot *slot)
 	return false;
 }
 
-/* --- putting back --- */
+/* --- restoring --- */
 
 static bool is_touched(const struct unspin_slot *slot)
 {
@@ -203,7 +203,7 @@ static void restore_remote(void)
 		list_for_each_entry_rcu(slot, &vm->slots, of_vm) {
 			if (!READ_ONCE(slot->window_touched))
 				continue;
-			/* Under the lock a linked vCPU is not freed; a vCPU at a time, for interrupts are off. */
+			/* The lock keeps a linked vCPU. Take it for one vCPU at a time, because interrupts are off. */
 			raw_spin_lock_irqsave(&unspin_lock, flags);
 			if (unspin_slot_alive(slot)) {
 				ops->restore_remote(slot->vcpu);
@@ -219,13 +219,13 @@ void unspin_windows_restore(void)
 {
 	u32 waited;
 
-	synchronize_rcu();	/* an entry that still saw the mode before has noted that it set a window */
+	synchronize_rcu();	/* entries that saw the old mode have noted that they set a window */
 	for (waited = 0; waited < RESTORE_WAIT_MS && unspin_any_slot(is_touched); waited += 5)
 		usleep_range(4000, 6000);
 	restore_remote();
 }
 
-/* --- coming and going --- */
+/* --- vendor modules load and unload --- */
 
 static int vendor_notify(struct notifier_block *nb, unsigned long state, void *data)
 {
@@ -239,7 +239,7 @@ static int vendor_notify(struct notifier_block *nb, unsigned long state, void *d
 	} else if (state == MODULE_STATE_GOING) {
 		WRITE_ONCE(unspin_window, NULL);
 		window_none = "no KVM vendor module loaded";
-		synchronize_rcu();	/* probes that read the pointer */
+		synchronize_rcu();	/* waits for probes that read the pointer */
 	}
 	return NOTIFY_OK;
 }
@@ -255,7 +255,7 @@ int unspin_window_init(void (*changed)(const struct unspin_window_ops *ops))
 	int err;
 
 	vendor_changed = changed;
-	/* First, so that none is missed; one that comes at this very moment is looked at twice. */
+	/* Registered first, so that no module is missed. One that loads right now is probed twice. */
 	err = register_module_notifier(&vendor_nb);
 	if (err)
 		return err;

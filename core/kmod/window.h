@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Whether windows can be controlled here, and how they are put back.
+ * Whether windows can be controlled on this host, and how they are restored.
  */
 #ifndef UNSPIN_WINDOW_H
 #define UNSPIN_WINDOW_H
@@ -9,19 +9,19 @@
 #include "window_ops.h"
 
 extern const struct unspin_window_ops *unspin_window;	/* NULL: no control */
-extern bool unspin_window_refused;	/* no new windows; those set are still put back */
+extern bool unspin_window_refused;	/* no new windows; those that were set are still restored */
 
-/* "changed" is called whenever a vendor's module has been looked at; both may sleep. */
+/* "changed" is called whenever a vendor's module has been probed; both may sleep. */
 int unspin_window_init(void (*changed)(const struct unspin_window_ops *ops));
 void unspin_window_deinit(void);
 ssize_t unspin_window_describe(char *buf);
 
-/* A vCPU's window is due for a look: own thread, at kvm_entry. Returns whether it may be set. */
+/* Checks a vCPU's window. Own thread, at kvm_entry. Returns whether the window may be set. */
 bool unspin_window_checked(struct unspin_slot *slot);
 
 /*
- * All VMs have left our windows: waits until each vCPU has put KVM's back at its
- * own entry, then does it for those that do not run. Probes are still attached.
+ * Call after window control ended for all VMs. Waits until each vCPU has restored KVM's window at
+ * its own entry, then restores those of vCPUs that do not run. Probes are still attached.
  */
 void unspin_windows_restore(void);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The pause filter on AMD: vmcb.control.pause_filter_count, 16 bits, counts
- * PAUSE instructions at every privilege level, so a window in cycles is a count
- * times the cycles one PAUSE takes here. Written in the kvm_entry probe by the
- * vCPU's thread; KVM enters with this VMCB right after. Always vmcb01, the vCPU's
- * own: the one in force while a nested guest runs is its hypervisor's, and may go.
+ * The pause filter on AMD: vmcb.control.pause_filter_count, 16 bits, counts PAUSE
+ * instructions at every privilege level. So a window in cycles is a count times the
+ * cycles of one PAUSE on this processor. The vCPU's thread writes it in the kvm_entry
+ * probe; KVM enters with this VMCB right after. It is always vmcb01, the vCPU's own:
+ * the one of a nested guest belongs to its hypervisor, and may be freed.
  */
 #include <linux/err.h>
 #include <linux/irqflags.h>
@@ -48,7 +48,7 @@ static enum unspin_window_check svm_check(struct kvm_vcpu *vcpu, const char **wh
 		*why = "vcpu_svm.vmcb01 is not where BTF says";
 		return UNSPIN_CHECK_BROKEN;
 	}
-	/* KVM always sets these for such a VM; otherwise this is not a VMCB, or has no filter. */
+	/* KVM always sets these for such a VM. Otherwise this is no VMCB, or it has no filter. */
 	if (!unspin_force_pause_intercept &&
 	    !(control->intercepts[INTERCEPT_PAUSE / 32] & BIT(INTERCEPT_PAUSE % 32)))
 		return UNSPIN_CHECK_NONE;
@@ -83,15 +83,15 @@ static void svm_force_pause(struct kvm_vcpu *vcpu, bool on)
 	if (!(*word & bit) != on)
 		return;
 	if (on)
-		compat_pause_not_in_guest(vcpu->kvm);	/* or KVM warns of exits it has not asked for */
+		compat_pause_not_in_guest(vcpu->kvm);	/* otherwise KVM warns about unexpected exits */
 	*word ^= bit;
 	control->clean &= ~CLEAN_INTERCEPTS;
 }
 #endif
 
 /*
- * Atomic on our side only: KVM clears other clean bits of this word with plain
- * instructions, and losing one of those would be worse than losing ours.
+ * Only this side is atomic. KVM clears other clean bits of this word with plain instructions, and
+ * losing one of those would be worse than losing this one.
  */
 static void svm_restore_remote(struct kvm_vcpu *vcpu)
 {
@@ -132,7 +132,7 @@ static struct unspin_window_ops svm_ops = {
 #endif
 };
 
-/* Least of several runs: interrupts from below the kernel only ever add. */
+/* The least of several runs, because interrupts below the kernel only add cycles. */
 static u32 pause_calibrate(void)
 {
 	u64 best = U64_MAX, start, spent;

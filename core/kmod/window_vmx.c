@@ -2,8 +2,8 @@
 /*
  * The pause-loop-exit window on Intel: KVM's own vcpu_vmx.ple_window and its
  * dirty flag, set in the kvm_entry probe. KVM writes a dirty window to the VMCS
- * right after that tracepoint (vmx_vcpu_run), so it goes where it must even if
- * another VMCS is loaded by then. The PLE enable bit is never touched.
+ * right after that tracepoint (vmx_vcpu_run), so the right VMCS gets it even if
+ * another one is loaded by then. The PLE enable bit is never touched.
  */
 #include <linux/err.h>
 #include <linux/kvm_host.h>
@@ -27,8 +27,8 @@ static bool *dirty_of(struct kvm_vcpu *vcpu)
 }
 
 /*
- * Reads the loaded VMCS. False where that is not possible: no current VMCS
- * (KVM on Hyper-V keeps an enlightened one), or not in VMX operation (faults).
+ * Reads a field of the loaded VMCS. False: there is no current VMCS (KVM on Hyper-V keeps
+ * an enlightened one), or the CPU is not in VMX operation (the instruction faults).
  */
 static bool vmcs_read(unsigned long field, unsigned long *value)
 {
@@ -49,7 +49,7 @@ static enum unspin_window_check vmx_check(struct kvm_vcpu *vcpu, const char **wh
 	unsigned long loaded, controls;
 	u8 dirty;
 
-	/* A TDX guest's vCPU is another structure, and its windows are not KVM's. */
+	/* The vCPU of a TDX guest is another structure, and KVM does not control its window. */
 	if (compat_pause_in_guest(vcpu->kvm) || compat_is_tdx(vcpu->kvm))
 		return UNSPIN_CHECK_NONE;
 	if (!vmcs_read(SECONDARY_VM_EXEC_CONTROL, &controls) || !vmcs_read(PLE_WINDOW, &loaded)) {
@@ -74,8 +74,8 @@ static u32 vmx_get(struct kvm_vcpu *vcpu)
 }
 
 /*
- * Where guests of its own run, KVM may have written its window to one of theirs: then the
- * vCPU's own VMCS has another one, whatever KVM keeps.
+ * If the vCPU runs nested guests, KVM may have written the window to the VMCS of one of them. Then the
+ * vCPU's own VMCS has another window than KVM keeps.
  */
 static u32 vmx_set(struct kvm_vcpu *vcpu, u32 window_cycles)
 {
@@ -89,9 +89,9 @@ static u32 vmx_set(struct kvm_vcpu *vcpu, u32 window_cycles)
 static struct unspin_window_ops vmx_ops;
 
 /*
- * The window is stored before the flag, and KVM clears the flag before it reads
- * the window, so KVM sees this or, in the worst case, keeps our window in the
- * VMCS until its next own change, a PLE exit later.
+ * The window is stored before the flag, and KVM clears the flag before it reads the window. So
+ * KVM sees this change or, in the worst case, leaves the module's window in the VMCS until its
+ * own next change, a PLE exit later.
  */
 static void vmx_restore_remote(struct kvm_vcpu *vcpu)
 {

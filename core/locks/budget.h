@@ -2,9 +2,9 @@
 /*
  * A waiting budget: how long to spin before a wait does something else.
  *
- * The papers count iterations of their loops on their machines; VEE'13 section 3 takes 2048 of them
- * for 1 us, and every count of the papers is converted at that rate here, so that a budget is the same
- * time on every CPU. Time goes on while a vCPU is preempted: its budget is spent when it returns.
+ * The papers count iterations of their loops on their machines. VEE'13 section 3 equates 2048 of them
+ * with 1 us, and every count of the papers is converted at that rate here, so that a budget is the same
+ * time on every CPU. The time passes while a vCPU is preempted: its budget is spent when it returns.
  */
 #ifndef UNSPIN_LOCKS_BUDGET_H
 #define UNSPIN_LOCKS_BUDGET_H
@@ -20,7 +20,7 @@ struct lock_budget {
 	unsigned long long limit_ticks;	/* all ones: never spent */
 };
 
-/* @ns times @times, saturating to for ever. */
+/* @ns times @times; saturates to a budget that is never spent. */
 static inline struct lock_budget lock_budget(unsigned long long ns, unsigned int times)
 {
 	struct lock_budget budget = { lock_now(), ~0ULL };

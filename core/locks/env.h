@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What the locks need of the world they run in.
+ * What the locks need from their environment.
  *
- * Without LOCK_ENV_HEADER (a quoted file name, defined before a lock is included) that is a Linux
- * program: env_linux.h. Any other world supplies a header with
+ * Without LOCK_ENV_HEADER (a quoted file name, defined before a lock is included) the environment is a
+ * Linux program: env_linux.h. Any other environment supplies a header with
  *
- *	cpu_relax()		one turn of a waiting loop, in every turn of every one. Must execute
- *				PAUSE on x86: pause-loop exiting and the pause filter see nothing else.
- *				It may also not return (the bench guest leaves a wait there when its
- *				run is over);
+ *	cpu_relax()		called in every turn of every waiting loop. It must execute PAUSE on
+ *				x86, because pause-loop exiting and the pause filter see nothing else.
+ *				It need not return (the bench guest leaves a wait there when its run
+ *				is over);
  *
  * and, for the locks that measure their waiting (preemptable, and all that halt):
  *
@@ -20,17 +20,17 @@
  *
  *	lock_wait(word, seen, key)	halts while *word == seen (compared so that no lock_wake() after
  *				a change of the word is lost); may return at any time;
- *	lock_wake(word, key)	ends the lock_wait()s on the word with that key; may end others';
+ *	lock_wake(word, key)	ends each lock_wait() on the word with that key; may also end others;
  *	lock_wake_all(word)	ends every lock_wait() on the word;
  *
  * and, if it can, with LOCK_ENV_TIMED defined (lease does without):
  *
- *	lock_wait_for(word, seen, key, ns)	lock_wait() that ends after that time at the latest, or
- *				some 0.1 ms later;
+ *	lock_wait_for(word, seen, key, ns)	lock_wait() that ends after that time, or up to some
+ *				0.1 ms later;
  *	lock_yield()		lets another thread run that is ready to on this CPU; may do nothing.
  *
- * A lock that calls lock_wake() has let go of the lock: another thread may have freed its memory, so
- * these use `word` as an address only.
+ * A lock calls lock_wake() after it has released the lock. Another thread may have freed the memory by
+ * then, so these functions use `word` only as an address.
  */
 #ifndef UNSPIN_LOCKS_ENV_H
 #define UNSPIN_LOCKS_ENV_H
@@ -50,7 +50,7 @@
 #error "the halves of the locks' words are laid out for little endian"
 #endif
 
-/* Counts of what waiting was like, for who asks for them; needs lock_now() and thread-local storage. */
+/* Optional statistics of waits; they need lock_now() and thread-local storage. */
 #ifdef LOCK_STATS
 #include "stats.h"
 #endif

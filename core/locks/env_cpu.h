@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* Processor instructions that worlds build on: the spin hint and the time-stamp counter. */
+/* Processor instructions for environments: the spin hint and the time-stamp counter. */
 #ifndef UNSPIN_LOCKS_ENV_CPU_H
 #define UNSPIN_LOCKS_ENV_CPU_H
 

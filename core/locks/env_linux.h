@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * A Linux program as the locks' world: halting is futex(2), the clock is the time-stamp counter.
+ * The environment of a Linux program: halting is futex(2), the clock is the time-stamp counter.
  *
  * The futexes are private to the process, unless LOCK_LINUX_FUTEX is defined to be 0. Nothing here
- * needs a constructor to have run: the counter's rate is measured by the first wait that asks for it.
- * errno is left alone.
+ * needs a constructor: the first wait that needs the counter's rate measures it. errno is preserved.
  */
 #ifndef UNSPIN_LOCKS_ENV_LINUX_H
 #define UNSPIN_LOCKS_ENV_LINUX_H
@@ -28,7 +27,7 @@
 
 #include "env_cpu.h"
 
-/* 0 where locks may be shared between processes: a wake-up then finds waiters of all of them. */
+/* Define it to 0 if locks may be shared between processes, so that a wake-up finds all waiters. */
 #ifndef LOCK_LINUX_FUTEX
 #define LOCK_LINUX_FUTEX FUTEX_PRIVATE_FLAG
 #endif
@@ -55,8 +54,8 @@ static inline unsigned long long lock_linux_clock_ns(void)
 __attribute__((weak, visibility("hidden"))) atomic_uint lock_linux_ticks_per_us;
 
 /*
- * Both clocks are read as a pair, twice, at least 20 us apart; the shortest of some pairs is the one
- * no preemption has torn.
+ * Reads both clocks as a pair. The rate needs two pairs at least 20 us apart. Of several tries the
+ * shortest one is taken, because no preemption came between its two readings.
  */
 static inline void lock_linux_read_pair(unsigned long long *ticks, unsigned long long *ns)
 {

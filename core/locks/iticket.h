@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * iticket: pv-ticket that doubles a lock's threshold whenever a waiter's is over.
+ * iticket: pv-ticket that doubles the threshold of a lock whenever a waiter exceeds it.
  *
  * Paper:  S. Kashyap, C. Min, T. Kim, APSys 2015, section 5.2 (ITICKET). The paper names no bound;
- *         here it is that of its longer spinning.
+ *         here it is the one of the paper's longer spinning.
  * Size:   8 bytes (the paper: 6).
  * Order:  first come, first served.
  *
@@ -29,7 +29,7 @@ _Static_assert(sizeof(struct iticket_lock) == 8, "iticket_lock is 8 bytes");
 
 #define ITICKET_LOCK_INIT { PV_TICKET_LOCK_INIT, 0 }
 
-/* Two waiters that double at once may count as one: it is a hint. */
+/* If two waiters double at the same time, one of them may be lost: the threshold is a hint. */
 static inline void iticket_double(struct iticket_lock *lock)
 {
 	unsigned int doublings = atomic_load_explicit(&lock->doublings, memory_order_relaxed);

@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * lease: the lock stays with those who use it, for a time; the others sleep in line for their turn.
+ * lease: the threads that use the lock keep it for a time; the others sleep in line for their turn.
  *
- * A busy lock is fastest when few threads pass it among themselves, and it is held up by whoever holds
- * it, or is next, and has no CPU. So one that cannot get the lock within some us draws a number and
- * sleeps. Only the first in line, the heir, keeps looking, at naps of 0.1 ms: while the lock is used
- * all the time it waits for the lease (0.5 ms) to be over, then asks for the lock with a wish that
- * stops the others; a lock that is not used that much it asks for at once. When it has the lock, the
- * next in line is the heir. The heir's naps end by themselves: no release can lose a wake-up, and so
- * a release is a plain store.
+ * A busy lock is fastest when few threads pass it among themselves. It is delayed by a holder, or a
+ * next waiter, that has no CPU. So a thread that cannot get the lock within some us draws a number and
+ * sleeps. Only the first in line, the heir, keeps checking the lock, in naps of 0.1 ms. If the lock is
+ * in use all the time, the heir waits until the lease (0.5 ms) is over, and then asks for the lock with
+ * a wish that stops the others. If the lock is used less, the heir asks for it at once. When it has the
+ * lock, the next in line becomes the heir. The heir's naps end by themselves, so that no wake-up can be
+ * lost, and a release is a plain store.
  *
- * Sources: keeping most waiters passive, and letting them in by time: D. Dice, "Malthusian locks",
- *         EuroSys 2017; D. Dice, A. Kogan, "Avoiding scalability collapse by restricting concurrency",
- *         Euro-Par 2019 (GCR). One heir who competes: D. Dice, "Competitive succession" in Java's
- *         monitors. A wish that lapses when its owner does not run, instead of a queue that waits for
- *         it: J. Ouyang, J. Lange, VEE 2013, section 4.1. Count of uses in the word that is stored at
- *         release: preemptable.h. Who measures the lease is new: the sleeper, not the holder.
+ * Sources: most waiters are passive, and admitted by time: D. Dice, "Malthusian locks", EuroSys 2017;
+ *         D. Dice, A. Kogan, "Avoiding scalability collapse by restricting concurrency", Euro-Par
+ *         2019 (GCR). One heir that competes: D. Dice, "Competitive succession" in Java's monitors. A
+ *         wish that lapses when its owner does not run, instead of a queue that waits for it: J.
+ *         Ouyang, J. Lange, VEE 2013, section 4.1. Count of uses in the word that is stored at
+ *         release: preemptable.h. New: the sleeper measures the lease, not the holder.
  * Size:   8 bytes; at most 65,535 threads may wait at a time.
- * Order:  those in line get the lock first come, first served, each within a lease (0.5 ms), a nap
- *         (0.1 ms and the timer's slack) and a critical section after the one before it, as long as
- *         the heir gets a CPU. Those not in line yet may pass them by meanwhile.
- * A preempted waiter delays nobody: a sleeping one is not preempted, and past an heir who asks and does
- *         not run the others go after tau (2 us, VEE 2013 section 4.2). A preempted holder delays all.
+ * Order:  threads in line get the lock first come, first served. If the heir gets a CPU, each gets it
+ *         within a lease (0.5 ms), a nap (0.1 ms and the timer's slack) and a critical section after
+ *         the one before it. Threads that are not in line yet may overtake them meanwhile.
+ * A preempted waiter delays no other thread: a sleeping one is not preempted, and if an heir asks for
+ *         the lock and does not run, the others overtake it after tau (2 us, VEE 2013 section 4.2). A
+ *         preempted holder delays all.
  *
  *	static struct lease_lock lock = LEASE_LOCK_INIT;
  *
@@ -36,14 +37,14 @@
 
 #define LEASE_NS 500000ULL
 #define LEASE_NAP_NS 100000ULL
-/* How long one who finds the lock held looks at it before it goes to sleep. */
+/* How long a thread that finds the lock held watches it before it sleeps. */
 #define LEASE_WATCH_NS 20000ULL
-/* A lock that is taken more often than this is busy: its users do well without one more. */
+/* A lock that is taken more often than this is busy, and another user would slow it down. */
 #define LEASE_BUSY_NS 4000ULL
 #define LEASE_BUSY_USES 4u
 /* How long a wish stops the others while the lock is free: tau of VEE 2013 section 4.2. */
 #define LEASE_WISH_NS 2000ULL
-/* So many uses, with somebody in line, and the CPU is offered to an heir it may keep from running. */
+/* After this many uses with a thread in line, yield the CPU: the heir may be waiting for it. */
 #define LEASE_USES_TO_YIELD 1024u
 #define LEASE_YIELD_MASK (2 * LEASE_USES_TO_YIELD - 1)
 
@@ -51,7 +52,7 @@ struct lease_lock {
 	union {
 		atomic_uint both;
 		struct {
-			atomic_ushort uses;	/* odd: held; one up at each lock and unlock */
+			atomic_ushort uses;	/* odd: held; each lock and unlock adds 1 */
 			atomic_ushort wish;	/* of the heir */
 		};
 	};
@@ -69,15 +70,15 @@ enum lease_wish {
 	LEASE_WANTED_ASLEEP,	/* a release must wake the heir */
 };
 
-/* What one who watched the lock knows of it. */
+/* What a thread found out by watching the lock. */
 enum lease_seen {
-	LEASE_GOT,	/* it holds the lock */
-	LEASE_BUSY,	/* others use it all the time, or the heir wants it */
-	LEASE_SLOW,	/* it is held for long at a time */
+	LEASE_GOT,	/* it has the lock now */
+	LEASE_BUSY,	/* others use the lock all the time, or the heir wants it */
+	LEASE_SLOW,	/* the lock is held for long at a time */
 };
 
 /*
- * Worlds whose halts have no time limit (see env.h) wait awake instead; only the heir does.
+ * In an environment whose halts have no time limit (see env.h), the heir spins instead.
  */
 #ifdef LOCK_ENV_TIMED
 #define LEASE_HEIR_SLEEPS true
@@ -106,7 +107,7 @@ static inline bool lease_is_locked(struct lease_lock *lock)
 	return atomic_load_explicit(&lock->uses, memory_order_relaxed) & 1;
 }
 
-/* Takes a lock whose count of uses was @uses; acquire pairs with the release in lease_unlock(). */
+/* Takes the lock if its count of uses is @uses; acquire pairs with the release in lease_unlock(). */
 static inline bool lease_take(struct lease_lock *lock, unsigned short uses)
 {
 	return !(uses & 1) &&
@@ -120,7 +121,7 @@ static inline enum lease_wish lease_wish(struct lease_lock *lock)
 	return (enum lease_wish)atomic_load_explicit(&lock->wish, memory_order_relaxed);
 }
 
-/* Fails also while the heir wants the lock. */
+/* Also fails while the heir wants the lock. */
 static inline bool lease_trylock(struct lease_lock *lock)
 {
 	unsigned short uses = atomic_load_explicit(&lock->uses, memory_order_relaxed);
@@ -131,8 +132,8 @@ static inline bool lease_trylock(struct lease_lock *lock)
 static inline void lease_unlock(struct lease_lock *lock)
 {
 	/*
-	 * Read before the release, after which the lock's memory may be gone. A wish to be woken that
-	 * comes in between is not seen: that heir's nap ends without us.
+	 * Read before the release, because the lock's memory may be freed after it. A wish that is
+	 * made in between is missed; the heir's nap then ends by itself.
 	 */
 	enum lease_wish wish = lease_wish(lock);
 	unsigned short uses = atomic_load_explicit(&lock->uses, memory_order_relaxed);
@@ -143,7 +144,7 @@ static inline void lease_unlock(struct lease_lock *lock)
 		lock_wake(&lock->both, 0);
 }
 
-/* Locks between two counts of uses. */
+/* Acquisitions between two counts of uses. */
 static inline unsigned int lease_used(unsigned short from, unsigned short to)
 {
 	return (unsigned short)(to - from) / 2;
@@ -154,12 +155,12 @@ static inline bool lease_somebody_in_line(unsigned int line)
 	return (line >> 16) != (line & 0xffff);
 }
 
-/* Takes the lock when it is found free, unless it is so busy that it is better left alone. */
+/* Takes the lock when it is free, unless it is so busy that another user would slow it down. */
 static inline enum lease_seen lease_watch(struct lease_lock *lock)
 {
 	struct lock_budget budget = lock_budget(LEASE_WATCH_NS, 1);
 	unsigned short from = atomic_load_explicit(&lock->uses, memory_order_relaxed);
-	/* Somebody in line: it was busy just now. So look less often, and later. */
+	/* With a thread in line, the lock was busy just now: look later and less often. */
 	bool line = lease_somebody_in_line(atomic_load_explicit(&lock->line, memory_order_relaxed));
 	unsigned int turns = line ? 32 : 4;
 
@@ -181,7 +182,7 @@ static inline enum lease_seen lease_watch(struct lease_lock *lock)
 	}
 }
 
-/* Sleeps through naps until the lease is over, or the lock not busy. */
+/* Naps until the lease is over, or the lock is not busy. */
 static inline void lease_sit_out(struct lease_lock *lock, unsigned int mine)
 {
 	struct lock_budget lease = lock_budget(LEASE_NS, 1);
@@ -201,8 +202,8 @@ static inline void lease_sit_out(struct lease_lock *lock, unsigned int mine)
 }
 
 /*
- * The heir: takes the lock, before all others from when it is next free. One that was passed by while
- * it slept stays awake for longer: a woken thread may need more time to run than its wish stops others.
+ * The heir takes the lock, before all others once it is free. If it was overtaken while it slept, it
+ * stays awake for longer: a woken thread may take longer to run than its wish stops the others.
  */
 static inline void lease_claim(struct lease_lock *lock)
 {
@@ -211,7 +212,7 @@ static inline void lease_claim(struct lease_lock *lock)
 
 	while (!lease_take(lock, atomic_load_explicit(&lock->uses, memory_order_relaxed))) {
 		if (!LEASE_HEIR_SLEEPS || !lock_budget_spent(&awake)) {
-			/* Said again in every turn: others end a wish that seems abandoned. */
+			/* Repeat the wish in every turn, because others end one that seems abandoned. */
 			if (lease_wish(lock) == LEASE_NO_WISH)
 				atomic_store_explicit(&lock->wish, LEASE_WANTED, memory_order_relaxed);
 			cpu_relax();
@@ -231,11 +232,11 @@ static inline void lease_claim(struct lease_lock *lock)
 	atomic_store_explicit(&lock->wish, LEASE_NO_WISH, memory_order_relaxed);
 }
 
-/* The heir, now the holder: the next in line is the heir. */
+/* Called by the heir that now holds the lock: makes the next in line the heir. */
 static inline void lease_pass_on(struct lease_lock *lock, unsigned int mine)
 {
 	unsigned int heir = (mine + 1) & 0xffff;
-	/* Only the heir changes the low half; that must not carry into the other. */
+	/* Only the heir changes the low half, which must not carry into the high half. */
 	unsigned int line = atomic_fetch_add_explicit(&lock->line, heir ? 1 : 1 - 0x10000u,
 						      memory_order_relaxed);
 
@@ -254,7 +255,7 @@ static inline void lease_wait_in_line(struct lease_lock *lock, enum lease_seen s
 			line = atomic_load_explicit(&lock->line, memory_order_relaxed);
 			if ((line & 0xffff) == mine)
 				break;
-			/* Changes also when others draw a number: then it returns, and looks again. */
+			/* The word also changes when others draw a number: then this returns and checks again. */
 			lock_wait(&lock->line, line, mine);
 		}
 		seen = lease_watch(lock);
@@ -267,7 +268,7 @@ static inline void lease_wait_in_line(struct lease_lock *lock, enum lease_seen s
 }
 
 /*
- * The heir wants the lock: lets it go first; true when it does not come, and its wish has lapsed.
+ * Lets an heir that wants the lock go first. Returns true if the heir did not come, and ends its wish.
  */
 static inline bool lease_wish_lapsed(struct lease_lock *lock)
 {
@@ -291,7 +292,7 @@ static inline bool lease_wish_lapsed(struct lease_lock *lock)
 	}
 }
 
-/* The lock is held, or wished for, or it is time to offer the CPU. */
+/* The lock is held, or the heir wants it, or it is time to yield the CPU. */
 static __attribute__((noinline)) void lease_lock_slow(struct lease_lock *lock)
 {
 	enum lease_seen seen = LEASE_BUSY;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * mcs: queue lock, every waiter spinning on a line of its own.
+ * mcs: queue lock in which every waiter spins on its own cache line.
  *
  * Paper:  J. Mellor-Crummey, M. Scott, "Algorithms for scalable synchronization on shared-memory
  *         multiprocessors", ACM TOCS 1991, section 2.4.

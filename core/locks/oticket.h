@@ -3,8 +3,8 @@
  * oticket: pv-ticket whose near waiters spin long, and whose release also wakes those after the next.
  *
  * Paper:  S. Kashyap, C. Min, T. Kim, "Opportunistic spinlocks: achieving virtual machine scalability
- *         in the clouds", APSys 2015, sections 3 and 4, figure 5. Each of the two parts is a lock of
- *         its own too, as in figure 6: oticket_spin, oticket_wake.
+ *         in the clouds", APSys 2015, sections 3 and 4, figure 5. Each of the two parts is also a lock
+ *         by itself, as in figure 6: oticket_spin, oticket_wake.
  * Size:   4 bytes; at most 32,767 threads may wait at a time.
  * Order:  first come, first served.
  *
@@ -22,7 +22,7 @@
 #define OTICKET_QUEUE_WAIT 18	/* TICKET_QUEUE_WAIT: from this distance on, the stock threshold */
 #define OTICKET_WAKEUP_NCPU 4	/* OPPORTUNISTIC_WAKEUP_NCPU */
 
-/* @ahead: at least 1. The distance is that at the draw, as in figure 5. */
+/* @ahead: at least 1, the distance when the ticket was drawn, as in figure 5. */
 static inline unsigned long long oticket_spin_ns(unsigned int ahead)
 {
 	return ahead < OTICKET_QUEUE_WAIT ? PV_TICKET_SPIN_MAX_NS >> (ahead - 1) :

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * preemptable: ticket lock whose waiters pass a preempted one by.
+ * preemptable: ticket lock whose waiters overtake a preempted one.
  *
  * Paper:  J. Ouyang, J. Lange, "Preemptable ticket spinlocks: improving consolidated performance in
  *         the cloud", VEE 2013, sections 4 and 5.1. A waiter with n requests before it waits n * tau
  *         for its turn (anew whenever n changes) and then competes for the lock out of order.
  * Size:   4 bytes (the paper: 8); at most 32,767 threads may wait at a time.
- * Order:  first come, first served among waiters within n * tau; those past it before the others and
- *         alike among themselves. A waiter passed by competes as soon as it runs again. While a waiter
- *         is preempted every later acquisition passes it by, and costs tau for each such waiter.
- * Departs from the paper's code: its `ticket <= head` breaks when the numbers wrap around, here only
- *         the distance counts; tau is a time, not a count of iterations; releasing and counting the
- *         grant is one store.
+ * Order:  first come, first served among waiters within n * tau. Those beyond it come before the
+ *         others, in no order among themselves. An overtaken waiter competes as soon as it runs again.
+ *         While a waiter is preempted, every later acquisition overtakes it, and costs tau for each
+ *         such waiter.
+ * Differs from the paper's code: its `ticket <= head` breaks when the numbers wrap around, so only the
+ *         distance counts here. tau is a time, not a count of iterations. Releasing the lock and
+ *         counting the grant is one store.
  *
  *	static struct preemptable_lock lock = PREEMPTABLE_LOCK_INIT;
  *
@@ -24,7 +25,7 @@
 
 #include "budget.h"
 
-/* How locks of one kind of use wait; may be changed at any time. */
+/* How the locks of one class wait; may be changed at any time. */
 struct preemptable_class {
 	/* 0: a test-and-set lock; PREEMPTABLE_TAU_NS_FOREVER: a ticket lock (section 4.2). */
 	_Atomic(unsigned long long) tau_ns;
@@ -65,7 +66,7 @@ static inline unsigned int preemptable_ahead(unsigned int both, unsigned int min
 	return (mine - (both >> 1)) & PREEMPTABLE_NUMBERS;
 }
 
-/* Neither held nor waited for. */
+/* Whether no thread holds the lock or waits for it. */
 static inline bool preemptable_is_idle(unsigned int both)
 {
 	return !preemptable_ahead(both, both >> 16);
@@ -76,7 +77,7 @@ static inline bool preemptable_is_locked(struct preemptable_lock *lock)
 	return !preemptable_is_idle(atomic_load_explicit(&lock->both, memory_order_relaxed));
 }
 
-/* Fails also while somebody waits for a free lock (figure 4). */
+/* Also fails while a thread waits for a free lock (figure 4). */
 static inline bool preemptable_trylock(struct preemptable_lock *lock)
 {
 	unsigned int both = atomic_load_explicit(&lock->both, memory_order_relaxed);
@@ -90,9 +91,9 @@ static inline bool preemptable_trylock(struct preemptable_lock *lock)
 }
 
 /*
- * Until the requests before it (at least 1) are granted, or n * tau is over. Heads only go up: a
- * distance that has grown is one that went below zero, the waiter was passed by. Needs of the word
- * only where its head is: pv_preemptable waits with it as well.
+ * Waits until the requests before it (at least 1) are granted, or n * tau is over. Heads only grow, so
+ * if the distance has grown, it went below zero: the waiter was overtaken. Uses only the head of the
+ * word, so that pv_preemptable can use it, too.
  */
 static inline void preemptable_wait_turn(atomic_uint *both, unsigned int mine, unsigned int ahead,
 					 const struct preemptable_class *class)
@@ -101,7 +102,7 @@ static inline void preemptable_wait_turn(atomic_uint *both, unsigned int mine, u
 	struct lock_budget budget = lock_budget(tau_ns, ahead);
 	unsigned int turn;
 
-	/* The clock takes as long to read as the lock: not in every turn. */
+	/* Reading the clock takes as long as reading the lock, so it is not read in every turn. */
 	for (turn = 1; turn % PREEMPTABLE_TURNS_A_LOOK || !lock_budget_spent(&budget); turn++) {
 		unsigned int now_ahead;
 
@@ -121,7 +122,7 @@ static inline void preemptable_lock_class(struct preemptable_lock *lock,
 {
 	unsigned int both, mine, ahead;
 
-	/* Not trylock first: to read a word that another CPU will want before writing it costs a miss. */
+	/* No trylock first: reading the word before writing it costs another cache miss. */
 	both = atomic_fetch_add_explicit(&lock->both, PREEMPTABLE_NEXT_ONE, memory_order_relaxed);
 	mine = both >> 16;
 	ahead = preemptable_ahead(both, mine);

@@ -3,7 +3,7 @@
  * pv-preemptable: preemptable ticket lock whose waiters halt when the lock stays held.
  *
  * Paper:  J. Ouyang, J. Lange, VEE 2013, section 5.2. A waiter that competes for the lock halts after
- *         a threshold; a release wakes every halted one, for out of order none is the next.
+ *         a threshold. A release wakes all halted waiters, because out of order there is no next one.
  * Size:   4 bytes; at most 16,383 threads may wait at a time.
  * Order:  as preemptable.h.
  *
@@ -21,8 +21,8 @@
 #define PV_PREEMPTABLE_HALT_NS LOCK_ITERATIONS_NS(2048)	/* section 5.2 */
 
 /*
- * `both`, from bit 0: 1 bit held, 15 bits requests granted (head), 1 bit somebody halts, 15 bits
- * requests made (tail).
+ * `both`, from bit 0: 1 bit held, 15 bits requests granted (head), 1 bit set if a waiter halts, 15
+ * bits requests made (tail).
  */
 struct pv_preemptable_lock {
 	atomic_uint both;
@@ -35,7 +35,7 @@ _Static_assert(sizeof(struct pv_preemptable_lock) == 4, "pv_preemptable_lock is 
 #define PV_PREEMPTABLE_HALTED 0x10000u
 #define PV_PREEMPTABLE_NEXT_ONE 0x20000u
 
-/* The head is where preemptable_ahead() looks for it. */
+/* The head is in the same place as for preemptable_ahead(). */
 static inline bool pv_preemptable_is_idle(unsigned int both)
 {
 	return !preemptable_ahead(both, both >> 17);
@@ -59,7 +59,7 @@ static inline bool pv_preemptable_trylock(struct pv_preemptable_lock *lock)
 						       memory_order_acquire, memory_order_relaxed);
 }
 
-/* Competes out of order; true when it has the lock, false when the threshold is over. */
+/* Competes out of order. True: it has the lock. False: the threshold is over. */
 static inline bool pv_preemptable_compete(struct pv_preemptable_lock *lock)
 {
 	struct lock_budget budget = lock_budget(PV_PREEMPTABLE_HALT_NS, 1);
@@ -82,7 +82,7 @@ static inline void pv_preemptable_lock_class(struct pv_preemptable_lock *lock,
 {
 	unsigned int both, mine, ahead;
 
-	/* Not trylock first: to read a word that another CPU will want before writing it costs a miss. */
+	/* No trylock first: reading the word before writing it costs another cache miss. */
 	both = atomic_fetch_add_explicit(&lock->both, PV_PREEMPTABLE_NEXT_ONE, memory_order_relaxed);
 	mine = both >> 17;
 	ahead = preemptable_ahead(both, mine);
@@ -90,8 +90,8 @@ static inline void pv_preemptable_lock_class(struct pv_preemptable_lock *lock,
 		preemptable_wait_turn(&lock->both, mine, ahead, class);
 	while (!pv_preemptable_compete(lock)) {
 		/*
-		 * Told to halt before it looks again: the release that comes after this look finds the
-		 * bit, all writes to one word being in one order.
+		 * Set the bit before reading the word again. All writes to one word have one order, so a
+		 * release after this read finds the bit.
 		 */
 		both = atomic_fetch_or_explicit(&lock->both, PV_PREEMPTABLE_HALTED,
 						memory_order_relaxed) | PV_PREEMPTABLE_HALTED;
@@ -112,8 +112,8 @@ static inline void pv_preemptable_unlock(struct pv_preemptable_lock *lock)
 	unsigned int add = (both & 0xffff) == 0xffff ? 1 - 0x10000u : 1;
 
 	/*
-	 * Only the holder clears the bit, so one seen set is set still. One set since stays for the
-	 * next holder, who then wakes nobody or somebody who halted again.
+	 * Only the holder clears the bit, so if it was read as set, it still is. If it is set later, it
+	 * stays for the next holder, which then wakes no waiter, or one that halted again.
 	 */
 	if (both & PV_PREEMPTABLE_HALTED)
 		add -= PV_PREEMPTABLE_HALTED;

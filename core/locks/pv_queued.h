@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * pv-queued: queue lock with halting waiters, as Linux's paravirtual qspinlock waits.
+ * pv-queued: queue lock whose waiters halt, like Linux's paravirtual qspinlock.
  *
  * Source: W. Long, "qspinlock: a 4-byte queue spinlock with PV support", Linux 4.2 and later
  *         (kernel/locking/qspinlock_paravirt.h). Waiters queue as in mcs.h and halt after
- *         SPIN_THRESHOLD; the first of them waits for the lock word itself, halts on it as well and
- *         is kicked by the release; a newcomer may take a free lock before the first waiter does (the
- *         pv form's hybrid).
- * Size:   16 bytes. Linux fits 4 by numbering CPUs and keeping a node for each; threads have no such
- *         numbers, so the tail is a pointer. The node lives on the waiter's stack.
- * Order:  first come, first served among the queued; newcomers may overtake them while the first
- *         has not asked for the lock to be handed over (PV_QUEUED_HEAD_HALTS).
+ *         SPIN_THRESHOLD. The first of them waits for the lock word itself, halts on it, and is
+ *         kicked by the release. A newcomer may take a free lock before the first waiter does (the
+ *         hybrid mode of the pv form).
+ * Size:   16 bytes. Linux needs 4, because it numbers CPUs and keeps a node for each. Threads have no
+ *         such numbers, so the tail is a pointer. The node lives on the waiter's stack.
+ * Order:  first come, first served among queued waiters. Newcomers may overtake them as long as the
+ *         first one has not asked for a hand-over (PV_QUEUED_HEAD_HALTS).
  *
  *	static struct pv_queued_lock lock = PV_QUEUED_LOCK_INIT;
  *
@@ -68,8 +68,8 @@ static inline bool pv_queued_trylock(struct pv_queued_lock *lock)
 }
 
 /*
- * Spins for SPIN_THRESHOLD; whether the waiter before says this one is first. It looks before the
- * budget: that of a vCPU preempted meanwhile is spent when it returns.
+ * Spins for SPIN_THRESHOLD. True: the waiter before made this one the first. Checks this before the
+ * budget, because the budget of a vCPU that was preempted is spent when it returns.
  */
 static inline bool pv_queued_spin_first(struct pv_queued_node *node)
 {
@@ -84,12 +84,12 @@ static inline bool pv_queued_spin_first(struct pv_queued_node *node)
 	return true;
 }
 
-/* Halts, unless this waiter is first by now: whether it is. */
+/* Halts, unless this waiter is the first by now. Returns whether it is. */
 static inline bool pv_queued_halt_first(struct pv_queued_node *node)
 {
 	unsigned int state = PV_QUEUED_SPINS;
 
-	/* Fails where the state is HALTS since an earlier turn, or FIRST: acquire is for the latter. */
+	/* Fails if the state is HALTS from an earlier turn, or FIRST. Acquire is for FIRST. */
 	if (!atomic_compare_exchange_strong_explicit(&node->state, &state, PV_QUEUED_HALTS,
 						     memory_order_acquire, memory_order_acquire) &&
 	    state == PV_QUEUED_FIRST)
@@ -98,14 +98,14 @@ static inline bool pv_queued_halt_first(struct pv_queued_node *node)
 	return false;
 }
 
-/* Until the waiter before says this one is first. */
+/* Waits until the waiter before makes this one the first. */
 static inline void pv_queued_wait_first(struct pv_queued_node *node)
 {
 	while (!pv_queued_spin_first(node) && !pv_queued_halt_first(node))
 		;
 }
 
-/* The first waiter: spins for SPIN_THRESHOLD, looking first, for the lock word; whether it has it. */
+/* The first waiter spins on the lock word for SPIN_THRESHOLD. Returns whether it has the lock. */
 static inline bool pv_queued_spin_word(struct pv_queued_lock *lock)
 {
 	struct lock_budget budget = lock_budget(PV_QUEUED_SPIN_NS, 1);
@@ -118,11 +118,11 @@ static inline bool pv_queued_spin_word(struct pv_queued_lock *lock)
 	return true;
 }
 
-/* The first waiter: until it has the lock. */
+/* The first waiter waits until it has the lock. */
 static inline void pv_queued_wait_word(struct pv_queued_lock *lock)
 {
 	while (!pv_queued_spin_word(lock)) {
-		/* Whoever finds the word free has the lock: the exchange is both. */
+		/* The exchange takes the lock if the word is free, and announces the halt if not. */
 		if (atomic_exchange_explicit(&lock->word, PV_QUEUED_HEAD_HALTS,
 					     memory_order_acquire) == PV_QUEUED_FREE)
 			return;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * pv-ticket: ticket lock whose waiters halt after a threshold and are kicked at their turn.
+ * pv-ticket: ticket lock whose waiters halt after a threshold, and are kicked when their turn comes.
  *
  * Source: K. T. Raghavendra, J. Fitzhardinge, "Paravirtualized ticket spinlocks" (Linux 3.12 to 4.1),
  *         as used for comparison in VEE 2013 section 5.2 and APSys 2015 figure 5.
  * Size:   4 bytes; at most 32,767 threads may wait at a time.
  * Order:  first come, first served. A preempted waiter still blocks all behind it; they halt.
  *
- * The pv_ticket_..._with() functions take what oticket.h, iticket.h and long_ticket.h vary.
+ * The pv_ticket_..._with() functions take as arguments what differs in oticket.h, iticket.h and
+ * long_ticket.h.
  *
  *	static struct pv_ticket_lock lock = PV_TICKET_LOCK_INIT;
  *
@@ -24,9 +25,9 @@
 #define PV_TICKET_SPIN_MAX_NS LOCK_ITERATIONS_NS(1ULL << 34)	/* same, SPIN_MAX_THRESHOLD */
 
 /*
- * Low half: bit 0 somebody halts, above it the ticket now served. High half: the next ticket to draw,
- * above a bit that is always 0. The bit and the ticket served change together in one word, so that a
- * waiter that sets the bit and a release have one order.
+ * Low half: bit 0 is set if a waiter halts; above it is the ticket now served. High half: the next
+ * ticket to draw, above a bit that is always 0. The bit and the ticket served are in one word, so that
+ * setting the bit and releasing the lock have one order.
  */
 struct pv_ticket_lock {
 	union {
@@ -67,7 +68,7 @@ static inline bool pv_ticket_trylock(struct pv_ticket_lock *lock)
 						       memory_order_acquire, memory_order_relaxed);
 }
 
-/* Draws a ticket, *@mine; returns how many are before it. Acquire, for the case of none. */
+/* Draws a ticket, *@mine. Returns how many are before it. Acquire, because there may be none. */
 static inline unsigned int pv_ticket_draw(struct pv_ticket_lock *lock, unsigned int *mine)
 {
 	unsigned int both = atomic_fetch_add_explicit(&lock->both, PV_TICKET_NEXT_ONE,
@@ -77,7 +78,7 @@ static inline unsigned int pv_ticket_draw(struct pv_ticket_lock *lock, unsigned 
 	return pv_ticket_ahead(both, *mine);
 }
 
-/* Spins up to @spin_ns for the turn of @mine; whether it came. */
+/* Spins up to @spin_ns for the turn of @mine. Returns whether it came. */
 static inline bool pv_ticket_spin(struct pv_ticket_lock *lock, unsigned int mine,
 				  unsigned long long spin_ns)
 {
@@ -94,7 +95,7 @@ static inline bool pv_ticket_spin(struct pv_ticket_lock *lock, unsigned int mine
 
 static inline void pv_ticket_halt(struct pv_ticket_lock *lock, unsigned int mine)
 {
-	/* From here on a release finds the bit; the turn that came before it is seen in `both`. */
+	/* From here on a release finds the bit. If the turn came before, `both` shows it. */
 	unsigned int both = atomic_fetch_or_explicit(&lock->both, PV_TICKET_HALTED,
 						     memory_order_relaxed) | PV_TICKET_HALTED;
 
@@ -102,7 +103,7 @@ static inline void pv_ticket_halt(struct pv_ticket_lock *lock, unsigned int mine
 		lock_wait(&lock->both, both, mine / PV_TICKET_SERVE_ONE);
 }
 
-/* The new holder, if the last in the queue: nobody halts any more. */
+/* Called by the new holder: clears the bit if no other thread waits. */
 static inline void pv_ticket_clear_halted(struct pv_ticket_lock *lock, unsigned int mine)
 {
 	unsigned int both = atomic_load_explicit(&lock->both, memory_order_relaxed);

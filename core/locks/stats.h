@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * With LOCK_STATS: what waiting for a lock was like. The locks themselves have no line for it: waits
- * are watched through cpu_relax(), which every one of them executes in every turn, and whoever uses a
- * lock says when it asks for it, has it and releases it.
+ * With LOCK_STATS: statistics of waits. The locks contain no code for it. Waits are watched through
+ * cpu_relax(), which every lock calls in every turn of a wait, and the user of a lock reports when it
+ * asks for it, has it and releases it.
  *
  * Paper:  VEE 2013. Table 1: a stall is more than 1 us in which a waiter sees the lock neither taken nor
  *         released; a lock held meanwhile has a preempted holder, a free one a preempted waiter next in
  *         line. Section 4.3: an overtake is an acquisition by one that asked later; after its waiter is
  *         rescheduled, the chance that it has the lock after x of them is x / R, with R waiters preempted.
- * Limits: a thread that makes no turn for 20 us has no CPU, be it preempted or asleep. Who asks while
- *         another asks on another CPU may be taken for later than it. Watching costs: rates measured with
- *         it are not the lock's.
+ * Limits: a thread that makes no turn for 20 us counts as without a CPU, whether it is preempted or
+ *         asleep. Of two threads that ask at the same time, either may count as the later one. Watching
+ *         takes time, so rates measured with it are not those of the lock.
  */
 #ifndef UNSPIN_LOCKS_STATS_H
 #define UNSPIN_LOCKS_STATS_H
@@ -39,13 +39,13 @@ struct lock_stats_counts {
 	unsigned long violations[LOCK_STATS_BUCKETS];	/* waits, by overtakes: 0, then [2^(b-1), 2^b) */
 };
 
-/* What others see of a waiter. */
+/* The state of a waiter that other threads read. */
 struct lock_stats_slot {
 	struct lock_stats *stats;
-	atomic_ulong asked;		/* its place among all requests, from 1; 0: does not wait */
+	atomic_ulong asked;		/* its place among all requests, from 1; 0: it does not wait */
 	atomic_ullong seen_ticks;	/* its last turn */
-	atomic_bool back;		/* has been rescheduled in this wait */
-	atomic_ulong running, off, after;	/* overtakes in this wait; only holders write them */
+	atomic_bool back;		/* it has been rescheduled in this wait */
+	atomic_ulong running, off, after;	/* overtakes in this wait; written only by holders */
 	/* Its own. */
 	unsigned long others_off, version;
 	unsigned long long since_ticks, version_ticks;
@@ -62,13 +62,13 @@ struct lock_stats {
 	struct lock_stats_slot slots[LOCK_STATS_THREADS_MAX];
 };
 
-/* Of this thread; NULL: it is not counted. */
+/* The slot of this thread; NULL: it is not counted. */
 static _Thread_local struct lock_stats_slot *lock_stats_self;
 
 #define LOCK_STATS_GET(from) atomic_load_explicit(&(from), memory_order_relaxed)
 #define LOCK_STATS_SET(to, value) atomic_store_explicit(&(to), (value), memory_order_relaxed)
 
-/* For @threads threads, numbered from 0; false: they are too many. */
+/* For @threads threads, numbered from 0. False: too many. */
 static inline bool lock_stats_init(struct lock_stats *stats, unsigned int threads)
 {
 	memset(stats, 0, sizeof(*stats));
@@ -78,7 +78,7 @@ static inline bool lock_stats_init(struct lock_stats *stats, unsigned int thread
 	return threads <= LOCK_STATS_THREADS_MAX;
 }
 
-/* The calling thread is number @index from here on. */
+/* Makes the calling thread number @index. */
 static inline void lock_stats_join(struct lock_stats *stats, unsigned int index)
 {
 	lock_stats_self = &stats->slots[index];
@@ -107,7 +107,7 @@ static inline void lock_stats_count_off(struct lock_stats_slot *self, unsigned l
 	}
 }
 
-/* It runs; notices when it did not. */
+/* Notes that the thread runs. Returns whether it was without a CPU since the last call. */
 static inline bool lock_stats_look(struct lock_stats_slot *self, unsigned long long now)
 {
 	bool was_off = lock_stats_is_off(self->stats, self, now);
@@ -120,7 +120,7 @@ static inline bool lock_stats_look(struct lock_stats_slot *self, unsigned long l
 	return was_off;
 }
 
-/* In every turn of a wait. */
+/* Called in every turn of a wait. */
 static inline void lock_stats_turn(void)
 {
 	struct lock_stats_slot *self = lock_stats_self;
@@ -133,7 +133,7 @@ static inline void lock_stats_turn(void)
 	stats = self->stats;
 	now = lock_now();
 	version = LOCK_STATS_GET(stats->version);
-	/* Whoever was away has not seen the lock stand still. */
+	/* A thread without a CPU cannot tell whether the lock stood still. */
 	if (lock_stats_look(self, now) || version != self->version) {
 		self->version = version;
 		self->version_ticks = now;
@@ -148,7 +148,7 @@ static inline void lock_stats_turn(void)
 	}
 }
 
-/* Before the lock is asked for. */
+/* Call before asking for the lock. */
 static inline void lock_stats_ask(void)
 {
 	struct lock_stats_slot *self = lock_stats_self;
@@ -166,7 +166,7 @@ static inline void lock_stats_ask(void)
 			      memory_order_release);
 }
 
-/* The holder has passed by all that asked before it and still wait. */
+/* The holder has overtaken all threads that asked before it and still wait. */
 static inline void lock_stats_pass_by(struct lock_stats_slot *self, unsigned long mine,
 				      unsigned long long now)
 {
@@ -191,7 +191,7 @@ static inline unsigned int lock_stats_power(unsigned long long value)
 	return 63 - (unsigned int)__builtin_clzll(value | 1);
 }
 
-/* The lock is held. */
+/* Call once the lock is held. */
 static inline void lock_stats_got(void)
 {
 	struct lock_stats_slot *self = lock_stats_self;
@@ -223,7 +223,7 @@ static inline void lock_stats_got(void)
 	}
 }
 
-/* Before the lock is released. */
+/* Call before releasing the lock. */
 static inline void lock_stats_release(void)
 {
 	struct lock_stats *stats = lock_stats_self->stats;
@@ -232,7 +232,7 @@ static inline void lock_stats_release(void)
 	LOCK_STATS_SET(stats->version, LOCK_STATS_GET(stats->version) + 1);
 }
 
-/* Adds up all threads; when they have ended. */
+/* Adds up the counts of all threads, once they have ended. */
 static inline void lock_stats_sum(const struct lock_stats *stats, struct lock_stats_counts *sum)
 {
 	unsigned int i;

@@ -5,8 +5,8 @@
  * Paper:  L. Rudolph, Z. Segall, "Dynamic decentralized cache schemes for MIMD parallel
  *         processors", ISCA 1984.
  * Size:   4 bytes.
- * Order:  none. Whoever asks first after the release wins, so a preempted waiter delays nobody and
- *         may itself wait for ever.
+ * Order:  none. The first thread that asks after the release gets the lock. So a preempted waiter delays
+ *         no other thread, and may itself wait forever.
  *
  *	static struct tas_lock lock = TAS_LOCK_INIT;
  *

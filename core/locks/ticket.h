@@ -5,8 +5,8 @@
  * Paper:  D. Reed, R. Kanodia, "Synchronization with eventcounts and sequencers", CACM 1979;
  *         as in Linux 2.6.25 to 4.1 (x86).
  * Size:   4 bytes; at most 65,535 threads may wait at a time.
- * Order:  first come, first served: when the vCPU whose turn it is has been preempted, every later
- *         one waits for it although the lock is free (lock waiter preemption).
+ * Order:  first come, first served. If the vCPU whose turn it is has been preempted, all later ones
+ *         wait for it although the lock is free (lock waiter preemption).
  *
  *	static struct ticket_lock lock = TICKET_LOCK_INIT;
  *

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * APLE: Algorithm 1 of the APPLES paper as one transition an epoch.
+ * APLE: Algorithm 1 of the APPLES paper, as one transition per epoch.
  *
  * Shan, Ding, Gehani, "APPLES", IEEE TPDS 2017, sections 3.1.3 and 3.1.4.
  */
@@ -32,7 +32,7 @@ int aple_params_check(const struct aple_params *params)
 	return 0;
 }
 
-/* Bounds that contradict each other leave one window: the upper bound. */
+/* If the bounds contradict each other, the window is the upper bound. */
 static pol_u32 clamp_window(const struct aple_params *params, pol_u64 window_cycles)
 {
 	pol_u32 high = params->window_max_cycles;
@@ -41,7 +41,7 @@ static pol_u32 clamp_window(const struct aple_params *params, pol_u64 window_cyc
 	return pol_clamp_u32(window_cycles, low, high);
 }
 
-/* delta_max_cycles at or below delta_cycles, or a delta of 0, leaves one step: delta_cycles. */
+/* If delta_max_cycles is at most delta_cycles, or delta is 0, the only step is delta_cycles. */
 static pol_u32 clamp_step(const struct aple_params *params, pol_u64 step_cycles)
 {
 	pol_u32 low = params->delta_cycles;
@@ -81,7 +81,7 @@ pol_u64 aple_inefficiency_ppm(const struct aple_epoch *epoch)
 	return whole * PPM + pol_mul_div(part, PPM, epoch->cpu_cycles);
 }
 
-/* A round ended: its best window is the desired one, and the step follows how it moved. */
+/* A round ended: its best window becomes the desired one, and the step adapts to the move. */
 static void round_end(struct aple_state *state)
 {
 	pol_s32 moved = (state->best_cycles > state->desired_cycles) -
@@ -96,7 +96,7 @@ static void round_end(struct aple_state *state)
 	state->rounds = pol_sat_add(state->rounds, 1);
 }
 
-/* The window to try in the round's given phase, around the desired one. */
+/* The window to try in this phase of a round, around the desired one. */
 static pol_u32 phase_window(const struct aple_params *params, pol_u32 desired, pol_u32 step,
 			    pol_u32 phase)
 {
@@ -135,7 +135,7 @@ pol_u32 aple_epoch_end(struct aple_state *state, const struct aple_params *param
 
 	if (!params->delta_cycles)
 		state->desired_cycles = params->window_init_cycles;
-	/* Bounds may have moved since the window that proved best was tried. */
+	/* The bounds may have changed since the best window was tried. */
 	state->desired_cycles = clamp_window(params, state->desired_cycles);
 	state->window_cycles =
 		phase_window(params, state->desired_cycles, state->step_cycles, state->phase);

@@ -3,19 +3,18 @@
  * APLE: adapt one VM's pause-loop-exit window to the least wasted share of CPU.
  *
  * Shan, Ding, Gehani, "APPLES", IEEE TPDS 2017, sections 3.1.2-3.1.4, Algorithm 1.
- * The caller counts PLE exits and cycles, and calls in once an epoch, from one
- * context at a time for a given state; nothing here locks, allocates or reads a
- * clock.
+ * The caller counts PLE exits and cycles, and calls once per epoch, from one context at
+ * a time for a given state. Nothing here locks, allocates or reads a clock.
  *
- * Ours: the paper tries one delta to each side, always the same. Where a VM has few
- * PLE exits, an epoch's noise is larger than what one such step changes, and the
- * window wanders. So delta adapts too: it starts at delta_max_cycles, halves when a
- * round keeps the window or turns back, doubles when two rounds in a row move it the
- * same way, and stays within [delta_cycles, delta_max_cycles]. And an epoch lasts
- * epoch_min_us at least: while a lock holder waits for a core PLE exits come in bursts,
- * an epoch inside such a burst finds every window wasteful, and only time weighs bursts
- * against the rest. delta_max_cycles <= delta_cycles with epoch_min_us = 0 is the
- * paper's Algorithm 1 to the letter.
+ * Two things differ from the paper. The paper always tries the same delta to each side.
+ * If a VM has few PLE exits, the noise of an epoch is larger than the effect of such a
+ * step, and the window wanders. So delta adapts: it starts at delta_max_cycles, halves
+ * when a round keeps the window or turns back, doubles when two rounds in a row move the
+ * window the same way, and stays within [delta_cycles, delta_max_cycles]. And an epoch
+ * lasts at least epoch_min_us. PLE exits come in bursts while a lock holder waits for a
+ * core. An epoch inside a burst finds every window wasteful; a longer one weighs bursts
+ * against the rest. delta_max_cycles <= delta_cycles with epoch_min_us = 0 is exactly
+ * Algorithm 1 of the paper.
  */
 #ifndef UNSPIN_POLICY_APLE_H
 #define UNSPIN_POLICY_APLE_H
@@ -28,9 +27,9 @@ struct aple_params {
 	pol_u32 window_min_cycles;	/* Tl */
 	pol_u32 window_max_cycles;	/* Tu */
 	pol_u32 delta_cycles;		/* 0 keeps the window fixed at T0 */
-	pol_u32 epoch_ple_exits;	/* PLE exits an epoch, at least 1 */
-	pol_u32 delta_max_cycles;	/* where delta starts; ours */
-	pol_u32 epoch_min_us;		/* an epoch lasts no less; ours, 0 is the paper's */
+	pol_u32 epoch_ple_exits;	/* PLE exits per epoch, at least 1 */
+	pol_u32 delta_max_cycles;	/* initial delta; not in the paper */
+	pol_u32 epoch_min_us;		/* shortest epoch; 0 as in the paper */
 };
 
 #define APLE_EPOCHS_PER_ROUND 3u
@@ -53,43 +52,42 @@ struct aple_state {
 	pol_u64 epochs;
 	pol_u64 rounds;
 	pol_u32 step_cycles;	/* delta of this round */
-	pol_s32 moved;		/* which way the last round moved Td: -1, 0, 1 */
+	pol_s32 moved;		/* direction in which the last round moved Td: -1, 0, 1 */
 };
 
 /*
- * Whether the parameters make sense together: 0, or the number (1-6) of a field of
- * struct aple_params that does not. Judged in this order: 2 is 0; 3 is below 2; 1 is
- * outside both; 4 is above 3; 5 is 0; 6 is above 3. aple_epoch_end needs no such check
- * to be safe.
+ * Returns 0 if the parameters are consistent, or the number (1-6) of the first wrong field of
+ * struct aple_params. Checked in this order: 2 is 0; 3 is below 2; 1 is outside both; 4 is
+ * above 3; 5 is 0; 6 is above 3. aple_epoch_end() is safe without this check.
  */
 int aple_params_check(const struct aple_params *params);
 
 void aple_init(struct aple_state *state, const struct aple_params *params);
 
 /*
- * Share of CPU time wasted in an epoch, in parts per million: spinning that the
- * processor stopped plus the handling of those exits, over CPU time used
- * (section 3.1.3), rounded down, exact unless spin + switch cycles pass 2^64 (that
- * sum saturates). Saturates at 10^6 x 2^32; 0 CPU cycles give 0 where nothing was
- * wasted and the saturated value otherwise.
+ * Share of CPU time wasted in an epoch, in parts per million, rounded down: spinning that
+ * the processor stopped plus the handling of those exits, divided by the CPU time used
+ * (section 3.1.3). Exact unless spin + switch cycles pass 2^64, where the sum saturates. The
+ * result saturates at 10^6 x 2^32. With 0 CPU cycles it is 0 if nothing was wasted, and the
+ * saturated value otherwise.
  */
 pol_u64 aple_inefficiency_ppm(const struct aple_epoch *epoch);
 
 /*
- * One epoch ended: record its inefficiency and return the window for the next,
- * always within [window_min_cycles, window_max_cycles], or window_max_cycles where
- * that is below the minimum. Parameters may have changed since the last call. Ties
- * keep the epoch tried first: Td, then the longer window, then the shorter.
+ * Call when an epoch ends. Records its inefficiency and returns the window for the next,
+ * within [window_min_cycles, window_max_cycles], or window_max_cycles if that is below the
+ * minimum. Parameters may have changed since the last call. Of equals, the one tried first
+ * wins: Td, then the longer window, then the shorter.
  */
 pol_u32 aple_epoch_end(struct aple_state *state, const struct aple_params *params,
 		       const struct aple_epoch *epoch);
 
 /*
- * The window of one vCPU after a PLE exit that found its VM complete (hvs.h), in place
- * of the VM's: twice the one in force, at most window_max_cycles, so that contention
- * while nobody is missing soon takes no exits; the VM's own again once the vCPU has
- * lost its core. Never shorter than what was in force, unless that was above the
- * maximum. A delta of 0 keeps it. Ours; KVM grows its window at every exit instead.
+ * The window of one vCPU after a PLE exit that found its VM complete (hvs.h), instead of the
+ * VM's window: twice the one in force, at most window_max_cycles. So contention in a complete
+ * VM soon causes no exits. The vCPU has the VM's window again once it has lost its core. The
+ * result is never shorter than the window in force, unless that was above the maximum. A delta
+ * of 0 keeps it. Not in the paper; KVM grows its window at every exit instead.
  */
 pol_u32 aple_window_complete(const struct aple_params *params, pol_u32 window_cycles);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * Asymmetric vCPUs: three components, each one transition a period.
+ * Asymmetric vCPUs: three components, each one transition per period.
  *
  * Shan, "High Performance Cloud Computing on Multicore Computers", dissertation, New Jersey
  * Institute of Technology, sections 5.4.1, 5.4.2 and 5.4.3.
@@ -9,7 +9,7 @@
 
 #define NS_PER_US 1000u
 
-/* What asym_latency decided of a vCPU, in its scratch field. */
+/* What asym_latency() decided for a vCPU, in its scratch field. */
 enum { KEEP, LOWER, RAISE };
 
 _Static_assert(sizeof(struct asym_params) == 32, "part of the trace format");
@@ -34,7 +34,7 @@ int asym_params_check(const struct asym_params *params)
 	return 0;
 }
 
-/* Bounds that contradict each other leave one latency: the upper bound, and 0 counts as 1. */
+/* If the bounds contradict each other, the latency is the upper bound; 0 counts as 1. */
 static pol_u32 clamp_latency(const struct asym_params *params, pol_u64 latency_us)
 {
 	pol_u32 high = params->latency_max_us ? params->latency_max_us : 1;
@@ -60,7 +60,7 @@ void asym_vcpu_init(struct asym_vcpu *vcpu, const struct asym_params *params, po
 		vcpu->reserved[i] = 0;
 }
 
-/* A late vCPU is served sooner; one that cannot be is held up by those it waits for. */
+/* Lowers the latency of a late vCPU; if it is the lowest already, that of those which wake it. */
 static void lower_for(struct asym_vcpu *vcpus, pol_u32 count, pol_u32 late,
 		      const struct asym_params *params)
 {
@@ -123,7 +123,7 @@ void asym_allocate(struct asym_vcpu *vcpus, pol_u32 count, const struct asym_par
 		vcpus[i].allocated_ns = demand_ns(&vcpus[i], params);
 		sum = pol_sat_add(sum, vcpus[i].allocated_ns);
 	}
-	/* Parts of running sums: what one loses by rounding the next one has. */
+	/* Differences of running sums: what one vCPU loses by rounding, the next one gets. */
 	for (i = 0; i < count; i++) {
 		pol_u64 upto;
 
@@ -151,7 +151,7 @@ static pol_u32 siblings_on(const struct asym_vcpu *vcpus, pol_u32 count, pol_u16
 	return found;
 }
 
-/* Whether a vCPU may come to that core alone: it has fewer of its siblings than its own has. */
+/* Whether a vCPU may move to this core: it must have fewer of its siblings than its own core. */
 static pol_u8 may_come(const struct asym_vcpu *vcpus, pol_u32 count, pol_u32 i, pol_u32 core)
 {
 	pol_u16 vm = vcpus[i].vm;
@@ -159,7 +159,7 @@ static pol_u8 may_come(const struct asym_vcpu *vcpus, pol_u32 count, pol_u32 i, 
 	return siblings_on(vcpus, count, vm, core) < siblings_on(vcpus, count, vm, vcpus[i].core);
 }
 
-/* Siblings may change places whatever else is there. */
+/* Siblings may always swap. */
 static pol_u8 may_swap(const struct asym_vcpu *vcpus, pol_u32 count, pol_u32 a, pol_u32 b)
 {
 	return vcpus[a].vm == vcpus[b].vm || (may_come(vcpus, count, a, vcpus[b].core) &&
@@ -191,14 +191,14 @@ static void sum_cores(const struct asym_vcpu *vcpus, pol_u32 count, struct asym_
 	}
 }
 
-/* What the core with the least has less than the one with the most. */
+/* The difference between the cores with the most and the least. */
 struct gap {
 	pol_u64 ns;
-	pol_u64 left_ns;	/* of it, after the best swap or move so far */
+	pol_u64 left_ns;	/* what the best swap or move so far leaves of it */
 	pol_u32 least;
 };
 
-/* The vCPU of the lesser core whose swap with vcpus[from] leaves least, or count for none. */
+/* The vCPU of the lesser core whose swap with vcpus[from] leaves the least difference, or count. */
 static pol_u32 best_partner(const struct asym_vcpu *vcpus, pol_u32 count, pol_u32 from,
 			    struct gap *gap)
 {
@@ -286,7 +286,7 @@ static pol_u32 count_on(const struct asym_vcpu *vcpus, pol_u32 count, pol_u32 co
 	return found;
 }
 
-/* Swaps one of high urgency on the one core with one of low on the other, if there are such. */
+/* Swaps a vCPU of high urgency on one core with one of low urgency on the other, if there are any. */
 static pol_u32 swap_urgent(struct asym_vcpu *vcpus, pol_u32 count, pol_u32 most, pol_u32 least,
 			   const struct asym_params *params)
 {

@@ -25,7 +25,7 @@ static pol_u64 since(pol_u64 sum, pol_u64 base)
 	return sum > base ? sum - base : 0;
 }
 
-/* Over its look, which ends now. */
+/* Whether it wasted enough over its look, which ends now. */
 static pol_u8 wastes(const struct demand_vm *vm, const struct demand_params *params)
 {
 	pol_u32 threshold = vm->was_high ? params->threshold_ppm / 2 : params->threshold_ppm;
@@ -34,7 +34,7 @@ static pol_u8 wastes(const struct demand_vm *vm, const struct demand_params *par
 	return vm->asks && wasted && pol_mul_div(wasted, DEMAND_PPM, cpu) >= threshold;
 }
 
-/* At the end of its look: whether it is HIGH from now on. A hold is no look: who was HIGH needs one. */
+/* Whether it is HIGH from now on, at the end of its look. wasted_before lasts through a hold. */
 static pol_u8 is_high(struct demand_vm *vm, const struct demand_params *params)
 {
 	pol_u8 before = vm->wasted_before;
@@ -49,7 +49,7 @@ static pol_u8 look_is_over(const struct demand_vm *vm, const struct demand_param
 	return since(now_us, vm->look_started_us) >= params->look_us;
 }
 
-/* The look of all: who is HIGH, and for how long. */
+/* Ends a look at all VMs: decides which are HIGH, and for how long. */
 static void judge_all(struct demand_host *host, struct demand_vm *vms, pol_u32 count,
 		      const struct demand_params *params, pol_u64 now_us)
 {
@@ -70,7 +70,7 @@ static void judge_all(struct demand_host *host, struct demand_vm *vms, pol_u32 c
 	host->until_us = pol_sat_add(now_us, any ? host->held_us : params->look_us);
 }
 
-/* In a hold: who is LOW may join. */
+/* In a hold: a VM that is LOW may become HIGH. */
 static void judge_low(struct demand_vm *vm, const struct demand_params *params, pol_u64 now_us)
 {
 	if (!vm->known) {
@@ -99,7 +99,7 @@ pol_u8 demand_step(struct demand_host *host, struct demand_vm *vms, pol_u32 coun
 		}
 		return 1;
 	}
-	/* A look begins, or goes on: for those that are new, from now on. */
+	/* A look begins or continues; for new VMs it begins now. */
 	for (i = 0; i < count; i++) {
 		if (host->holds || !host->until_us || !vms[i].known)
 			look_begin(&vms[i], now_us);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * A turn ends: what each VM is owed after it (policy/gang.h).
+ * Accounts a turn that ended: what each VM is owed (policy/gang.h).
  */
 #include "gang_rows.h"
 
@@ -19,7 +19,7 @@ static pol_u8 takes_part(const struct gang_host *host, const struct gang_vcpu *v
 	return is_there(host, vcpu) && !vcpu->held_back && (vcpu->wants || vcpu->got);
 }
 
-/* Whether its time is the group's, whose vCPUs have run as the scheduler has them. */
+/* Whether its time belongs to the group, whose vCPUs ran as the scheduler placed them. */
 static pol_u8 is_of_group(const struct gang_vm *vm, const struct gang_cpu *cpu)
 {
 	return !gang_is_high(vm) && cpu->owner >= GANG_LOW;
@@ -35,7 +35,7 @@ static void cpu_add(struct gang_cpu *cpu, const struct gang_vcpu *vcpu, pol_u8 o
 	cpu->group_weight += weight_of(vcpu);
 }
 
-/* What each pCPU gave, and to how many, by weight. */
+/* Sums up the time and the weight of all vCPUs per pCPU. */
 static void cpus_sum(struct gang_host *host)
 {
 	pol_u32 i, v, end;
@@ -58,13 +58,13 @@ static void cpus_sum(struct gang_host *host)
 	}
 }
 
-/* Its part of the pCPU it is on. */
+/* Its part of its pCPU's time. */
 static pol_u64 part_there(const struct gang_vcpu *vcpu, const struct gang_cpu *cpu)
 {
 	return pol_mul_div(cpu->time, weight_of(vcpu), cpu->weight);
 }
 
-/* What counts as its time there. */
+/* The time that it is charged there. */
 static pol_u64 charge_there(const struct gang_vm *vm, const struct gang_vcpu *vcpu,
 			    const struct gang_cpu *cpu)
 {
@@ -73,9 +73,9 @@ static pol_u64 charge_there(const struct gang_vm *vm, const struct gang_vcpu *vc
 	return pol_mul_div(cpu->group_time, weight_of(vcpu), cpu->group_weight);
 }
 
-/* --- a time that is divided --- */
+/* --- dividing a time --- */
 
-/* By field: a compiler may call memset() to clear a structure. */
+/* Field by field, because a compiler may call memset() to clear a structure. */
 static void division_init(struct gang_division *division)
 {
 	division->time = division->weight = division->most = 0;
@@ -92,7 +92,7 @@ static void division_add(struct gang_division *division, pol_u64 time, pol_u64 w
 	division->count++;
 }
 
-/* Nobody gets more than that, but all of the time is given away. */
+/* Sets the limit, but never below the mean, so that all of the time is given away. */
 static void division_begin(struct gang_division *division, pol_u64 most)
 {
 	pol_u32 count = division->count;
@@ -101,7 +101,7 @@ static void division_begin(struct gang_division *division, pol_u64 most)
 	division->most = most > mean ? most : mean;
 }
 
-/* Who is heavier than the level would get more than the most by weight. Whether there are any. */
+/* Computes the weight above which a share would exceed the limit. False: there is none. */
 static pol_u8 division_level(struct gang_division *division)
 {
 	pol_u64 level;
@@ -118,8 +118,8 @@ static pol_u8 division_level(struct gang_division *division)
 }
 
 /*
- * Who came to be above the level gets the most: the others divide what is left. Somebody always stays
- * below the level, as "most" is no less than the mean.
+ * Gives the limit to one that is above the level now; the others divide what is left. At least one
+ * stays below the level, because "most" is not less than the mean.
  */
 static void division_cap(struct gang_division *division, pol_u64 weight)
 {
@@ -141,7 +141,7 @@ static pol_u64 division_share(const struct gang_division *division, pol_u64 weig
 
 enum { PINNED = GANG_POOLS_MAX, NO_PART };	/* gang_vcpu.pool */
 
-/* A number for the set of pCPUs where the vCPU may run; 0: it is pinned. */
+/* A number for the set of pCPUs on which the vCPU may run; 0: it is pinned. */
 static pol_u64 set_of(const struct gang_host *host, const struct gang_vcpu *vcpu)
 {
 	pol_u32 words = GANG_WORDS(host->cpu_count), rest = host->cpu_count % 64, w;
@@ -162,7 +162,7 @@ static pol_u64 set_of(const struct gang_host *host, const struct gang_vcpu *vcpu
 	return !several ? 0 : number ? number : 1;
 }
 
-/* Sets that come when there are as many pools as may be share the last. */
+/* Once all pools are used, further sets share the last one. */
 static pol_u8 pool_for(struct gang_host *host, pol_u64 set)
 {
 	pol_u8 i;
@@ -194,7 +194,7 @@ static void pool_add(struct gang_host *host, const struct gang_vm *vm, struct ga
 		pool->group.time += charge_there(vm, vcpu, cpu);
 }
 
-/* What each pool has to divide: a vCPU is due most of a turn, or what all got if that is more for each. */
+/* Sums up each pool. The limit per vCPU is most of a turn, or the mean if that is more. */
 static void pools_sum(struct gang_host *host, pol_u64 turn)
 {
 	pol_u32 i, v, end;
@@ -213,7 +213,7 @@ static void pools_sum(struct gang_host *host, pol_u64 turn)
 		division_begin(&host->pools[i].all, limited(turn) / 8 * GANG_MOST_EIGHTHS);
 }
 
-/* What a fair scheduler would have given it. */
+/* The time that a fair scheduler would have given it. */
 static pol_u64 part_of(const struct gang_host *host, const struct gang_vcpu *vcpu)
 {
 	if (vcpu->pool == PINNED)
@@ -221,20 +221,20 @@ static pol_u64 part_of(const struct gang_host *host, const struct gang_vcpu *vcp
 	return division_share(&host->pools[vcpu->pool].all, weight_of(vcpu));
 }
 
-/* Whether what it is charged is divided among the vCPUs of its pool. */
+/* Whether its charge is a share of what its pool is charged. */
 static pol_u8 shares_charge(const struct gang_host *host, const struct gang_vm *vm,
 			    const struct gang_vcpu *vcpu)
 {
 	return vcpu->pool < GANG_POOLS_MAX && is_of_group(vm, &host->cpus[vcpu->cpu]);
 }
 
-/* By what the group's time is divided; never 0, so that somebody is left where others are capped. */
+/* The weight by which the group's time is divided. Never 0, so that one is left when others are capped. */
 static pol_u64 charge_weight(pol_u64 part)
 {
 	return part ? part : 1;
 }
 
-/* A vCPU of the group is charged up to a turn, or what they all had if that is more for each. */
+/* Sums up what the group is charged. The limit per vCPU is a turn, or the mean if that is more. */
 static void groups_sum(struct gang_host *host, pol_u64 turn)
 {
 	pol_u32 i, v, end;
@@ -273,7 +273,7 @@ static void vm_fill(struct gang_host *host, const struct gang_vm *vm, pol_u8 gro
 	}
 }
 
-/* Divides parts, or what the group is charged. */
+/* Finds the levels of all pools: for parts, or for what the group is charged. */
 static void pools_fill(struct gang_host *host, pol_u8 group)
 {
 	pol_u32 pass, i;
@@ -292,7 +292,7 @@ static void pools_fill(struct gang_host *host, pol_u8 group)
 
 /* --- what VMs are owed --- */
 
-/* What counts as a vCPU's time. */
+/* The time that a vCPU is charged. */
 static pol_u64 charge_of(const struct gang_host *host, const struct gang_vm *vm,
 			 const struct gang_vcpu *vcpu, pol_u64 part)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * pCPUs that nobody owns yet when a turn starts, and which of them suits a vCPU best. Only
+ * pCPUs without an owner when a turn starts, and which of them suits a vCPU best. Only
  * policy/gang_turn.c includes it.
  */
 #ifndef UNSPIN_POLICY_GANG_FREE_H
@@ -21,7 +21,7 @@ static inline pol_u8 is_free(const struct gang_host *host, pol_u32 cpu)
 	return host->free[cpu / 64] >> cpu % 64 & 1;
 }
 
-/* A core with a thread that somebody owns, or that is not usable, is not whole. */
+/* A core is whole if all its threads are usable and have no owner. */
 static inline void core_counts(struct gang_host *host, const struct gang_cpu *core, pol_u8 whole)
 {
 	struct gang_cpu *cache = first_of(host, core->cache), *node = first_of(host, core->node);
@@ -50,7 +50,7 @@ static inline void give_back(struct gang_host *host, pol_u32 i)
 		core_counts(host, core, 1);
 }
 
-/* A free pCPU gets an owner, for this vCPU. */
+/* Gives a free pCPU an owner, for this vCPU. */
 static inline void take(struct gang_host *host, pol_u32 i, pol_u32 owner, pol_u32 v)
 {
 	struct gang_cpu *cpu = &host->cpus[i], *core = first_of(host, cpu->core);
@@ -66,7 +66,7 @@ static inline void take(struct gang_host *host, pol_u32 i, pol_u32 owner, pol_u3
 		core_counts(host, core, 0);
 }
 
-/* Nobody owns a pCPU, and no vCPU has a target. */
+/* Takes all owners and targets away. */
 static inline void all_free(struct gang_host *host)
 {
 	pol_u32 i;
@@ -95,7 +95,7 @@ static inline void all_free(struct gang_host *host)
 
 enum { ANYWHERE, IN_NODE, IN_CACHE };
 
-/* Where a vCPU should rather be, and how much of that has room for its whole VM. */
+/* The cache and node that a vCPU should be in, and which of these has room for its whole VM. */
 struct wish {
 	pol_u32 cache, node;
 	pol_u32 room;
@@ -115,7 +115,7 @@ static inline pol_u8 is_in_room(const struct gang_host *host, const struct wish 
 	return wish->room == ANYWHERE || host->cpus[cpu].node == wish->node;
 }
 
-/* What a pCPU is worth, from 0 on. Of the cache, of the node, any; each a whole core first. */
+/* The value of a pCPU, 0 or more: in the cache, in the node, any; whole cores first in each. */
 static inline pol_u32 worth_of(const struct gang_host *host, const struct wish *wish, pol_u32 i)
 {
 	const struct gang_cpu *cpu = &host->cpus[i];
@@ -124,7 +124,7 @@ static inline pol_u32 worth_of(const struct gang_host *host, const struct wish *
 	return near + !first_of(host, cpu->core)->core_taken;
 }
 
-/* No free pCPU is worth more. */
+/* The highest value that a free pCPU can have. */
 static inline pol_u32 most_worth(const struct gang_host *host, const struct wish *wish)
 {
 	const struct gang_cpu *cache = first_of(host, wish->cache), *node = first_of(host, wish->node);
@@ -136,7 +136,7 @@ static inline pol_u32 most_worth(const struct gang_host *host, const struct wish
 	return !!host->whole_count;
 }
 
-/* Free pCPUs of a word of 64 where the vCPU may run. */
+/* The free pCPUs of a word of 64 on which the vCPU may run. */
 static inline pol_u64 free_there(const struct gang_host *host, const struct gang_vcpu *vcpu,
 				 pol_u32 word)
 {
@@ -147,7 +147,7 @@ struct choice {
 	pol_u32 cpu, worth;
 };
 
-/* Whether the pCPU, the first or better than all before, is as good as any. */
+/* Takes a pCPU if it is better than the best so far. Returns 1 if none can be better. */
 static inline pol_u8 consider(const struct gang_host *host, const struct wish *wish, pol_u32 cpu,
 			      struct choice *best)
 {
@@ -161,8 +161,8 @@ static inline pol_u8 consider(const struct gang_host *host, const struct wish *w
 }
 
 /*
- * The free pCPU that is worth most, of those where the vCPU is allowed to run; GANG_NONE: there is
- * none. Of equals it is the first from the wish's cache on.
+ * The most valuable free pCPU on which the vCPU may run, or GANG_NONE. Of equals, the first from the
+ * wish's cache on.
  */
 static inline pol_u32 choose(const struct gang_host *host, const struct gang_vcpu *vcpu,
 			     const struct wish *wish)

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * In which order VMs are asked when a turn starts. Only policy/gang_turn.c includes it.
+ * The order in which VMs get pCPUs when a turn starts. Only policy/gang_turn.c includes it.
  */
 #ifndef UNSPIN_POLICY_GANG_ORDER_H
 #define UNSPIN_POLICY_GANG_ORDER_H
 
 #include "gang_rows.h"
 
-#define WANTING_MAX (1u << 22)	/* more vCPUs of a candidate count as these: products fit */
+#define WANTING_MAX (1u << 22)	/* more vCPUs count as this, so that products fit */
 
-/* The last number of a turn is followed by 1. */
+/* Turn numbers wrap from the last one to 1. */
 static inline pol_u32 turns_since(const struct gang_host *host, pol_u32 turn)
 {
 	return host->turn >= turn ? host->turn - turn : ~(turn - host->turn);
 }
 
-/* Turns since its last. A VM that is LOW waits where the group has had none for longest. */
+/* Turns since its last one. For a LOW VM: of the pCPU on which the group has waited longest. */
 static inline pol_u32 waited(const struct gang_host *host, const struct gang_vm *vm)
 {
 	pol_u32 v, end = end_of(host, vm), most = 0, turns;
@@ -32,8 +32,8 @@ static inline pol_u32 waited(const struct gang_host *host, const struct gang_vm 
 }
 
 /*
- * By what is owed for each vCPU that wants to run; of equals, who has not had a turn for longer;
- * of these by index.
+ * Orders by what is owed per vCPU that wants to run, then by the time since the last turn, then by
+ * index.
  */
 static inline pol_u8 comes_before(const struct gang_host *host, pol_u32 i, pol_u32 k)
 {
@@ -46,7 +46,7 @@ static inline pol_u8 comes_before(const struct gang_host *host, pol_u32 i, pol_u
 	return a->waited != b->waited ? a->waited > b->waited : i < k;
 }
 
-/* The heap below "root" is one again: whoever comes last is on top. */
+/* Restores the heap below "root"; the VM that comes last is on top. */
 static inline void sift(struct gang_host *host, pol_u32 root, pol_u32 count)
 {
 	pol_u32 *order = host->order, child, top = order[root];
@@ -61,7 +61,7 @@ static inline void sift(struct gang_host *host, pol_u32 root, pol_u32 count)
 	order[root] = top;
 }
 
-/* VMs that want to run, in order. Returns how many. */
+/* Sorts the VMs that want to run. Returns how many there are. */
 static inline pol_u32 sort_vms(struct gang_host *host)
 {
 	pol_u32 count = 0, i, last;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What the files of policy/gang.h have in common: who is there, and bounds of times.
+ * Shared by the files of policy/gang.h: checks of rows, and bounds of times.
  */
 #ifndef UNSPIN_POLICY_GANG_ROWS_H
 #define UNSPIN_POLICY_GANG_ROWS_H
@@ -19,13 +19,13 @@ static inline gang_s64 clamped(gang_s64 owed, pol_u64 clamp)
 	return owed > bound ? bound : owed < -bound ? -bound : owed;
 }
 
-/* Towards 0. BPF has no signed division. */
+/* Divides, rounding towards 0. BPF has no signed division. */
 static inline gang_s64 divided(gang_s64 owed, pol_u64 by)
 {
 	return owed < 0 ? -(gang_s64)((pol_u64)-owed / by) : (gang_s64)((pol_u64)owed / by);
 }
 
-/* The vCPUs of a VM, without any that are not there. */
+/* The end of a VM's vCPUs, within the table. */
 static inline pol_u32 end_of(const struct gang_host *host, const struct gang_vm *vm)
 {
 	pol_u32 first = vm->first < host->vcpu_count ? vm->first : host->vcpu_count;

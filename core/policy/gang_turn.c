@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * A turn starts: who owns which pCPUs, and where vCPUs should run. While it lasts: who may run, and
- * who may fill (policy/gang.h).
+ * At the start of a turn: which VM owns which pCPUs, and where vCPUs should run. During a turn: which
+ * vCPUs may run, and which may fill (policy/gang.h).
  */
 #include "gang_free.h"
 #include "gang_order.h"
@@ -15,11 +15,11 @@ _Static_assert(sizeof(struct gang_filler) == 16, "as in Rust");
 
 /* --- pCPUs for a VM that is HIGH --- */
 
-enum { NOWHERE, ALONE, SHARES };	/* gang_vcpu.placed: with others of its VM behind it, or not */
+enum { NOWHERE, ALONE, SHARES };	/* gang_vcpu.placed: no target; alone on it; siblings wait behind it */
 
 /*
- * Each vCPU that wants to run gets the pCPU it is on, if that is in the room; of two on one, the first.
- * Returns how many got none.
+ * Gives each vCPU that wants to run the pCPU it is on, if that is in the room. Of two on one pCPU, the
+ * first gets it. Returns how many got none.
  */
 static pol_u32 own_where_they_are(struct gang_host *host, pol_u32 who, const struct wish *wish)
 {
@@ -58,7 +58,7 @@ static void disown(struct gang_host *host, pol_u32 who)
 	}
 }
 
-/* The cache where most of a VM's vCPUs have targets, or where its first is that wants to run. */
+/* The cache with most targets of a VM's vCPUs, or else with the first vCPU that wants to run. */
 static void wish_of(struct gang_host *host, const struct gang_vm *vm, struct wish *wish)
 {
 	pol_u32 v, end = end_of(host, vm), most = 0, placed;
@@ -94,7 +94,7 @@ static pol_u8 any_alone(const struct gang_host *host, const struct gang_vm *vm)
 	return 0;
 }
 
-/* The first pCPU of another cache, or of another node, that has room; GANG_NONE: there is none. */
+/* The first pCPU of another cache or node that has room, or GANG_NONE. */
 static pol_u32 other_with_room(const struct gang_host *host, const struct gang_vm *vm,
 			       const struct wish *wish)
 {
@@ -133,7 +133,7 @@ static pol_u8 find_room(const struct gang_host *host, const struct gang_vm *vm, 
 	return 1;
 }
 
-/* The vCPU that has the pCPU where this one is goes to another, if it can: this one has it then. */
+/* Gives this vCPU the pCPU it is on, if the vCPU that has it as target can go to another. */
 static pol_u8 make_room(struct gang_host *host, pol_u32 who, pol_u32 v, const struct wish *wish)
 {
 	pol_u32 here = host->vcpus[v].cpu, other, cpu;
@@ -150,7 +150,7 @@ static pol_u8 make_room(struct gang_host *host, pol_u32 who, pol_u32 v, const st
 	return 1;
 }
 
-/* A pCPU for each vCPU that wants to run and has none yet. 0: one of them found none. */
+/* Gives a pCPU to each vCPU that wants to run and has none yet. 0: one of them found none. */
 static pol_u8 own_others(struct gang_host *host, pol_u32 who, const struct wish *wish)
 {
 	pol_u32 v, end = end_of(host, &host->vms[who]), cpu;
@@ -169,7 +169,7 @@ static pol_u8 own_others(struct gang_host *host, pol_u32 who, const struct wish 
 	return 1;
 }
 
-/* A VM none of whose vCPUs is alone goes to one cache, or else to one node. 0: some may not. */
+/* Moves a VM none of whose vCPUs is alone to one cache, or else to one node. 0: not all may run there. */
 static pol_u8 gather(struct gang_host *host, pol_u32 who)
 {
 	const struct gang_vm *vm = &host->vms[who];
@@ -185,7 +185,7 @@ static pol_u8 gather(struct gang_host *host, pol_u32 who)
 	return own_others(host, who, &wish);
 }
 
-/* Who has a thread of a core that is not its own goes to a whole core of the same cache. */
+/* Moves vCPUs that share a core with others to whole cores of the same cache. */
 static void leave_second_threads(struct gang_host *host, pol_u32 who)
 {
 	pol_u32 v, end = end_of(host, &host->vms[who]), here, cpu;
@@ -206,7 +206,7 @@ static void leave_second_threads(struct gang_host *host, pol_u32 who)
 	}
 }
 
-/* Gives a VM a pCPU for each vCPU that wants to run, or none at all. */
+/* Gives a VM a pCPU for each vCPU that wants to run, or no pCPU at all. */
 static pol_u8 own_cpus(struct gang_host *host, pol_u32 who, pol_u8 may_gather)
 {
 	static const struct wish anywhere = { 0, 0, ANYWHERE };
@@ -229,7 +229,7 @@ static pol_u8 own_cpus(struct gang_host *host, pol_u32 who, pol_u8 may_gather)
 	return 0;
 }
 
-/* Whether each vCPU that wants to run is alone on a pCPU, of its VM: it needs no other then. */
+/* Whether each vCPU that wants to run has a pCPU without a sibling, so that none must move. */
 static pol_u8 all_alone(struct gang_host *host, pol_u32 who)
 {
 	const struct gang_vm *vm = &host->vms[who];
@@ -248,7 +248,7 @@ static pol_u8 all_alone(struct gang_host *host, pol_u32 who)
 	return 1;
 }
 
-/* Which VMs have too few pCPUs, were they alone on the host. All pCPUs are free. Whether any is HIGH. */
+/* Finds the VMs with too few pCPUs even alone on the host. All pCPUs are free. Returns whether any is HIGH. */
 static pol_u8 find_unplaced(struct gang_host *host)
 {
 	pol_u8 any = 0;
@@ -271,7 +271,7 @@ static pol_u8 find_unplaced(struct gang_host *host)
 
 /* --- pCPUs for the group --- */
 
-/* The group has every free pCPU where a vCPU of this VM wants to run. Where two are on one, both have it. */
+/* Gives the group every free pCPU on which a vCPU of this VM wants to run. Two on one pCPU share it. */
 static void group_owns_cpus(struct gang_host *host, const struct gang_vm *vm)
 {
 	pol_u32 v, end = end_of(host, vm);
@@ -281,7 +281,7 @@ static void group_owns_cpus(struct gang_host *host, const struct gang_vm *vm)
 			take(host, host->vcpus[v].cpu, GANG_LOW, v);
 }
 
-/* Its vCPUs that wait for pCPUs of others get free ones. "behind": behind others of the group. */
+/* Gives free pCPUs to its vCPUs that wait for one. "behind": only to those behind others of the group. */
 static void group_spreads(struct gang_host *host, const struct gang_vm *vm, pol_u8 behind)
 {
 	pol_u32 v, end = end_of(host, vm), cpu;
@@ -301,7 +301,7 @@ static void group_spreads(struct gang_host *host, const struct gang_vm *vm, pol_
 	}
 }
 
-/* vCPUs without a pCPU for themselves run where they are, if that is the group's. */
+/* vCPUs without a pCPU of their own run where they are, if the group owns that pCPU. */
 static void group_stays(struct gang_host *host, const struct gang_vm *vm)
 {
 	pol_u32 v, end = end_of(host, vm);
@@ -328,7 +328,7 @@ static void place(struct gang_host *host, pol_u32 who)
 	}
 }
 
-/* Not before all are placed: their order is by the turns before. */
+/* Call once all are placed, because the order depends on earlier turns. */
 static void note_turn(struct gang_host *host)
 {
 	pol_u32 i;
@@ -348,7 +348,7 @@ static void note_group(struct gang_host *host)
 			host->cpus[i].low_last_turn = host->turn;
 }
 
-/* pCPUs that are left are kept for vCPUs that sleep and whose VM has a turn: where they are, or anywhere. */
+/* Keeps free pCPUs for sleeping vCPUs whose VM has a turn: where they are, or anywhere. */
 static void keep_for_sleepers(struct gang_host *host, pol_u8 anywhere)
 {
 	pol_u32 i, v, end, cpu;
@@ -375,7 +375,7 @@ static void keep_for_sleepers(struct gang_host *host, pol_u8 anywhere)
 	}
 }
 
-/* What is left once all that want to run were asked in order. Who wants to run comes before who sleeps. */
+/* Places the rest after all VMs had their choice: vCPUs that want to run before those that sleep. */
 static void place_rest(struct gang_host *host, pol_u32 count)
 {
 	pol_u32 i;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * What tasks of the host use of a pCPU, and whether that is too much for turns (policy/gang.h).
+ * How much of a pCPU tasks of the host use, and whether that is too much for turns (policy/gang.h).
  */
 #include "gang_rows.h"
 

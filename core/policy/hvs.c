@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * HVS: one pass over a snapshot finds the vCPU that ranks first.
+ * HVS: finds the vCPU that ranks first, in one pass over a snapshot.
  *
  * Shan, Ding, Gehani, "APPLES", IEEE TPDS 2017, sections 3.2, 3.3 and 4.4. Runs
- * on every PLE exit, so: no sort, no copy, one compare of (rank, time) a slot.
+ * on every PLE exit, so it does not sort or copy, and compares (rank, time) once per slot.
  */
 #include "hvs.h"
 
@@ -22,9 +22,8 @@ struct hvs_order {
 };
 
 /*
- * Ranks, lowest first. WOKEN has gaps around it: 0 would put it before all others, 2 is
- * between the resource waiters and the lock waiters whichever of these comes first, 4
- * after both.
+ * Ranks, lowest first. There are gaps for WOKEN: 0 is before all others, 2 between the
+ * resource waiters and the lock waiters, whichever of these comes first, and 4 after both.
  */
 #define RANK_FIRST 1u		/* resource waiters; with HVS_COUNTER_CAUSALITY lock waiters */
 #define RANK_WOKEN 2u
@@ -56,7 +55,7 @@ static void order_init(struct hvs_order *order, pol_u32 flags)
 {
 	pol_u8 lock_first = (flags & HVS_COUNTER_CAUSALITY) != 0;
 
-	order->rank[HVS_NOT_PREEMPTED] = 0;	/* never looked up */
+	order->rank[HVS_NOT_PREEMPTED] = 0;	/* not used */
 	order->flip[HVS_NOT_PREEMPTED] = 0;
 
 	order->rank[HVS_RESOURCE_WAITER] = lock_first ? RANK_SECOND : RANK_FIRST;
@@ -65,11 +64,11 @@ static void order_init(struct hvs_order *order, pol_u32 flags)
 	order->rank[HVS_LOCK_WAITER] = lock_first ? RANK_FIRST : RANK_SECOND;
 	order->flip[HVS_LOCK_WAITER] = flags & HVS_COUNTER_TIME_LOCK ? POL_U64_MAX : 0;
 
-	/* Oldest first: the longest asleep has been waited for the longest. */
+	/* Oldest first: the one that has slept longest has been waited for longest. */
 	order->rank[HVS_WOKEN] = flags & HVS_WOKEN_LIST ? RANK_WOKEN : RANK_NONE;
 	order->flip[HVS_WOKEN] = 0;
 
-	/* Oldest first: newest first would build section 3.3's loop again in here. */
+	/* Oldest first: newest first would repeat the loop of section 3.3 within this list. */
 	order->rank[HVS_YIELDED] = RANK_YIELDED;
 	order->flip[HVS_YIELDED] = 0;
 	if (flags & HVS_NO_YIELDED_LIST) {
@@ -79,8 +78,8 @@ static void order_init(struct hvs_order *order, pol_u32 flags)
 }
 
 /*
- * Slots [from, to) against the best so far; an equal one loses to it. user_mode is added to the rank
- * of one that was in user mode: a constant where this is inlined, which saves the loop a register.
+ * Compares slots [from, to) with the best so far, which wins against equals. user_mode is added to the
+ * rank of slots in user mode. It is a constant where this is inlined, which saves the loop a register.
  */
 static POL_INLINE void scan(struct hvs_best *best, const struct hvs_slot *slots, pol_u32 from,
 			    pol_u32 to, pol_u64 excluded, const struct hvs_order *order,
@@ -109,7 +108,7 @@ static POL_INLINE void scan(struct hvs_best *best, const struct hvs_slot *slots,
 	}
 }
 
-/* From the caller's neighbour round to the caller, who is in neither half. */
+/* From the slot after the caller round to the one before it. */
 static POL_INLINE void scan_round(struct hvs_best *best, const struct hvs_slot *slots,
 				  pol_u32 count, pol_u32 caller, pol_u64 excluded,
 				  const struct hvs_order *order, pol_u32 user_mode)
@@ -135,14 +134,14 @@ static int is_shared(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller
 }
 
 /*
- * HVS_PICK_GIVE_WAY, HVS_PICK_COMPLETE, or HVS_PICK_NONE: neither, so pick. CPUs that run
- * one of them are kept by the low bits of their numbers; all slots are looked at only
- * where two such CPUs, or such a CPU and another, have the same bits.
+ * Returns HVS_PICK_GIVE_WAY, HVS_PICK_COMPLETE, or HVS_PICK_NONE: neither, so pick a sibling. CPUs
+ * that run a vCPU of the VM are noted by the low bits of their numbers. All slots are searched only
+ * if such a CPU shares these bits with another CPU.
  */
 static pol_s32 quorum(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller)
 {
 	pol_u64 ours = 0;
-	pol_u8 runs[64];	/* by bit of ours: who runs on such a CPU */
+	pol_u8 runs[64];	/* by low bits of a CPU: the slot that runs there */
 	pol_u32 running = 0, ready = 0, missing = 0, i;
 
 	for (i = 0; i < count; i++) {
@@ -152,7 +151,7 @@ static pol_s32 quorum(const struct hvs_slot *slots, pol_u32 count, pol_u32 calle
 		ours |= (pol_u64)1 << (slots[i].cpu & 63);
 		runs[slots[i].cpu & 63] = (pol_u8)i;
 	}
-	running += caller >= count;	/* it runs, wherever it is */
+	running += caller >= count;	/* the caller runs, too */
 	for (i = 0; i < count; i++) {
 		pol_u16 cpu = slots[i].cpu;
 
@@ -198,10 +197,10 @@ pol_s32 hvs_pick(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller,
 
 static inline pol_u64 word_read(const pol_u64 *word)
 {
-	return *(const volatile pol_u64 *)word;	/* others write it */
+	return *(const volatile pol_u64 *)word;	/* other CPUs write it */
 }
 
-/* Bits set; the builtin may be a call of a library that kernels do not have. */
+/* Number of set bits. The builtin may call a library function, which kernels do not have. */
 static inline pol_u32 weight(pol_u64 bits)
 {
 	bits -= bits >> 1 & 0x5555555555555555u;
@@ -213,7 +212,7 @@ static inline pol_u32 weight(pol_u64 bits)
 	return (pol_u32)(bits & 0x7f);
 }
 
-/* The number of the lowest bit set, of some. BPF has no instruction for it. */
+/* The number of the lowest set bit; bits is not 0. BPF has no instruction for it. */
 static inline pol_u32 lowest(pol_u64 bits)
 {
 #ifdef __bpf__
@@ -228,7 +227,7 @@ static inline pol_u64 without(pol_u64 bits, pol_u32 word, pol_u32 caller)
 	return word == caller / 64 ? bits & ~((pol_u64)1 << (caller & 63)) : bits;
 }
 
-/* Adds up to "room" of a list, from where the last look ended; how many it added. */
+/* Adds up to "room" vCPUs of a list, from where the last look ended. Returns how many. */
 static pol_u32 list_look(struct hvs_waiting *waiting, pol_u32 list, pol_u32 room,
 			 struct hvs_look *look)
 {
@@ -236,7 +235,7 @@ static pol_u32 list_look(struct hvs_waiting *waiting, pol_u32 list, pol_u32 room
 	pol_u32 from = waiting->next[list] < 64 * words ? waiting->next[list] : 0, step, taken = 0;
 	pol_u64 upper = POL_U64_MAX << (from & 63);
 
-	/* The first word is looked at twice: from "from" on, and at last below it. */
+	/* The first word is read twice: at first from "from" on, at last below it. */
 	for (step = 0; step <= words; step++) {
 		pol_u32 word = from / 64 + step < words ? from / 64 + step : from / 64 + step - words;
 		pol_u64 bits = without(word_read(&waiting->off[list][word]), word, look->caller);
@@ -260,7 +259,7 @@ static pol_u32 list_look(struct hvs_waiting *waiting, pol_u32 list, pol_u32 room
 	return taken;
 }
 
-/* How many run, and how many are preempted. */
+/* Counts how many run, and how many are preempted. */
 static void look_count(const struct hvs_waiting *waiting, struct hvs_look *look)
 {
 	pol_u32 off = 0, asleep = 0, list, word;

@@ -3,9 +3,9 @@
  * Integer types and saturating arithmetic shared by every policy.
  *
  * policy/ is freestanding: nothing here includes a libc or a kernel header, so
- * that the same objects link into the kernel module, the simulator and tests. It is
- * BPF too, where functions take at most five arguments, return no structure, and
- * divide unsigned numbers only.
+ * that the same objects link into the kernel module, the simulator and tests. It also
+ * compiles for BPF. So functions take at most five arguments, return no structure, and
+ * divide only unsigned numbers.
  */
 #ifndef UNSPIN_POLICY_TYPES_H
 #define UNSPIN_POLICY_TYPES_H
@@ -19,8 +19,8 @@ typedef __UINT64_TYPE__ pol_u64;
 #define POL_U64_MAX (~(pol_u64)0)
 
 /*
- * A function of plain numbers. BPF's verifier judges it once by itself then, and not again, with
- * all its paths, wherever it is called.
+ * A function of plain numbers. BPF's verifier checks it once by itself, and not with all its paths
+ * again at every call.
  */
 #ifdef __bpf__
 #define POL_ONCE __attribute__((weak, noinline, visibility("default")))
@@ -28,20 +28,20 @@ typedef __UINT64_TYPE__ pol_u64;
 #define POL_ONCE static inline
 #endif
 
-/* Inlined where it is called, so that arguments that are constants cost nothing. */
+/* Always inlined, so that constant arguments cost nothing. */
 #define POL_INLINE inline __attribute__((always_inline))
 
 /*
- * For each number below count. BPF's verifier follows such a loop round by round; a program that
- * defines this as a loop of the kernel's (bpf_for) before it includes a policy has it look at one round.
+ * For each number below count. BPF's verifier follows such a loop round by round. A program may define
+ * this as a loop of the kernel (bpf_for) before it includes a policy; then the verifier checks one round.
  */
 #ifndef POL_FOR
 #define POL_FOR(i, count) for ((i) = 0; (i) < (count); (i)++)
 #endif
 
 /*
- * BPF's verifier must see this number compared before it is used as an index: the compiler computes no
- * address from what it was made of.
+ * Lets BPF's verifier see that this number was compared before it is used as an index: the compiler
+ * must not compute an address from the numbers it was made of.
  */
 #ifdef __bpf__
 #define POL_AS_IT_IS(number) __asm__("" : "+r"(number))
@@ -49,7 +49,7 @@ typedef __UINT64_TYPE__ pol_u64;
 #define POL_AS_IT_IS(number) ((void)0)
 #endif
 
-/* a + b, or the largest value where that would wrap. */
+/* a + b, or the largest value if that wraps. */
 static inline pol_u64 pol_sat_add(pol_u64 a, pol_u64 b)
 {
 	pol_u64 sum;
@@ -57,7 +57,7 @@ static inline pol_u64 pol_sat_add(pol_u64 a, pol_u64 b)
 	return __builtin_add_overflow(a, b, &sum) ? POL_U64_MAX : sum;
 }
 
-/* Whether a * b does not fit; else it is *product. By halves: only one of the cross products counts. */
+/* Whether a * b overflows; if not, sets *product. By halves: only one of the cross products can be set. */
 static inline pol_u8 pol_mul_overflows_by_halves(pol_u64 a, pol_u64 b, pol_u64 *product)
 {
 	pol_u64 a_high = a >> 32, a_low = a & 0xffffffffu;
@@ -68,7 +68,7 @@ static inline pol_u8 pol_mul_overflows_by_halves(pol_u64 a, pol_u64 b, pol_u64 *
 	       __builtin_add_overflow(cross << 32, a_low * b_low, product);
 }
 
-/* The builtin is one instruction, but for BPF it is a call of a 128-bit multiplication. */
+/* The builtin is one instruction, except for BPF, where it calls a 128-bit multiplication. */
 static inline pol_u8 pol_mul_overflows(pol_u64 a, pol_u64 b, pol_u64 *product)
 {
 #if defined(__bpf__) || defined(POL_MUL_BY_HALVES)
@@ -78,7 +78,7 @@ static inline pol_u8 pol_mul_overflows(pol_u64 a, pol_u64 b, pol_u64 *product)
 #endif
 }
 
-/* a * b, or the largest value where that would wrap. */
+/* a * b, or the largest value if that wraps. */
 static inline pol_u64 pol_sat_mul(pol_u64 a, pol_u64 b)
 {
 	pol_u64 product;
@@ -87,8 +87,8 @@ static inline pol_u64 pol_sat_mul(pol_u64 a, pol_u64 b)
 }
 
 /*
- * a * b / c rounded down, or the largest value where that does not fit or c is 0. Exact
- * where the product does not fit 64 bits, by long multiplication, without a 128-bit division.
+ * a * b / c rounded down, or the largest value if that does not fit or c is 0. Also exact if the
+ * product exceeds 64 bits, by long multiplication, without a 128-bit division.
  */
 POL_ONCE pol_u64 pol_mul_div(pol_u64 a, pol_u64 b, pol_u64 c)
 {
@@ -123,7 +123,7 @@ POL_ONCE pol_u64 pol_mul_div(pol_u64 a, pol_u64 b, pol_u64 c)
 	return quotient;
 }
 
-/* The number of the lowest bit that is set; one is. For BPF the builtin is not there in every compiler. */
+/* The number of the lowest set bit; bits is not 0. Not every compiler has the builtin for BPF. */
 static inline pol_u32 pol_lowest_bit(pol_u64 bits)
 {
 #ifdef __bpf__

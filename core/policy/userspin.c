@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * Whether a vCPU spins in user space, by samples of where it is. Ours.
+ * Detects spinning in user space by samples of a vCPU's state.
  */
 #include "userspin.h"
 
@@ -36,7 +36,7 @@ void userspin_add(struct userspin_state *state, const struct userspin_sample *sa
 	state->count = pol_clamp_u32((pol_u64)state->count + 1, 1, USERSPIN_SAMPLES_MAX);
 }
 
-/* The sample before the next one is 0, the one before that is 1, ... */
+/* The last sample is 0, the one before it is 1, and so on. */
 static const struct userspin_sample *sample_at(const struct userspin_state *state, pol_u32 age)
 {
 	pol_u32 next = state->next % USERSPIN_SAMPLES_MAX;
@@ -68,7 +68,7 @@ static pol_u32 count_from(const struct userspin_state *state, pol_u32 count, pol
 	return found;
 }
 
-/* Of the samples in a range, the most that have the same registers. */
+/* The largest number of samples in a range with the same registers. */
 static pol_u32 most_alike(const struct userspin_state *state, pol_u32 count, pol_u64 low,
 			  pol_u32 range_bytes)
 {
@@ -137,8 +137,8 @@ pol_u32 userspin_code(const struct userspin_verdict *verdict, pol_u64 *from)
 }
 
 /*
- * 0F AE /6 with a register operand is TPAUSE after 66, UMWAIT after F2; a REX prefix between them
- * names one of the later eight registers.
+ * 0F AE /6 with a register operand is TPAUSE after prefix 66, and UMWAIT after F2. A REX prefix
+ * between them selects one of the upper eight registers.
  */
 static pol_u8 is_timed_pause(const pol_u8 *code, pol_u32 left)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * VCRD: Algorithms 1 and 2 of the ASMan paper as one transition an adjusting event.
+ * VCRD: Algorithms 1 and 2 of the ASMan paper, as one transition per adjusting event.
  *
  * Weng, Liu, Yu, Li, HPDC 2011, section 4.3.
  */
@@ -38,7 +38,7 @@ static pol_u64 value_us(const struct vcrd_params *params, pol_u32 value)
 	return ((pol_u64)value + 1) * params->step_us;
 }
 
-/* The share 1 - part_ppm, and none where that would be negative. */
+/* The share 1 - part_ppm, or 0 if that is negative. */
 static pol_u32 rest_ppm(pol_u32 part_ppm)
 {
 	return VCRD_PPM - pol_clamp_u32(part_ppm, 0, VCRD_PPM);
@@ -69,7 +69,7 @@ pol_u8 vcrd_is_over_threshold(const struct vcrd_params *params, pol_u64 waited_c
 	return waited_cycles > (pol_u64)1 << log2;
 }
 
-/* q_x(i) e / (N - 1): what a value gets that experience says nothing of. */
+/* q_x(i) e / (N - 1): for a value about which the last interval says nothing. */
 static pol_u64 experiment(const struct vcrd_params *params, pol_u64 propensity_ppm)
 {
 	pol_u32 others = value_count(params) - 1;
@@ -79,7 +79,7 @@ static pol_u64 experiment(const struct vcrd_params *params, pol_u64 propensity_p
 	return propensity_ppm * (VCRD_PPM - rest_ppm(params->experiment_ppm)) / VCRD_PPM / others;
 }
 
-/* (z_i - x_i) / (z_i-1 - x_i-1) (1 - e): what the estimate gets that was long enough. */
+/* (z_i - x_i) / (z_i-1 - x_i-1) (1 - e): for an estimate that was long enough. */
 static pol_u64 reward(const struct vcrd_params *params, pol_u64 over_us, pol_u64 last_over_us)
 {
 	pol_u64 most = (pol_u64)pol_clamp_u32(params->ratio_max, 1, VCRD_RATIO_LIMIT) *
@@ -132,7 +132,7 @@ pol_u64 vcrd_event(struct vcrd_state *state, const struct vcrd_params *params, p
 {
 	pol_u32 count = value_count(params);
 	pol_u64 interval_us = now_us > state->event_us ? now_us - state->event_us : 0;
-	/* There may be fewer values than when it was chosen. */
+	/* There may be fewer values now than when the estimate was chosen. */
 	pol_u32 last = state->estimate < count ? state->estimate : count - 1;
 	pol_u32 next;
 

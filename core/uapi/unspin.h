@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The module's interface to user space: each name, bound and meaning once.
+ * The module's interface to user space. Each name, bound and meaning is defined once, here.
  *
  * The module expands these lists into its files; build scripts expand them into the
  * tables of the command, the agent and the simulator; docs/sysfs.md is checked against
- * them. Meanings are for a person: one phrase, no full stop. Numbers are decimal and
- * without suffix, so that both C and Rust read them.
+ * them. Meanings are for people: one phrase, no full stop. Numbers are decimal and have
+ * no suffix, so that both C and Rust can read them.
  */
 #ifndef UAPI_UNSPIN_H
 #define UAPI_UNSPIN_H
@@ -37,8 +37,8 @@
 	  "hvs-paper, but a vCPU that lost its core to a directed yield is picked last")
 
 /*
- * X(IDENTIFIER, name, meaning): when a VM's vCPUs run together, in turns with other VMs. In
- * modes off and observe never. The first is the default.
+ * X(IDENTIFIER, name, meaning): when a VM's vCPUs run together, in turns with other VMs. Never
+ * in modes off and observe. The first is the default.
  */
 #define UNSPIN_COSCHEDULINGS(X) \
 	X(NONE, "none", "never: the scheduler alone places its vCPUs") \
@@ -51,8 +51,8 @@
 	X(CON, "con", "always")
 
 /*
- * X(IDENTIFIER, reason): why a VM has no turns, and waits for none, or why its vCPUs do not run
- * together although it asks for that. The first means that nothing stands in the way.
+ * X(IDENTIFIER, reason): why a VM neither has turns nor waits for turns, or why its vCPUs do not
+ * run together although it asks for it. The first: nothing prevents it.
  */
 #define UNSPIN_REFUSALS(X) \
 	X(NONE, "none") \
@@ -67,7 +67,7 @@
 
 /*
  * X(IDENTIFIER, file, least, most, default, unit, meaning): settings that are numbers, of
- * a VM and of default/. Steps are bounded by window_max_cycles besides.
+ * a VM and of default/. Steps are also bounded by window_max_cycles.
  */
 #define UNSPIN_NUMBERS(X) \
 	X(WINDOW_MIN, window_min_cycles, 16, 1073741824, 4096, "TSC cycles", \
@@ -124,8 +124,8 @@
 	  "rejected reports of the guest: too many, not from its kernel, or invalid")
 
 /*
- * X(IDENTIFIER, file, kind, meaning): other values of a VM. COUNT only grows until the next
- * reset; LAST is the present value.
+ * X(IDENTIFIER, file, kind, meaning): other values of a VM. COUNT grows until the next reset;
+ * LAST is the present value.
  */
 #define UNSPIN_VALUES(X) \
 	X(CPU_CYCLES, cpu_cycles, COUNT, "CPU time of the vCPU threads") \

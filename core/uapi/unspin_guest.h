@@ -2,13 +2,13 @@
 /*
  * What a guest's kernel may tell the module: for how long its vCPUs should run together.
  *
- * ASMan (Weng, Liu, Yu, Li, HPDC 2011, section 3.3) has a hypercall of Xen's for that. Here
- * it is a number that KVM does not know: KVM refuses the call (-KVM_ENOSYS), and the module
- * hears it all the same. So a guest may report under any KVM, and needs not know who listens.
+ * ASMan (Weng, Liu, Yu, Li, HPDC 2011, section 3.3) uses a hypercall of Xen for this. Here it
+ * is a number that KVM does not know: KVM refuses the call (-KVM_ENOSYS), and the module sees
+ * it. So a guest may report under any KVM, with or without the module.
  *
- * In RAX the number, in RBX UNSPIN_GUEST_LOW or UNSPIN_GUEST_HIGH, in RCX for how many
- * microseconds it is HIGH. The last report counts. Longer than the bound is the bound. From
- * CPL 0 only; more than UNSPIN_GUEST_REPORTS_PER_S of a VM are ignored.
+ * RAX has the number, RBX UNSPIN_GUEST_LOW or UNSPIN_GUEST_HIGH, and RCX for how many
+ * microseconds it is HIGH. The last report counts. Longer times are cut to the bound. Calls
+ * must come from CPL 0; more than UNSPIN_GUEST_REPORTS_PER_S per VM are ignored.
  */
 #ifndef UAPI_UNSPIN_GUEST_H
 #define UAPI_UNSPIN_GUEST_H

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Differences between kernels, and nothing else: the only place where their numbers stand.
- * What a header can show is asked of it (Kbuild's feature tests, macros); prototypes.c
- * asks the loaded KVM for the rest.
+ * Differences between kernels. Version numbers appear only here. What headers show is tested
+ * there (feature tests of Kbuild, macros); prototypes.c checks the rest in the loaded KVM.
  */
 #ifndef UNSPIN_COMPAT_H
 #define UNSPIN_COMPAT_H
@@ -23,7 +22,7 @@
 #error "unspin needs KVM as a module (CONFIG_KVM=m): its functions and tracepoints are found through kvm.ko"
 #endif
 
-/* Series that the module's own tests boot. Others load with a warning. */
+/* Series that the module's tests boot. On others it loads with a warning. */
 #define COMPAT_SERIES_TESTED "6.1, 6.12 and 7.3"
 #define COMPAT_SERIES(major, minor) \
 	(LINUX_VERSION_CODE >= KERNEL_VERSION(major, minor, 0) && \

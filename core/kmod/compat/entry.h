@@ -4,7 +4,7 @@
 
 #include <linux/kvm_host.h>
 
-/* The header got another name in 6.18. */
+/* The header was renamed in 6.18. */
 #if __has_include(<linux/entry-virt.h>)
 #include <linux/entry-virt.h>
 #else
@@ -12,8 +12,8 @@
 #endif
 
 /*
- * Called by its name and not through a pointer: its address as looked up lies behind its ENDBR64.
- * It takes the vCPU up to 6.17, and nothing from 6.18.
+ * Called by its name, because the address that was looked up lies behind its ENDBR64. It takes the
+ * vCPU up to 6.17, and nothing from 6.18 on.
  */
 static inline int compat_handle_work(struct kvm_vcpu *vcpu)
 {

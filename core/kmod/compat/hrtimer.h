@@ -4,7 +4,7 @@
 
 #include <linux/hrtimer.h>
 
-/* One call from 6.13 on, which hides the function; before, it was set beside it. */
+/* From 6.13 on one call sets the function, too. Earlier kernels need an assignment. */
 static inline void compat_hrtimer_setup(struct hrtimer *timer,
 					enum hrtimer_restart (*function)(struct hrtimer *),
 					clockid_t clock, enum hrtimer_mode mode)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-/* Reads the environment, once and before the first lock; says counts at the end if asked. */
+/* Reads the environment once, before the first lock, and prints counts at exit if asked to. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -51,8 +51,8 @@ static const struct interpose_lock locks[] = { INTERPOSE_LOCKS(ENTRY) };
 #define CHOICE(name) " " #name
 
 /*
- * The environment the program was started with. The C library knows it later than the first function
- * of a program may run (preinit_array); until then the kernel is asked.
+ * Reads a variable of the environment that the program was started with. The first functions of a
+ * program (preinit_array) run before the C library knows the environment; until then the kernel is asked.
  */
 static const char *setting(const char *name)
 {
@@ -74,7 +74,7 @@ static const char *setting(const char *name)
 	return NULL;
 }
 
-/* A setting that is none, said once. */
+/* Reports a wrong setting, once. */
 static void say_wrong(atomic_flag *said, const char *name, const char *text, const char *wanted)
 {
 	if (!atomic_flag_test_and_set(said))
@@ -118,7 +118,7 @@ struct interpose_choice interpose_choose(void)
 	struct interpose_choice choice;
 	const char *name;
 
-	/* Later the program may have changed its environment. */
+	/* Do not read it again: the program may have changed its environment. */
 	if (atomic_load_explicit(&is_chosen, memory_order_acquire))
 		return chosen;
 	choice.verbose = is_one("UNSPIN_VERBOSE", &verbose_said);
@@ -140,7 +140,7 @@ void *interpose_next(const char *name)
 {
 	void *next = dlsym(RTLD_NEXT, name);
 
-	/* Without it the program cannot go on, and would not have started without this library. */
+	/* The program cannot run without this function, with or without this library. */
 	if (!next) {
 		dprintf(STDERR_FILENO, "unspin: %s is missing in the C library\n", name);
 		abort();

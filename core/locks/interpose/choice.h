@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What the program is to be given: the lock the environment names, and what is counted.
+ * What the environment chooses for the program: its locks, and what is counted.
  *
- *	UNSPIN_LOCK	a name of list.h, for spin locks where it fits them and for mutexes; any other
- *			name is said once on stderr, and nothing is taken over
- *	UNSPIN_MUTEX	1: pthread_mutex_*() as well
+ *	UNSPIN_LOCK	a name of list.h: the lock for mutexes, and for spin locks if it fits into them.
+ *			Any other name is reported once on stderr, and no lock is replaced
+ *	UNSPIN_MUTEX	1: replace pthread_mutex_*(), too
  *	UNSPIN_TAU_NS	tau of the preemptable locks
- *	UNSPIN_VERBOSE	1: a line of counts on stderr when the program exits
+ *	UNSPIN_VERBOSE	1: print a line of counts on stderr when the program exits
  *
- * A value that is none of these is said once on stderr, and ignored.
+ * Any other value is reported once on stderr, and ignored.
  */
 #ifndef UNSPIN_LOCKS_INTERPOSE_CHOICE_H
 #define UNSPIN_LOCKS_INTERPOSE_CHOICE_H
@@ -19,13 +19,13 @@
 
 #define INTERPOSE_EXPORT __attribute__((visibility("default")))
 
-/* The largest of ours. */
+/* Size of the largest lock of list.h. */
 #define INTERPOSE_BYTES_MAX 8
 
-/* A lock of ours on memory that is free when zero. The functions return what pthread_spin_*() do. */
+/* A lock of list.h on memory, free if zero. The functions return what pthread_spin_*() return. */
 struct interpose_lock {
 	const char *name;
-	bool fits_spin;	/* into a pthread_spinlock_t */
+	bool fits_spin;	/* it fits into a pthread_spinlock_t */
 	int (*lock)(pthread_spinlock_t *word);
 	int (*trylock)(pthread_spinlock_t *word);
 	int (*unlock)(pthread_spinlock_t *word);
@@ -33,36 +33,36 @@ struct interpose_lock {
 };
 
 struct interpose_choice {
-	/* NULL: the C library's own. */
+	/* NULL: spin locks stay those of the C library. */
 	const struct interpose_lock *spin;
-	const struct interpose_lock *front;	/* of mutexes */
+	const struct interpose_lock *front;	/* the lock in front of mutexes */
 	bool verbose;
 };
 
-/* Calls of one kind; counted with UNSPIN_VERBOSE only. */
+/* Calls of one kind; counted only with UNSPIN_VERBOSE. */
 struct interpose_count {
-	atomic_ulong taken;	/* over the lock chosen */
-	atomic_ulong waited;	/* of these, those that found it taken */
+	atomic_ulong taken;	/* through the chosen lock */
+	atomic_ulong waited;	/* those that found it taken */
 	atomic_ulong left;	/* left to the C library */
 };
 
 extern struct interpose_count interpose_spins, interpose_mutexes;
 
 /*
- * Times this process is a fork() away from the program's first one. What a thread leaves behind in a
- * lock is void in a child of another number: the thread is not there.
+ * Number of fork() calls between this process and the program's first one. A process with another
+ * number ignores what threads left in a lock, because these threads do not exist in it.
  */
 extern atomic_uint interpose_forks;
 
-/* The same each time, from any thread, before constructors as well. */
+/* Returns the same each time. From any thread, also before constructors. */
 struct interpose_choice interpose_choose(void);
 
 /* The C library's function of that name. It must exist. */
 void *interpose_next(const char *name);
 
 /*
- * Before the mutex's holder gives it up by other means than pthread_mutex_unlock(); of no effect where
- * mutexes are the C library's alone.
+ * Call before the mutex's holder releases it in another way than by pthread_mutex_unlock(). Without
+ * effect if mutexes are not replaced.
  */
 void interpose_mutex_leave_front(pthread_mutex_t *mutex);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * The waits for condition variables, where UNSPIN_MUTEX=1: the C library's, which gives the mutex up
- * without asking us; what we keep in front of it must be given up before. The mutex is held all the
- * while, so no signal that its holder may send is missed.
+ * Waits for condition variables with UNSPIN_MUTEX=1. The C library releases the mutex by itself there,
+ * so the lock in front of it is released before. The mutex is held meanwhile, so that no signal of its
+ * next holder is missed.
  */
 #include <time.h>
 
@@ -13,7 +13,7 @@ typedef int timedwait_fn(pthread_cond_t *cond, pthread_mutex_t *mutex, const str
 typedef int clockwait_fn(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock,
 			 const struct timespec *until);
 
-/* From any thread, and before constructors: all store the same. */
+/* From any thread, also before constructors; all store the same value. */
 static void *once(_Atomic(void *) *found, const char *name)
 {
 	void *fn = atomic_load_explicit(found, memory_order_relaxed);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The locks that programs can be given: those which need no node and are free when zero. Spin locks
- * have 4 bytes, a place in front of a mutex 8. A new one is an include and a line.
+ * The locks that programs can have: those that need no node and are free if zero. A spin lock has room
+ * for 4 bytes, a mutex for 8. A new lock needs an include and a line.
  *
- * A pthread_spinlock_t may be shared between processes, so no futex is private to one.
+ * A pthread_spinlock_t may be shared between processes, so no futex is private.
  */
 #ifndef UNSPIN_LOCKS_INTERPOSE_LIST_H
 #define UNSPIN_LOCKS_INTERPOSE_LIST_H
@@ -12,7 +12,7 @@
 
 #include "env.h"
 #include "realtime.h"
-/* In every lock below. */
+/* For every lock below. */
 #define cpu_relax interpose_relax
 
 #include "iticket.h"
@@ -38,7 +38,7 @@
 	X(long_ticket)		\
 	X(iticket)
 
-/* Used where UNSPIN_LOCK names none. */
+/* The defaults without UNSPIN_LOCK. */
 #define INTERPOSE_SPIN_DEFAULT "preemptable"
 #define INTERPOSE_MUTEX_DEFAULT "lease"
 

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * pthread_mutex_lock() and _unlock() with a lock of ours in front, where UNSPIN_MUTEX=1.
+ * pthread_mutex_lock() and _unlock() with a lock of list.h in front, if UNSPIN_MUTEX=1.
  *
- * A mutex stays the C library's at every moment: whoever holds it has taken the C library's. Only the
- * way there is ours: where a mutex is held or waited for, pthread_mutex_lock() takes our lock first, so
- * one thread at a time asks for the mutex, in our lock's order, and holds both until
- * pthread_mutex_unlock(). A mutex that is free costs nothing but a look. So condition variables,
- * timed locks, trylock, cancellation and code that was bound to the C library's functions work as they
- * do without us; they take and leave the mutex alone, and whoever has our lock then waits for it.
+ * The mutex stays that of the C library: its holder always holds the C library's mutex. If a mutex is
+ * held or waited for, pthread_mutex_lock() takes the front lock first. So one thread at a time asks for
+ * the mutex, in the order of the front lock, and holds both until pthread_mutex_unlock(). A free mutex
+ * costs only one check. Condition variables, timed locks, trylock, cancellation and code that is bound
+ * to the C library's functions work as usual: they use only the mutex, and the holder of the front lock
+ * waits for it.
  *
- * A thread of a real-time class does not wait in front: it goes to the C library's, and sleeps there.
+ * A thread of a real-time class does not take the front lock. It asks for the mutex and sleeps there.
  *
- * Ours is in the bytes that list robust and priority mutexes, which plain and adaptive ones leave
- * zero. All other kinds, and those shared between processes, are the C library's alone.
+ * The front lock uses the bytes that list robust and priority mutexes; plain and adaptive ones leave
+ * them zero. All other kinds, and mutexes shared between processes, are left to the C library.
  *
- * Condition variables give up our lock before they wait. Whoever wakes up holds the mutex alone.
+ * Condition variables release the front lock before they wait. A thread that wakes up holds only the
+ * mutex.
  *
- * The last access of an unlock is the C library's, so a mutex may be freed as soon as it may be with
- * the C library alone.
+ * The last access of an unlock is the C library's, so a mutex may be freed as soon as with the C library
+ * alone.
  */
 #include <errno.h>
 #include <string.h>
@@ -27,10 +28,10 @@
 #include "choice.h"
 #include "realtime.h"
 
-/* How long the first in line spins for a mutex that is about to be free: its unlock has two steps. */
+/* How long the first in line spins for a mutex that is about to be free, because its unlock has two steps. */
 #define HANDOVER_NS 1000
 
-/* Bits of __kind that are none of ours to mind: lock elision, which a nested lock does not disturb. */
+/* Bits of __kind to ignore: lock elision, which the front lock does not disturb. */
 #define KIND_ELISION (256 | 512)
 
 struct front {
@@ -38,9 +39,9 @@ struct front {
 		pthread_spinlock_t word;
 		char bytes[INTERPOSE_BYTES_MAX];
 	};
-	/* Whoever holds the mutex holds the word too. For the holder only. */
+	/* The holder of the mutex also holds the front lock. Used only by the holder. */
 	unsigned int held;
-	/* interpose_forks of whoever used the above last; with FRONT_CLEARING: who clears it now. */
+	/* interpose_forks of the last user of the above; with FRONT_CLEARING: of the one that clears it now. */
 	atomic_uint forks;
 };
 
@@ -53,13 +54,13 @@ typedef int mutex_fn(pthread_mutex_t *mutex);
 
 static mutex_fn choose_and_lock, choose_and_unlock;
 
-/* Whoever calls first chooses: mutexes are taken before constructors run, too. */
+/* The first call chooses, because mutexes may be taken before constructors run. */
 static _Atomic(mutex_fn *) lock_fn = choose_and_lock;
 static _Atomic(mutex_fn *) unlock_fn = choose_and_unlock;
 
 #define CALL(fn, ...) (atomic_load_explicit(&fn, memory_order_relaxed)(__VA_ARGS__))
 
-/* The C library's, and our lock. Written before the functions above are. */
+/* The C library's functions, and the front lock. Written before the functions above. */
 static struct {
 	mutex_fn *lock, *trylock, *unlock;
 	const struct interpose_lock *front;
@@ -79,8 +80,8 @@ static bool is_ours(pthread_mutex_t *mutex)
 }
 
 /*
- * In the child of a fork() nobody waits in front of a mutex and nobody holds our lock, whatever the
- * word says: the threads that did are the parent's.
+ * In the child of a fork() no thread waits for the front lock and none holds it, whatever the word
+ * says: those threads are in the parent.
  */
 static void clear_after_fork(struct front *front)
 {
@@ -88,7 +89,7 @@ static void clear_after_fork(struct front *front)
 	unsigned int seen = atomic_load_explicit(&front->forks, memory_order_acquire);
 
 	while (__builtin_expect(seen != now, 0)) {
-		/* Only of this process: a parent's thread that was at it when we were forked is not here. */
+		/* Wait only for a thread of this process. One of the parent does not exist here. */
 		if (seen == (now | FRONT_CLEARING)) {
 			cpu_relax();
 			seen = atomic_load_explicit(&front->forks, memory_order_acquire);
@@ -105,7 +106,7 @@ static void clear_after_fork(struct front *front)
 	}
 }
 
-/* The mutex's holder: others may come forward. */
+/* Called by the holder of the mutex: releases the front lock. */
 static void leave_front(struct front *front)
 {
 	clear_after_fork(front);
@@ -168,7 +169,7 @@ void interpose_mutex_leave_front(pthread_mutex_t *mutex)
 		leave_front(front_of(mutex));
 }
 
-/* Whether the C library's mutexes are as this file takes them to be. */
+/* Whether the C library's mutexes have the layout that this file expects. */
 static bool library_is_as_known(void)
 {
 	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -185,7 +186,7 @@ static bool library_is_as_known(void)
 	return known;
 }
 
-/* May run on several threads at a time: all of them store the same. */
+/* May run in several threads at a time; all store the same values. */
 static void choose(void)
 {
 	struct interpose_choice choice = interpose_choose();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Threads of a real-time class. One that spins keeps its CPU for good, and whoever holds the lock may
- * need that CPU: such a thread must sleep.
+ * Threads of a real-time class must sleep instead of spinning: a spinning one never gives up its CPU,
+ * and the lock's holder may need that CPU.
  */
 #ifndef UNSPIN_LOCKS_INTERPOSE_REALTIME_H
 #define UNSPIN_LOCKS_INTERPOSE_REALTIME_H
@@ -15,11 +15,11 @@
 
 #include "env_cpu.h"
 
-/* Of a waiting loop: some milliseconds, about a time slice. */
+/* Turns of a waiting loop between checks: some milliseconds, about a time slice. */
 #define INTERPOSE_TURNS_PER_LOOK (1u << 16)
 #define INTERPOSE_SLEEP_NS 100000
 
-/* Whether the calling thread has one now. */
+/* Whether the calling thread has such a class now. */
 static inline bool interpose_is_realtime(void)
 {
 	int errno_before = errno, policy = sched_getscheduler(0);
@@ -28,7 +28,7 @@ static inline bool interpose_is_realtime(void)
 	return policy == SCHED_FIFO || policy == SCHED_RR || policy == 6 /* SCHED_DEADLINE */;
 }
 
-/* For the locks of ours: one turn of a waiting loop. A class may come while a thread waits. */
+/* One turn of a waiting loop, for the locks of list.h. The class may change while a thread waits. */
 static inline void interpose_relax(void)
 {
 	static _Thread_local unsigned int turns;
@@ -37,7 +37,7 @@ static inline void interpose_relax(void)
 	lock_cpu_pause();
 	if (++turns % INTERPOSE_TURNS_PER_LOOK || !interpose_is_realtime())
 		return;
-	/* Not the C library's nanosleep(): to be cancelled in here is not what a lock allows. */
+	/* Not the C library's nanosleep(), because a lock must not be a cancellation point. */
 	syscall(SYS_nanosleep, &(struct timespec) { 0, INTERPOSE_SLEEP_NS }, NULL);
 	errno = errno_before;
 }

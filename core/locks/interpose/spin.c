@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * The pthread_spin_*() functions over a lock of ours, for LD_PRELOAD:
+ * The pthread_spin_*() functions with a lock of list.h, for LD_PRELOAD:
  *
  *	cd locks/interpose && cc -O2 -shared -fPIC -I .. -o libunspin-locks.so *.c
  *	LD_PRELOAD=./libunspin-locks.so program
  *
- * A pthread_spinlock_t is the lock (the C library's own where that is too small for it), so locks shared between processes work, and one that is held at a
- * fork() is held in the child, as POSIX has it. A waiter that dies (a fork() leaves all but one thread
- * behind; a killed process) keeps its place in the line: preemptable locks pass it by, those that hand
- * the lock on in strict order wait for it for ever.
+ * The lock is in the pthread_spinlock_t; if it is too large for that, the C library's lock is used. So
+ * locks shared between processes work, and a lock that is held at a fork() is held in the child, as
+ * POSIX requires. A waiter that dies (in a killed process; all threads but one at a fork()) keeps its
+ * place in the line. Preemptable locks overtake it; locks with a strict order wait for it forever.
  *
- * pthread_spin_destroy() is the C library's, which has nothing to do.
+ * pthread_spin_destroy() of the C library is kept, because it has nothing to do.
  */
 #include "choice.h"
 
@@ -19,7 +19,7 @@ typedef int spin_fn(pthread_spinlock_t *spin);
 static spin_fn choose_and_lock, choose_and_trylock, choose_and_unlock;
 static int choose_and_init(pthread_spinlock_t *spin, int shared);
 
-/* Whoever calls first chooses: locks are taken before constructors run, too. */
+/* The first call chooses, because locks may be taken before constructors run. */
 static _Atomic(spin_fn *) lock_fn = choose_and_lock;
 static _Atomic(spin_fn *) trylock_fn = choose_and_trylock;
 static _Atomic(spin_fn *) unlock_fn = choose_and_unlock;
@@ -56,7 +56,7 @@ static int init(pthread_spinlock_t *spin, int shared)
 	return 0;
 }
 
-/* May run on several threads at a time: all of them store the same. */
+/* May run in several threads at a time; all store the same values. */
 static void choose(void)
 {
 	struct interpose_choice choice = interpose_choose();

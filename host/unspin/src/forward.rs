@@ -24,7 +24,7 @@ pub fn run_moved(arguments: Vec<OsString>) -> anyhow::Result<()> {
     };
     if let Some(left_out) = left_out(moved) {
         return Err(Cannot(format!(
-            "`{left_out}` is not in this build, which has the monitors only; the package unspin has it"
+            "`{left_out}` is not in this build, which has only the commands that watch VMs; the package unspin has it"
         ))
         .into());
     }

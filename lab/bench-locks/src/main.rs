@@ -20,10 +20,10 @@ struct Args {
     /// Runs of each lock at each level, interleaved.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Length of a measuring window, ms.
+    /// Length of a measurement, ms.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     window_ms: u32,
-    /// Length of a window for fairness, ms.
+    /// Length of a measurement of fairness, ms.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     fair_window_ms: u32,
     /// Loop iterations inside the lock: few, so that the lock is what there is to wait for.
@@ -38,8 +38,8 @@ struct Args {
     /// Go on with the samples of the same code and arguments that are there.
     #[arg(long)]
     resume: bool,
-    /// Instead: count stalls and overtakes (locks/stats.h), a window a lock and level; the rates are
-    /// not the locks' then.
+    /// Instead: count stalls and overtakes (locks/stats.h), once per lock and level. Counting changes
+    /// the rates, so they are not those of the locks.
     #[arg(long)]
     counts: bool,
     /// Only these locks and peers.

@@ -44,7 +44,7 @@ own=$!
 settle [ -e $U/vms/$idle-0 -a -e $U/vms/$own-0 ]
 echo off > $U/vms/$own-0/mode
 check "mode apples is refused as busy" refused apples $D/mode busy
-check "with a line that says why" said 'cannot hook kvm_vcpu_on_spin (-16): a livepatch has it'
+check "with a line that says why" said 'cannot hook kvm_vcpu_on_spin (-16): a livepatch redirects it'
 check "for one VM, too" refused hvs $U/vms/$idle-0/mode busy
 echo 0 > /sys/kernel/livepatch/patched/enabled
 check "the livepatch goes" settle rmmod patched
@@ -67,7 +67,7 @@ check "is in force" settle in_force
 check "every VM is off" is $D/mode off
 check "this one too" is $U/vms/$idle-0/mode off
 check "counted" is $U/fail_open_total 1
-check "with a line that names it" said 'off because of livepatch patched (-16)'
+check "with a line that names it" said 'all VMs set to off: livepatch patched redirects a function'
 check "mode hvs is refused as busy" refused hvs $D/mode busy
 echo 0 > /sys/kernel/livepatch/patched/enabled
 check "it goes" settle rmmod patched

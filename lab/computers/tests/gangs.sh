@@ -160,7 +160,7 @@ check "one that lasts 0.3 s longer" settle is $STUCK 0
 check "is ended in the ordinary way" is $U/fail_open_total $opened
 echo 80 > $STUCK
 check "one that lasts 8 s is noticed" settle more $U/fail_open_total $opened
-check "with a line that says what follows" sh -c "dmesg | grep -q 'a turn does not end: everybody runs until one does'"
+check "with a line that says what follows" sh -c "dmesg | grep -q 'a turn does not end: all vCPUs may run until one ends'"
 check "everybody runs meanwhile" stays $U/vms/$c-0/parks
 check "counted once" is $U/fail_open_total $((opened + 1))
 for n in $a $b; do check "VM $n has turns again once it has ended" turns_grow $U/vms/$n-0/turns; done

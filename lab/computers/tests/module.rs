@@ -66,7 +66,7 @@ fn only_the_build_for_tests_has_parameters() {
             assert!(has(&tests, &described), "{}: no {name} to test with", series.name());
             assert!(!has(&production, name), "{}: {name} in production", series.name());
         }
-        for text in ["parm=", "parmtype=", "as told", "svm_force_pause"] {
+        for text in ["parm=", "parmtype=", "injected failure", "svm_force_pause"] {
             assert!(!has(&production, text), "{}: {text} in production", series.name());
         }
     }

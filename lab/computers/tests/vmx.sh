@@ -120,7 +120,7 @@ echo 0 > $1/delta_cycles
 for file in window_init_cycles window_min_cycles window_max_cycles; do echo 32768 > $1/$file; done
 echo aple > $1/../../default/mode
 END
-looked_again() { dmesg | grep -c 'the processor has another window than KVM keeps for a vCPU, looking again'; }
+looked_again() { dmesg | grep -c 'the processor and KVM have different windows for a vCPU; checking again'; }
 looked=$(looked_again)
 unspin-inside nested "sh /tmp/on $U/vms/\$PPID-0" "echo off > $U/vms/\$PPID-0/mode" > /tmp/nested
 nested=$?

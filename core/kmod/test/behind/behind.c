@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A call through a pointer, so many bytes behind the ENDBR64 that its function begins with. A processor
- * with indirect branch tracking must fault there, or a test that says nobody does this has shown nothing.
+ * Calls a function through a pointer that is some bytes behind its ENDBR64. A processor with indirect branch
+ * tracking must fault there. This proves that the test for such calls would find one.
  */
 #include <linux/compiler.h>
 #include <linux/module.h>
@@ -22,7 +22,7 @@ static int __init behind_init(void)
 	int (*call)(void) = callee;
 	unsigned long address = (unsigned long)call;
 
-	/* The compiler would make a direct call of it. */
+	/* Keeps the compiler from making a direct call. */
 	OPTIMIZER_HIDE_VAR(address);
 	if (skip)
 		address += ENDBR_BYTES;

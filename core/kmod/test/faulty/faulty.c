@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * One fault a load, each harmless and each the business of one of the debug
- * kernel's checks: a test that says the kernel found nothing must have seen it
- * find these.
+ * Commits one fault per load. Each is harmless, and each is detected by one of the debug
+ * kernel's checks. This proves that the checks work before a test relies on their silence.
  */
 #include <linux/kernel.h>
 #include <linux/module.h>
@@ -47,7 +46,7 @@ static void timer_fn(struct timer_list *timer)
 {
 }
 
-/* The check takes the timer out before its memory goes. */
+/* The check removes the timer before its memory is freed. */
 static void free_with_timer_pending(void)
 {
 	struct timer_list *timer = kmalloc(sizeof(*timer), GFP_KERNEL);
@@ -64,7 +63,7 @@ static void read_rcu_without_lock(void)
 	static int __rcu *pointer;
 
 	if (rcu_dereference(pointer))
-		pr_info("it is NULL\n");
+		pr_info("unexpected: the pointer is NULL\n");
 }
 
 static void keep_nothing_of_an_allocation(void)
@@ -77,7 +76,7 @@ static void keep_nothing_of_an_allocation(void)
 static DEFINE_MUTEX(first);
 static DEFINE_MUTEX(second);
 
-/* By one thread, so nothing hangs. */
+/* One thread takes both, so nothing hangs. */
 static void lock_in_both_orders(void)
 {
 	mutex_lock(&first);
@@ -114,7 +113,7 @@ static int __init faulty_init(void)
 		faults[i].commit();
 		return 0;
 	}
-	pr_err("faulty: no fault is called '%s'\n", fault);
+	pr_err("faulty: unknown fault '%s'\n", fault);
 	return -EINVAL;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A livepatch of the function the module redirects, which one only may do; or of another one, of the
- * kernel's.
+ * A livepatch of the function that the module redirects, which only one owner may redirect; or of another
+ * function of the kernel.
  */
 #include <linux/livepatch.h>
 #include <linux/module.h>
@@ -9,7 +9,7 @@
 
 struct kvm_vcpu;
 
-/* A spinning vCPU goes on spinning. */
+/* Does nothing: a spinning vCPU continues to spin. */
 static void patched_on_spin(struct kvm_vcpu *me, bool yield_to_kernel_mode)
 {
 }

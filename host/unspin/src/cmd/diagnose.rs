@@ -39,8 +39,8 @@ BPF programs in the host kernel collect the times. They change nothing, and noth
 guest. The module is optional; if it is loaded, its counts are used. Requires root.
 
 --ab runs an experiment, and changes a setting: it switches a running VM between A (as it is) and B in \
-windows of --seconds (ABBA ABBA …), and compares them. Each window is compared with the neighbouring \
-window of the other arm. Differences have a 95 % confidence interval. Each change is first recorded in \
+phases of --seconds (ABBA ABBA …), and compares them. Each phase of A is compared with the phase of B \
+beside it. Differences have a 95 % confidence interval. Each change is first recorded in \
 /run/unspin/journal. It is restored at the end, on an error or a signal, and by a guard process if this \
 one is killed or hangs. If both are killed, the next unspin that uses the journal restores it, or \
 --put-back does.";
@@ -52,7 +52,7 @@ pub struct Args {
     /// meant, as in vmid:104, pid:4242 or name:web1. Default: all VMs.
     #[arg(value_name = "VM")]
     vm: Option<OsString>,
-    /// How long to watch, 0.1 to 3600 [default: 10]. With --ab: the length of a window [default: 5].
+    /// How long to watch, 0.1 to 3600 [default: 10]. With --ab: the length of a phase [default: 5].
     #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<Duration>,
     /// Print JSON, with all values.

@@ -50,8 +50,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     match args.check {
         true => check(args, &judgement()),
         false if !cfg!(feature = "module") => Err(Cannot(
-            "this build has the monitors only: `unspin load --check` says whether this host can \
-             have the module, and the packages unspin and unspin-dkms load it"
+            "this build has only the commands that watch VMs: `unspin load --check` says whether \
+             this host can have the module, and the packages unspin and unspin-dkms load it"
                 .into(),
         )
         .into()),

@@ -148,7 +148,7 @@ fn origin(streams: &[&Stream], runs: &[&RunResult]) -> String {
     let tsc = begin.tsc_khz.map_or(String::new(), |k| format!(" of {} MHz", k / 1000));
     let complete = streams.iter().all(|s| s.ended && s.failed.is_empty());
     format!(
-        "Machine {}, kernel {}, {} pCPUs{tsc}, {} runs; windows of {windows} of the machine's time; seeds {seeds}; \
+        "Machine {}, kernel {}, {} pCPUs{tsc}, {} runs; measured for {windows} of the machine's time; seeds {seeds}; \
          the locks' budgets at {clocks}; commit {}.{}",
         begin.machine,
         begin.kernel,

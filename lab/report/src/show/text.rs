@@ -67,7 +67,7 @@ fn document(out: &mut String, s: &Summary) {
     if s.arms.iter().any(|r| r.share.is_some_and(|share| share.turn.is_some())) {
         let _ = writeln!(
             out,
-            "own turns: share of the window in which a VM had its pCPUs to itself; VMs may have \
+            "own turns: share of the measuring time in which a VM had its pCPUs to itself; VMs may have \
              turns at the same time"
         );
     }

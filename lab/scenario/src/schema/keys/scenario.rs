@@ -125,11 +125,11 @@ table! { SWEEP: Sweep = "[sweep]", "Every arm runs at every point: each combinat
 table! { MEASURE: Measure = "[measure]", "Lengths, in milliseconds of the machine's time.";
     WARMUP_MS: Integer<u64> = "warmup_ms", integer(0, MS_MAX, " milliseconds") =>
         .usually(100)
-        .help("shortest time from the start of the last VM to the measuring window, which starts \
+        .help("shortest time from the start of the last VM to the measuring time, which starts \
                when every program works");
     WINDOW_MS: Integer<u64> = "window_ms", integer(1, MS_MAX, " milliseconds") =>
         .usually(300)
-        .help("the measuring window");
+        .help("the measuring time");
     STAGGER_MS: Integer<u64> = "stagger_ms", integer(0, MS_MAX, " milliseconds") =>
         .usually(20)
         .help("longest delay between starts of VMs, drawn from the seed");
@@ -139,7 +139,7 @@ table! { MEASURE: Measure = "[measure]", "Lengths, in milliseconds of the machin
     WAKEUPS_HZ: Maybe<Integer<u32>> = "wakeups_hz", Maybe(integer(1, 10_000, " Hz")) =>
         .usually("no such tasks")
         .only_on(Machines::Module, |m| m.wakeups_hz.is_some())
-        .help("wake-ups per second of a host task on each pCPU during the window; their latency is \
+        .help("wake-ups per second of a host task on each pCPU during the measuring time; their latency is \
                recorded");
     HOGS: Integer<u32> = "hogs", integer(0, 1024, " tasks") =>
         .usually(0)

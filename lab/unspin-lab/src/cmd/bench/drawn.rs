@@ -113,7 +113,7 @@ impl<'a> Drawn<'a> {
         let runs = self.source.runs();
         let takes = self.one_world(&runs)?.as_secs_f64() * worlds as f64 / jobs as f64;
         let what = format!("{worlds} worlds of {} runs", runs.len());
-        let less = "use fewer worlds, shorter windows, or --shard I/N on N computers";
+        let less = "use fewer worlds, a shorter window_ms, or --shard I/N on N computers";
         Ok(time::say(&what, takes, jobs, less)?)
     }
 

@@ -177,7 +177,7 @@ impl Document {
     pub fn text(&self) -> String {
         let ab = &self.ab;
         let mut text = format!(
-            "{}: {}, {} windows of {:.1} s ({})\nA: {}\nB: {}\n",
+            "{}: {}, {} phases of {:.1} s ({})\nA: {}\nB: {}\n",
             ab.title,
             ab.cause.name(),
             ab.order.len(),
@@ -263,7 +263,7 @@ fn notes(asked: &Asked, switch: &Switch, windows: &[Window]) -> Vec<String> {
              reports it";
         notes.push(text.to_string());
     } else if ratio(windows).is_none() {
-        notes.push("a window had no work, so the ratio of B to A is unknown".to_string());
+        notes.push("a phase had no work, so the ratio of B to A is unknown".to_string());
     }
     match switch.cause {
         Cause::SpinSwitch => {
@@ -351,6 +351,6 @@ mod tests {
         }
         assert!((json["ab"]["found"]["value"].as_f64().unwrap() - 0.2).abs() < 1e-9);
         let none = document(Some("x"), &windows(|_, index| Some(index as f64)));
-        assert!(none.text().contains("a window had no work"), "{}", none.text());
+        assert!(none.text().contains("a phase had no work"), "{}", none.text());
     }
 }

@@ -40,12 +40,12 @@ pub struct Args {
     /// within one last-level cache.
     #[arg(long, value_name = "CAUSE", requires = "vm", value_parser = causes())]
     ab: Option<Cause>,
-    /// With --ab: number of rounds, 2 to 100. A round is one window of A and one of B.
+    /// With --ab: number of rounds, 2 to 100. A round is one phase of A and one of B.
     #[arg(long, value_name = "N", requires = "ab", default_value = "4",
           value_parser = clap::value_parser!(u32).range(2..=100))]
     rounds: u32,
     /// With --ab: a command that prints a number which grows with the work of the VM, such as requests
-    /// served. /bin/sh runs it at both ends of each window.
+    /// served. /bin/sh runs it at both ends of each phase.
     #[arg(long, value_name = "COMMAND", requires = "ab")]
     work: Option<String>,
     /// Restore the settings that a killed experiment left changed, and exit.

@@ -210,7 +210,7 @@ impl Trial<'_> {
             if is != *value {
                 bail!(
                     "the experiment was stopped: another program has set {target} to {is}, which \
-                     was {value} in this window; it stays"
+                     was {value} in this phase; it stays"
                 );
             }
         }
@@ -226,7 +226,7 @@ impl Trial<'_> {
         let exits = |window: &Window| window.did.exits[State::ExitPause];
         match self.switch.cause {
             Cause::SpinSwitch if exits(a) >= EVENTS_MIN && exits(window) > exits(a) / 2 => bail!(
-                "{title} had {} pause-loop exits in a window of A and {} in one of B: it does not \
+                "{title} had {} pause-loop exits in a phase of A and {} in one of B: it does not \
                  use the window of the module (docs/sysfs.md lists when the module leaves a VM to \
                  KVM)",
                 exits(a),
