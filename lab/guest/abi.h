@@ -73,7 +73,7 @@
 #define GUEST_FEATURE_TAU 2		/* lock_tau_ns replaces the preemptable locks' own */
 
 /* guest_calls.memory: whether translations of the program's memory may be in the vCPU's TLB. */
-#define GUEST_MEMORY_LEFT 0	/* not up yet, or sleeps and has answered since: nobody asks it */
+#define GUEST_MEMORY_LEFT 0	/* not up yet, or asleep and has answered since: not asked */
 #define GUEST_MEMORY_LAZY 1	/* sleeps in a block or a barrier: only lazy shootdowns ask it */
 #define GUEST_MEMORY_USED 2
 
@@ -92,7 +92,7 @@ enum guest_op {
 	GUEST_OP_SPIN_BARRIER = 8,	/* barrier waited for with PAUSE */
 	GUEST_OP_SHOOTDOWN = 9,	/* interrupt each sibling that does not sleep in a block or a
 				 * barrier, and PAUSE until all of them have answered */
-	GUEST_OP_SHOOTDOWN_LAZY = 10,	/* the same, and those that sleep, once in each sleep */
+	GUEST_OP_SHOOTDOWN_LAZY = 10,	/* the same, and once per sleep those that sleep */
 	GUEST_OP_COMPUTE_FIRST = 11,	/* as compute, on the first vCPU; the others pass by */
 	GUEST_OP_COMPUTE_ROTATING = 12,	/* the same on one vCPU, in each of its passes another */
 	GUEST_OP_COMPUTE_MOVING = 13,	/* the same, after GUEST_UNITS_PER_MOVE passes another */
@@ -142,7 +142,7 @@ struct guest_config {
 	unsigned int steps_count;
 	unsigned int features;	/* GUEST_FEATURE_... */
 	unsigned int lock_ticks_per_us;	/* TSC ticks the locks take for 1 us; at least 1 */
-	unsigned long long seed;	/* of this VM; a vCPU mixes in its index */
+	unsigned long long seed;	/* seed of this VM; a vCPU mixes in its index */
 	unsigned long long lock_tau_ns;
 	/* Only the image that reports: waits for a lock above 2^this TSC cycles; 0-63. */
 	unsigned int report_log2_cycles;
@@ -174,7 +174,7 @@ struct guest_counters {
 	unsigned long long iterations;		/* of compute and critical steps */
 	unsigned long long max_wait_cycles;	/* the VMM may set it to 0 at any time */
 	unsigned long long wait_hist[GUEST_WAIT_BUCKETS];
-	/* Only the image that counts stalls: waits that got that far, by what the lock was then. */
+	/* Only in the image that counts stalls: waits of this length, by the state of the lock. */
 	unsigned long long stalls_free[GUEST_STALL_BUCKETS];
 	unsigned long long stalls_held[GUEST_STALL_BUCKETS];
 	/*
@@ -182,7 +182,7 @@ struct guest_counters {
 	 * end to the end of the pass.
 	 */
 	unsigned long long responses;
-	unsigned long long response_cycles;	/* all of them together */
+	unsigned long long response_cycles;	/* sum of all, TSC cycles */
 	unsigned long long response_hist[GUEST_RESPONSE_BUCKETS];
 } __attribute__((aligned(64)));
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* x86-64 instructions the guest needs, and what a vCPU finds through GS. */
+/* x86-64 instructions that the guest needs, and the data that a vCPU addresses through GS. */
 #ifndef UNSPIN_GUEST_CPU_H
 #define UNSPIN_GUEST_CPU_H
 

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include "cpu.h"
 
-/* What a vCPU waits for halted; others look through all of them for whom to kick. */
+/* The word that a vCPU waits for, halted. The others search these records for a vCPU to kick. */
 struct halted_at {
 	_Atomic(atomic_uint *) word;	/* 0: not halted in a lock */
 	atomic_uint key;
@@ -28,7 +28,7 @@ void note_stall(u32 turns);
 void note_wait(void);
 #endif
 
-/* The spin hint, and the way out of a wait when the run is over. */
+/* The spin hint. It also ends a wait when the run is over. */
 static inline void cpu_relax(void)
 {
 	__builtin_ia32_pause();
@@ -60,9 +60,9 @@ static inline unsigned int lock_ticks_per_us(void)
 }
 
 /*
- * No wake-up is lost: the record is written before the word is looked at and lock_wake() reads the
- * records after the word was changed, so one sees the other. A kick that comes before the HLT ends it
- * (KVM keeps it), and an interrupt cannot come between the last look and the HLT.
+ * No wake-up is lost. lock_wait() writes the record before it reads the word, and lock_wake() reads
+ * the records after the word was changed, so one sees the other. KVM keeps a kick that comes before
+ * the HLT, which then ends at once. No interrupt can come between the last check and the HLT.
  */
 static __attribute__((noinline, unused)) void lock_wait(atomic_uint *word, unsigned int seen,
 							unsigned int key)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Mean of ln 2 - ln(1 + f) over f in [i/256, (i+1)/256), 20 bits of fraction; a test in
- * lab/vmm/src/rng.rs computes it anew.
+ * Mean of ln 2 - ln(1 + f) over f in [i/256, (i+1)/256), 20 bits of fraction. A test in
+ * lab/vmm/src/rng.rs recomputes it.
  */
 #ifndef UNSPIN_GUEST_EXP_TABLE_H
 #define UNSPIN_GUEST_EXP_TABLE_H

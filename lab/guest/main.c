@@ -2,9 +2,9 @@
 /*
  * The bench guest: every vCPU runs the same program of steps until the VMM sets `stop`.
  *
- * Work is counted in loop iterations, never clocked: a preempted vCPU gets no credit for time.
- * Interrupts stay enabled while the program runs, but for the moment between looking at a wake-up
- * condition and HLT. One vCPU writes its own counters only, with plain stores, so that the VMM can
+ * Work is counted in loop iterations, not measured by a clock, so a preempted vCPU gets no credit
+ * for time. Interrupts are enabled while the program runs, except between the check of a wake-up
+ * condition and HLT. A vCPU writes only its own counters, with plain stores, so that the VMM can
  * read them at any time.
  */
 #include <stdbool.h>
@@ -23,7 +23,7 @@ struct vcpu {
 	u64 wait_begun;		/* TSC; 0: it waits for none, or has reported that; where waits are reported */
 	u64 rng;
 	u32 barrier_phase;
-	atomic_uint blocked;	/* 1 from the start of a block until somebody wakes it */
+	atomic_uint blocked;	/* 1 from the start of a block until it is woken */
 	u64 protected_value[GUEST_LOCKS_MAX];	/* as read when the lock was taken */
 	union guest_lock_node node[GUEST_LOCKS_MAX];
 } __attribute__((aligned(128)));
@@ -38,7 +38,7 @@ struct barrier {
 	atomic_uint sleepers;	/* how many wait for the phase halted */
 };
 
-/* As two words, so that each is written whole: another vCPU may be using the gate. */
+/* Two words, so that each is written whole, because another vCPU may be using the gate. */
 struct idt_gate {
 	u64 low;	/* offset 0..15, selector, IST, type, offset 16..31 */
 	u64 high;	/* offset 32..63 */
@@ -149,7 +149,7 @@ static ALWAYS_INLINE u32 draw(struct vcpu *self, const struct guest_step *step)
 	return draw_exp(rng_next(&self->rng), step->a, step->b);
 }
 
-/* One interrupt ends it; @wait_over is looked at with interrupts off, so none is lost. */
+/* One interrupt ends it. @wait_over is checked with interrupts off, so that none is lost. */
 #define halt_until(wait_over)                                                                      \
 	do {                                                                                       \
 		set_memory(GUEST_MEMORY_LAZY);                                                     \
@@ -216,13 +216,13 @@ static bool block_over(struct vcpu *self)
 	       *(volatile u32 *)&self->timer_fired || stop_wanted();
 }
 
-/* Returns when its timer was to end it, in TSC; 0 where no timer did. */
+/* Returns the TSC when its timer was due, or 0 if it had no timer. */
 static __attribute__((noinline)) u64 block(struct vcpu *self, const struct guest_step *step)
 {
 	u32 timer_cycles = draw(self, step);
 	u64 due;
 
-	/* 0 stands for no timer: only where no other length can be drawn. */
+	/* 0 means no timer, so use it only if no other length can be drawn. */
 	if (!timer_cycles && step->b)
 		timer_cycles = 1;
 	*(volatile u32 *)&self->timer_fired = 0;
@@ -258,8 +258,8 @@ static atomic_uint *word_asked(u32 index)
 }
 
 /*
- * As smp_call_function_many() does for a TLB flush: an interrupt to each, then wait for each. An
- * interrupt that comes while one is pending merges with it; its handler then sees both askers.
+ * As smp_call_function_many() does for a TLB flush: sends an interrupt to each, then waits for each. If
+ * one is pending already, the two merge, and the handler answers both senders.
  */
 static __attribute__((noinline)) void shootdown(struct vcpu *self, bool lazy)
 {
@@ -316,12 +316,12 @@ static ALWAYS_INLINE void report_ends(struct vcpu *self)
 #endif
 
 #ifdef GUEST_STALLS
-/* Whether somebody is between taking and releasing the lock, as VEE 2013 section 3 tells. */
+/* Whether a vCPU is between taking and releasing the lock, as in VEE 2013 section 3. */
 static struct {
 	atomic_uint held __attribute__((aligned(64)));
 } lock_states[GUEST_LOCKS_MAX];
 
-/* A wait has come to @turns, a power of two, turns of its loop. */
+/* A wait has reached @turns turns of its loop, a power of two. */
 __attribute__((noinline)) void note_stall(u32 turns)
 {
 	struct vcpu *self = &vcpus[this_index()];

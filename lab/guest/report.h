@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The image that reports: tells the host, through the hypercall of uapi/unspin_guest.h, that a
- * lock is waited for too long, and for how long all vCPUs should run together. policy/vcrd.c learns
- * that; the VM has one learner.
+ * The image that reports: when the wait for a lock is too long, it tells the host through the
+ * hypercall of uapi/unspin_guest.h, with the time for which all vCPUs should run together.
+ * policy/vcrd.c learns that time; the VM has one learner.
  *
- * A wait is looked at while it lasts, each some turns of its loop, and when it is over: a vCPU that
- * was preempted in it may have the lock at its next turn. One wait is reported once. Where another
- * vCPU is reporting at that moment, that one's report is for both.
+ * A wait is checked while it lasts, every some turns of its loop, and when it is over: a vCPU that
+ * was preempted in it may have the lock at its next turn. Each wait is reported once. If two vCPUs
+ * report at the same time, one report counts for both.
  */
 #ifndef UNSPIN_GUEST_REPORT_H
 #define UNSPIN_GUEST_REPORT_H

@@ -11,7 +11,7 @@ static __attribute__((noinline)) void note_response(struct guest_counters *count
 {
 	u64 now = rdtsc(), cycles;
 
-	/* This CPU's clock may be behind that of the one the timer was set on. */
+	/* This CPU's clock may be behind that of the CPU on which the timer was set. */
 	cycles = now > due ? now - due : 0;
 	counters->responses++;
 	counters->response_cycles += cycles;

@@ -51,10 +51,10 @@ pub struct Advice {
     pub what: String,
     /// How much time it could regain.
     pub expected: String,
-    /// The figures that it stands on.
+    /// The figures that it is based on.
     pub evidence: String,
-    /// Measured: what it is about was timed. Estimated: that it would help is inferred, from counts or the
-    /// command line. Unknown: what it would give is not known.
+    /// Its certainty. Measured: what it is about was timed. Estimated: it is inferred, from counts or the
+    /// command line, that it would help. Unknown: how much it would help is not known.
     pub sure: Sure,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Experiments that switch between two settings, A and B: the order of their windows, and how sure the
-//! difference is.
+//! Experiments that switch between two settings, A and B: the order of their phases, and the confidence
+//! interval of the difference.
 
 /// Quantiles of Student's distribution, 97.5 %, by degrees of freedom from 1 on.
 const STUDENT: [f64; 30] = [

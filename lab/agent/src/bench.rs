@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the agent keeps from run to run.
+//! The state that the agent keeps between runs.
 
 use crate::cgroup::Cpus;
 use crate::host::Slice;

@@ -61,7 +61,7 @@ impl Beside {
         }
     }
 
-    /// Ends it; the rest of what it says. An error where it failed.
+    /// Ends the program and returns the rest of its output. An error if it failed.
     pub(crate) fn end(mut self) -> Result<String, String> {
         drop(self.child.stdin.take());
         let mut said = String::new();

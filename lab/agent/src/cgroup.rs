@@ -30,7 +30,7 @@ pub(crate) fn to_root(pid: u32) -> Result<(), Error> {
 
 /// What libvirt's VMs have in common, made by systemd there.
 const MACHINE_SLICE: &str = "machine.slice";
-/// Whether it was made here, and goes with the last VM in it.
+/// Whether the slice was created here, so that it is removed with the last VM in it.
 static MADE_SLICE: AtomicBool = AtomicBool::new(false);
 
 /// A period of cpu.max, in us: the kernel's own.
@@ -42,7 +42,7 @@ const MILLION: u64 = 1_000_000;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cpus {
     pub count: u32,
-    /// No VM gets more of them than its weight's share.
+    /// No VM gets more than its weight's share.
     pub capped: bool,
 }
 
@@ -52,7 +52,7 @@ impl Cpus {
     }
 }
 
-/// What a VM may have of the host's CPU time.
+/// The limits of a VM's CPU time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Limits {
     /// cpu.weight; `None`: the kernel's own.
@@ -62,8 +62,8 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Those of VM `vm` of a run. Its quota is its own, or its weight's share where the host is capped; it is
-    /// no more than its vCPUs can use.
+    /// The limits of VM `vm` of a run: its own quota, or its weight's share if the host is capped,
+    /// but no more than its vCPUs can use.
     pub(crate) fn of(run: &Run, vm: u32, cpus: Cpus) -> Limits {
         let weight = run.weights.get(vm as usize).copied();
         let part = run.quota_ppm_of(vm).map(|ppm| (u64::from(ppm), MILLION));
@@ -86,23 +86,23 @@ impl Limits {
         let file = scope.join("cpu.max");
         match self.quota_us {
             Some(quota_us) => write(&file, &format!("{quota_us} {PERIOD_US}")),
-            // One that is left over from a run that was killed may have a quota, where kernels know any.
+            // A cgroup left over from a killed run may have a quota, if the kernel supports quotas.
             None if file.exists() => write(&file, "max"),
             None => Ok(()),
         }
     }
 }
 
-/// The cgroups of one VM; dropped, they are removed (the VM's process must be gone by then, or have
-/// left).
+/// The cgroups of one VM. Dropping it removes them; the VM's process must have ended or left by
+/// then.
 pub(crate) struct VmCgroup {
     pid: u32,
     dirs: Vec<PathBuf>,
 }
 
 impl VmCgroup {
-    /// Moves a VM's process and the threads of its vCPUs into the cgroups of the layout: the
-    /// process alone, or each thread into a cgroup of its own.
+    /// Moves a VM's process and the threads of its vCPUs into the cgroups of the layout: the whole
+    /// process, or each thread into its own cgroup.
     pub(crate) fn new(
         vm: u32,
         layout: CgroupLayout,
@@ -143,7 +143,7 @@ impl VmCgroup {
         Ok(Some(cgroup))
     }
 
-    /// Each vCPU's thread, and the others together, in a cgroup of their own in `home`.
+    /// Moves each vCPU's thread into its own cgroup in `home`, and the other threads into one.
     fn spread(&mut self, home: &Path, pid: u32, tids: &[i32]) -> Result<(), Error> {
         for (vcpu, tid) in tids.iter().enumerate() {
             let dir = self.create_threaded(home.join(format!("vcpu{vcpu}")))?;
@@ -203,7 +203,7 @@ fn child(parent: &Path, name: &str) -> Result<PathBuf, Error> {
     Ok(dir)
 }
 
-/// One that is left over from a run that was killed is empty, and serves.
+/// A cgroup left over from a killed run is empty, and is reused.
 fn create(dir: &Path) -> Result<(), Error> {
     match fs::create_dir(dir) {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(Error::io(dir, e)),

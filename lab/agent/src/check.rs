@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What no run may ask for.
+//! What the agent refuses in any run.
 
 use unspin_scenario::plan::{CgroupLayout, CoschedulingMechanism, Run};
 

@@ -100,7 +100,7 @@ impl VmProcess {
         self.send(&Command::Stop)
     }
 
-    /// What the VM found wrong with itself at its end, if anything.
+    /// The fault that the VM found at its end, if any.
     pub(crate) fn stopped(&mut self) -> Result<Option<String>, Error> {
         match self.reply("stop", STOPPED_TIMEOUT) {
             Ok(Reply::Stopped) => {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! VMs whose vCPUs' threads are scheduled by Xen's Credit, with ASMan's coscheduling or without: what
-//! the module's turns are compared with. The scheduler is a program of its own (papers/crates/scx).
+//! VMs whose vCPUs' threads are scheduled by Xen's Credit, with or without ASMan's coscheduling,
+//! for comparison with the module's turns. The scheduler is a separate program (papers/crates/scx).
 
 use unspin_policy::credit;
 use unspin_scenario::plan::{Coscheduling, CoschedulingMechanism, Run};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Both ends of a window: what the module counted in it of each VM, and how idle the host was.
+//! Reads both ends of the measuring time: the module's counts of each VM, and how idle the host
+//! was.
 
 use unspin_scenario::plan::Run;
 use unspin_scenario::result::{ModuleStats, VmTurns};
@@ -24,7 +25,7 @@ struct VmEnd {
     refused: Option<String>,
 }
 
-/// What the module counted of a VM in the window, and what turns did to it.
+/// What the module counted of a VM in the measuring time, and what turns did to it.
 #[derive(Default)]
 pub(crate) struct Counted {
     pub(crate) module: Option<ModuleStats>,
@@ -32,7 +33,7 @@ pub(crate) struct Counted {
 }
 
 impl End {
-    /// Now, of the VMs of these processes.
+    /// Reads the present values, for the VMs of these processes.
     pub(crate) fn read(module: Option<&Module>, run: &Run, pids: &[u32]) -> Result<End, Error> {
         let module = module.filter(|_| module::counts(run));
         let of_vm = |&pid: &u32| match module {
@@ -45,8 +46,8 @@ impl End {
         Ok(End { idle: Idle::now(), vms })
     }
 
-    /// Of each VM since then. What the module leaves alone it does not count, but turns of others may be
-    /// waited for there, too.
+    /// The counts of each VM since then. The module does not count VMs that it leaves alone, but
+    /// they may wait for turns of others, too.
     pub(crate) fn counted_since(&self, first: &End, run: &Run) -> Result<Vec<Counted>, Error> {
         let of_vm = |(vm, (first, last)): (u32, (&VmEnd, &VmEnd))| {
             let (Some(a), Some(b)) = (&first.stats, &last.stats) else {

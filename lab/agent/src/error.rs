@@ -80,7 +80,7 @@ impl Error {
     }
 }
 
-/// Says what went wrong, if there is anybody to read it: a lost terminal is no reason to panic.
+/// Prints the error. A lost terminal is no reason to panic.
 pub(crate) fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "agent: {text}");
 }

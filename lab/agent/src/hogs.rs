@@ -11,20 +11,22 @@ use unspin_vmm::{cpu_ns, pin};
 /// Of the calling thread.
 const CPU_TIME: libc::clockid_t = libc::CLOCK_THREAD_CPUTIME_ID;
 
-/// Fair tasks that compute from now on, until a window that is told later has passed. Dropped, they end.
+/// Fair tasks that compute from now until the end of a measuring time that is set later. They end
+/// when this is dropped.
 pub(crate) struct Hogs {
     each: Vec<JoinHandle<u64>>,
     window: Arc<[AtomicU64; 2]>,
 }
 
 impl Hogs {
-    /// So many, each on the next pCPU. Call it as a fair task: they are what the caller is.
+    /// Starts this many, each on the next pCPU. They inherit the class of the caller, so call it as
+    /// a fair task.
     pub(crate) fn start(pcpus: u32, hogs: u32) -> Hogs {
         let window = Arc::new([const { AtomicU64::new(u64::MAX) }; 2]);
         let hog = |number: u32| {
             let window = window.clone();
             std::thread::spawn(move || {
-                // Where it may not, it runs where it is put.
+                // If pinning fails, it runs where it is.
                 let _ = pin(0, number % pcpus.max(1));
                 compute_until(&window[0]);
                 let before_ns = cpu_ns(CPU_TIME);
@@ -35,7 +37,7 @@ impl Hogs {
         Hogs { each: (0..hogs).map(hog).collect(), window }
     }
 
-    /// What they get is counted between these moments, which are to come, and then they end.
+    /// Sets the future times between which their CPU time is counted; then they end.
     pub(crate) fn count_in(&self, [begin_ns, end_ns]: [u64; 2]) {
         self.window[1].store(end_ns, Ordering::Relaxed);
         self.window[0].store(begin_ns, Ordering::Relaxed);
@@ -43,7 +45,7 @@ impl Hogs {
 
     /// Waits for their end: the CPU time of each, in ns.
     pub(crate) fn cpu_ns(mut self) -> Vec<u64> {
-        // One that panicked has no figures; the others' would be of another host.
+        // If one panicked, there are no figures: those of the others would belong to another load.
         let each = std::mem::take(&mut self.each).into_iter();
         let each: Result<Vec<u64>, _> = each.map(JoinHandle::join).collect();
         each.unwrap_or_default()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What computer this is, and the settings of it that matter for the figures.
+//! Describes this computer, and its settings that matter for the figures.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;

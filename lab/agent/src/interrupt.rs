@@ -12,7 +12,8 @@ extern "C" fn note(_: i32) {
     WANTED.store(true, Ordering::Relaxed);
 }
 
-/// Whether whoever started this has it ignore a signal, as nohup does SIGHUP: then it should stay so.
+/// Whether the parent made this process ignore a signal, as nohup does for SIGHUP. Then it must
+/// stay ignored.
 pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: only asks; the structure outlives the call.
     unsafe {

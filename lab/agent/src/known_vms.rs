@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The VMs that the module knows: a directory for each, with what was counted.
+//! The VMs that the module knows: one directory per VM, with its counts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,8 +40,8 @@ impl KnownVms {
         }
     }
 
-    /// The directory of the VM that process `pid` made last: one a process, but a process id that
-    /// was used before counts on. `None` if the module knows no VM of it.
+    /// The directory of the last VM that process `pid` created. A process has one VM, but the
+    /// numbers of a reused process id continue. `None` if the module knows no VM of it.
     fn of(&self, pid: u32) -> Result<Option<PathBuf>, Error> {
         let vms = match fs::read_dir(&self.dir) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -55,8 +55,8 @@ impl KnownVms {
         Ok(newest.map(|(_, path)| path))
     }
 
-    /// The same as [`KnownVms::of`] for a VM that may have been made just now: the module names it
-    /// when one of the kernel's workers comes to it.
+    /// [`KnownVms::of`] for a VM that may have been created just now: a kernel worker of the module
+    /// makes its directory later.
     pub(crate) fn of_soon(&self, pid: u32, patience: Duration) -> Result<Option<PathBuf>, Error> {
         let start = Instant::now();
         loop {
@@ -68,8 +68,8 @@ impl KnownVms {
         }
     }
 
-    /// Counters of the VM that process `pid` made; `None` if the module does not know it. An error
-    /// where one of them cannot be read: what is unknown is not 0.
+    /// Counters of the VM that process `pid` created; `None` if the module does not know it. An
+    /// error if one of them cannot be read: unknown is not 0.
     pub(crate) fn stats(&self, pid: u32) -> Result<Option<ModuleStats>, Error> {
         let Some(dir) = self.of(pid)? else {
             return Ok(None);
@@ -86,8 +86,8 @@ impl KnownVms {
         ModuleStats::read(count).map(Some)
     }
 
-    /// Why the VM that process `pid` made has no turns; `None` where it may have them, and where the module
-    /// has no file that says so.
+    /// Why the VM that process `pid` created has no turns. `None` if it may have them, or if the
+    /// module has no such file.
     pub(crate) fn turns_refused(&self, pid: u32) -> Result<Option<String>, Error> {
         let Some(dir) = self.of(pid)? else { return Ok(None) };
         let path = dir.join(TURNS_REFUSED);

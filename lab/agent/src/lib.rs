@@ -46,7 +46,7 @@ pub const USAGE: &str = "usage: agent PLAN.json [--out FILE|port-e9|stdout]";
 
 const EXIT_FAILED: i32 = 1;
 const EXIT_USAGE: i32 = 2;
-/// This computer cannot run the plan now, and why was said.
+/// This computer cannot run the plan now; the reason was reported.
 pub const EXIT_CANNOT: i32 = 77;
 const EXIT_INTERRUPTED: i32 = 130;
 
@@ -108,7 +108,7 @@ pub fn say_main(args: &[String]) -> i32 {
     }
 }
 
-/// Takes each record as it comes.
+/// Receives each record.
 pub type Give<'a> = dyn FnMut(Record) -> Result<(), Error> + 'a;
 
 /// Makes the runs of `plan` in order and gives every record to `sink`. Returns how many failed; a
@@ -134,7 +134,7 @@ pub fn run_plan(plan: &Plan, sink: &mut Give) -> Result<u32, Error> {
                 sink(Record::Progress(Progress { id: run.id, total, text }))?;
                 match measure::measure(&mut bench, run, &plan.runs[index + 1..]) {
                     Ok(result) => sink(Record::Run(Box::new(result)))?,
-                    // What is left of the plan can be made another time.
+                    // The rest of the plan can be run later.
                     Err(error @ (Error::Interrupted | Error::OtherVms { .. })) => {
                         return Err(error)
                     }

@@ -26,11 +26,11 @@ struct Guest {
     of: Kind,
     qemu: Qemu,
     cgroup: Option<VmCgroup>,
-    /// What it was told to run; `None`: nothing.
+    /// The task it was given; `None`: none.
     runs: Option<Task>,
 }
 
-/// What takes a new guest where it is another.
+/// If this differs, a new guest is needed.
 #[derive(Debug, Clone, PartialEq)]
 struct Kind {
     guest: LinuxGuest,
@@ -43,7 +43,7 @@ pub(crate) struct GuestSample {
     sched: SchedStats,
 }
 
-/// A program is started anew for each repeat, which has a seed of its own.
+/// If this differs, the program is restarted; each repeat has its own seed.
 #[derive(Debug, Clone, PartialEq)]
 struct Task {
     program: String,
@@ -70,7 +70,7 @@ impl Guests {
     /// Ends all of them.
     pub(crate) fn end(&mut self) {
         for guest in mem::take(&mut self.up) {
-            // Its cgroups are empty only when it has gone.
+            // Its cgroups become empty only when it has ended.
             let Guest { qemu, cgroup, .. } = guest;
             drop(qemu);
             drop(cgroup);
@@ -78,8 +78,8 @@ impl Guests {
         self.place = Place::default();
     }
 
-    /// Makes sure that the guests of the run are up, and with them those that runs of the same
-    /// guests right after it need. Where one fails all are ended.
+    /// Makes sure that the guests of the run are up, and those that the following runs of the same
+    /// guests need. If one fails, all are ended.
     pub(crate) fn have(&mut self, run: &Run, later: &[Run]) -> Result<(), Error> {
         let alive = self.up.iter_mut().try_for_each(|guest| guest.qemu.check());
         let wanted = kinds(run);
@@ -119,7 +119,7 @@ impl Guests {
     pub(crate) fn place(&mut self, run: &Run, cpus: Cpus) -> Result<(), Error> {
         let limits = (0..run.vms).map(|vm| Limits::of(run, vm, cpus)).collect();
         let place = Place { cgroup: Some(run.cgroup), limits, pin: run.pin.clone() };
-        // What the run does not use stays where it is.
+        // Guests that the run does not use stay where they are.
         let here = Place {
             limits: start_of(&self.place.limits, &place.limits),
             pin: start_of(&self.place.pin, &place.pin),
@@ -140,7 +140,7 @@ impl Guests {
             }
             let limits = place.limits.get(vm).copied().unwrap_or_default();
             guest.cgroup = VmCgroup::new(vm as u32, run.cgroup, limits, pid, tids)?;
-            // One that the run does not use goes where the run's last is.
+            // A guest that the run does not use is placed like the run's last one.
             let pin = run.pin.get(vm).or(run.pin.last());
             for (vcpu, tid) in tids.iter().enumerate() {
                 let cpu = pin.and_then(|pin| pin.get(vcpu % pin.len().max(1))).copied();
@@ -191,7 +191,8 @@ impl Guests {
         for (vm, _) in &started {
             self.up[*vm].qemu.answered()?;
         }
-        // What ran before has gone: whatever is counted now is the new program's. From here on all run.
+        // The former programs have ended, so all counts belong to the new ones. From here on all
+        // run.
         let any = started.iter().any(|(_, wanted)| wanted.is_some());
         let all_run = self.up.iter().take(run.vms as usize).map(|guest| guest.qemu.units());
         let before: Vec<u64> = all_run.filter(|_| any).collect();
@@ -233,8 +234,8 @@ impl Guests {
         guests().zip(counts).map(sample).collect()
     }
 
-    /// What the guests did between two samples. An error for one that failed, that counted nothing,
-    /// or whose counts went back.
+    /// What the guests did between two samples. An error for a guest that failed or counted
+    /// nothing, or whose counts went back.
     pub(crate) fn results(
         &mut self,
         first: &[GuestSample],
@@ -287,7 +288,7 @@ fn is_start(a: &[Kind], b: &[Kind]) -> bool {
     !a.is_empty() && a.iter().zip(b).all(|(a, b)| a == b)
 }
 
-/// So much of `all` as `of` has.
+/// The start of `all`, as long as `of`.
 fn start_of<T: Clone>(all: &[T], of: &[T]) -> Vec<T> {
     all.iter().take(of.len()).cloned().collect()
 }

@@ -40,7 +40,7 @@ pub(crate) fn measure(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<Run
     match run.linux_of(0) {
         Some(_) => {
             let result = measure_linux(bench, run, later);
-            // A guest that failed, or that does not do what it is told, serves no other run.
+            // A guest that failed, or does not follow its commands, is not reused.
             if !matches!(result, Ok(_) | Err(Error::Interrupted)) {
                 bench.guests.end();
             }
@@ -64,7 +64,7 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
     }
     let tids: Vec<_> = vms.processes.iter().map(|process| process.tids.clone()).collect();
     let each: Vec<_> = vms.pids.iter().copied().zip(tids.iter().cloned()).collect();
-    // To load a scheduler takes long: before the VMs are told when to start.
+    // Loading a scheduler takes long, so it comes before the VMs get their start time.
     let watchers = Watchers::start(bench, run, &each)?;
     let starts = start(run, &mut vms.processes)?;
     let (first, second) = {
@@ -74,7 +74,7 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
         let [begin_ns, end_ns] = window_of_working(run, &mut vms.processes, &starts)?;
         watchers.measure_in(bench, run, &each, [begin_ns, end_ns])?;
         let fds: Vec<i32> = vms.processes.iter().map(VmProcess::fd).collect();
-        // Something to read before its time is a failure; whoever reads the samples meets it.
+        // Output before its time is a failure, which is reported when the samples are read.
         readable_until(&fds, begin_ns)?;
         let first = End::read(bench.module.as_ref(), run, &vms.pids)?;
         readable_until(&fds, end_ns)?;
@@ -103,7 +103,7 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
     Ok(RunResult { window_ns: window_ns / samples.len() as u64, host_idle_share, ..result })
 }
 
-/// The same with Linux guests, which run before and after: only what the arm changes is changed.
+/// [`measure`] with Linux guests, which run before and after: only what the arm changes is changed.
 fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResult, Error> {
     bench.guests.have(run, later)?;
     bench.guests.place(run, bench.cpus)?;
@@ -118,7 +118,8 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
     pids.truncate(run.vms as usize);
     let each: Vec<_> = pids.iter().copied().zip(bench.guests.tids_by_vm(run.vms)).collect();
     let watchers = Watchers::start(bench, run, &each)?;
-    // A program's beginning is not like the rest: the first arm would have it alone.
+    // The start of a program differs from the rest; without settling, only the first arm would have
+    // it.
     let settle_ms = if any_started { run.window_ms } else { 0 };
     let begin_ns = now_ns() + START_LEAD_NS + (run.warmup_ms + settle_ms) * NS_PER_MS;
     let end_ns = begin_ns + run.window_ms * NS_PER_MS;

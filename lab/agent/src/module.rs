@@ -12,7 +12,7 @@ use unspin_uapi::{Mode, ModuleValue};
 use crate::known_vms::KnownVms;
 use crate::Error;
 
-/// A window that stands for no pause-loop exits.
+/// A window that means no pause-loop exits.
 const PLE_OFF_CYCLES: u32 = 1 << 24;
 
 const ROOT: &str = "/sys/module/unspin";
@@ -65,13 +65,13 @@ impl Module {
         control.map_or_else(|e| format!("none: {e}"), |text| text.trim().into())
     }
 
-    /// Sets what VMs started from now on will have: what the run's first VM is to.
+    /// Sets the defaults for VMs that start from now on: the settings of the run's first VM.
     pub(crate) fn set_defaults(&self, run: &Run) -> Result<(), Error> {
         self.check_can(run)?;
         write_all(&self.root.join("default"), &settings_of(run, 0).files())
     }
 
-    /// Sets what the run's VMs have, of these processes, where it is not what the first has.
+    /// Sets the run's other VMs, of these processes, if they differ from the first.
     pub(crate) fn set_others(&self, run: &Run, pids: &[u32]) -> Result<(), Error> {
         let usual = settings_of(run, 0);
         for (vm, &pid) in (0..).zip(pids) {
@@ -83,13 +83,13 @@ impl Module {
         Ok(())
     }
 
-    /// Sets what the VM of process `pid`, which runs, has from now on.
+    /// Sets the running VM of process `pid`.
     pub(crate) fn set_vm(&self, pid: u32, settings: &ModuleSettings) -> Result<(), Error> {
         let dir = self.vms.of_soon(pid, NAMING_PATIENCE)?;
         write_all(&dir.ok_or(Error::UnknownVm { pid })?, &settings.files())
     }
 
-    /// Whether the module can do what the run's arm asks for.
+    /// Whether the module supports what the run's arm needs.
     pub(crate) fn check_can(&self, run: &Run) -> Result<(), Error> {
         let arm = run.arm.name.clone();
         let control = self.control(ModuleValue::WINDOW_CONTROL);
@@ -120,11 +120,12 @@ fn write_all(dir: &Path, settings: &[(&'static str, String)]) -> Result<(), Erro
     Ok(())
 }
 
-/// What the first VM that starts under `run` has of the module whose directory is `root`: it is set as for the
-/// run, its files are read again, and it is put back.
+/// The settings that the first VM which starts under `run` has in the module at `root`: sets it as
+/// for the run, reads its files back, and restores it.
 ///
 /// # Errors
-/// No module there, one that cannot do what the run asks for, and files that cannot be read or written.
+///
+/// No module there, one that does not support the run, and files that cannot be read or written.
 pub fn settings_for(root: &Path, run: &Run) -> Result<ModuleSettings, Error> {
     let wrong = |why: &str| {
         let path = root.join("default");
@@ -154,9 +155,9 @@ fn settings_of(run: &Run, vm: u32) -> ModuleSettings {
     ModuleSettings::of(run, &run.arm_of(vm))
 }
 
-/// What VM number `vm` of a run of Linux guests has; a VM the run does not use has nothing. QEMU's own
-/// switch for pause-loop exits takes the exits of HLT with it, and only a new guest takes it: instead
-/// the window is longer than anybody spins.
+/// The settings of VM number `vm` of a run of Linux guests; none for a VM that the run does not
+/// use. QEMU's own switch for pause-loop exits also disables the exits of HLT, and needs a new
+/// guest. So the window is set longer than any spin instead.
 pub(crate) fn settings_of_linux(run: &Run, vm: u32) -> ModuleSettings {
     let mut arm = match vm < run.vms {
         true => run.arm_of(vm),

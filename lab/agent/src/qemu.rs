@@ -26,7 +26,7 @@ const CMDLINE: &str = "console=ttyS0 quiet panic=-1 cryptomgr.notests";
 const SHARED_MEMORY: &str = "/dev/shm";
 const KVM_STATISTICS: &str = "/sys/kernel/debug/kvm";
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// What a kernel's line has in it that says of a fault of its own. A panic ends the guest.
+/// Texts in a line of the kernel that report a fault. A panic ends the guest.
 const FAULTS: [&str; 4] =
     ["BUG: ", "Oops: ", "general protection fault", "exited with irqs disabled"];
 /// Lines of a guest's console that an error shows.
@@ -41,7 +41,7 @@ pub(crate) struct Qemu {
     /// Threads of its vCPUs, by number, once it is ready.
     pub(crate) tids: Vec<i32>,
     serial: u32,
-    /// How long it may take for what it is told.
+    /// How long it may take to carry out a command.
     patience: Duration,
     lock: GuestLock,
     module: bool,
@@ -54,7 +54,7 @@ pub(crate) struct GuestCounts {
     pub(crate) units: u64,
     /// CPU time of QEMU's process.
     pub(crate) cpu_ns: u64,
-    /// Of that, the time in which KVM polled for the end of a halt, where it says.
+    /// Of that, the time in which KVM polled for the end of a halt, if known.
     pub(crate) halt_poll_ns: Option<u64>,
     /// Times that its program has noted; a program need not note any.
     pub(crate) responses: Responses,
@@ -83,7 +83,7 @@ impl Qemu {
         }
         command
             .args(["-M", "microvm,rtc=on,pit=on,pic=on,memory-backend=ram", "-accel", "kvm"])
-            // As libvirt without a topology of its own: each vCPU is a socket.
+            // As libvirt without a topology: each vCPU is a socket.
             .args(["-cpu", cpu(guest.lock)])
             .args(["-smp", &format!("{vcpus},sockets={vcpus},cores=1,threads=1")])
             .args(["-m", &guest.memory_mib.to_string()])
@@ -131,7 +131,7 @@ impl Qemu {
     /// Waits until the guest's runner is up and all vCPUs are.
     pub(crate) fn wait_ready(&mut self, vcpus: u32) -> Result<(), Error> {
         self.wait("boot", |area| area.guest.magic.load(Ordering::Acquire) == area::MAGIC)?;
-        // Both have it mapped: nobody needs its name, and nothing is left if somebody is killed.
+        // Both have it mapped: without its name, nothing is left behind if one is killed.
         self.memory.forget_name();
         let guest = &self.area().guest;
         let version = guest.version.load(Ordering::Relaxed);
@@ -269,7 +269,7 @@ impl Qemu {
         }
     }
 
-    /// What the host's scheduler did to its vCPUs so far.
+    /// The scheduler's statistics of its vCPUs so far.
     pub(crate) fn sched(&self) -> Result<SchedStats, Error> {
         let mut stats = SchedStats::default();
         let mut steal = Vec::new();
@@ -309,7 +309,7 @@ impl Qemu {
         let Some(status) = ended else { return Ok(()) };
         let mut said = String::new();
         if let Some(stderr) = self.child.stderr.as_mut() {
-            // What it said is in the pipe: there is nobody left to wait for.
+            // Its output is in the pipe; the process has ended already.
             let _ = std::io::Read::read_to_string(stderr, &mut said);
         }
         let said = said.trim();
@@ -332,7 +332,7 @@ impl Qemu {
         self.console().lines().find(is_fault).map(|line| line.trim().to_string())
     }
 
-    /// With the console's end, where there is one.
+    /// With the end of the console's output, if there is any.
     fn error(&self, mut error: String) -> Error {
         let text = self.console();
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -395,7 +395,7 @@ fn vcpu_threads(pid: u32) -> Result<Vec<i32>, Error> {
 struct Console(PathBuf);
 
 impl Console {
-    /// QEMU opens what is there, and nobody else's.
+    /// QEMU opens this file, and no other process' file of that name.
     fn make(path: PathBuf) -> Result<Console, Error> {
         new_file(&path)?;
         Ok(Console(path))
@@ -419,7 +419,7 @@ impl Memory {
         let file = new_file(path)?;
         let mut memory = Memory { path: Some(path.to_path_buf()), at: libc::MAP_FAILED };
         file.set_len(bytes).map_err(|e| Error::io(path, e))?;
-        // SAFETY: a new mapping of a file of ours, which is longer than that.
+        // SAFETY: a new mapping of the file, which is longer than that.
         memory.at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -449,8 +449,8 @@ impl Memory {
     }
 }
 
-/// A file that nobody had and nobody else reads: a guest's memory and console are its own. One that an
-/// agent of the same number left behind goes.
+/// Creates a file that did not exist and that no other user can read: a guest's memory or console.
+/// A file left by an earlier agent with the same number is removed.
 fn new_file(path: &Path) -> Result<File, Error> {
     let _ = fs::remove_file(path);
     let mut options = OpenOptions::new();
@@ -458,7 +458,7 @@ fn new_file(path: &Path) -> Result<File, Error> {
     file.map_err(|e| Error::io(path, e))
 }
 
-/// Whether so much memory of guests fits: one that does not would be killed in the middle of a run.
+/// Whether this much memory for guests is available. If not, a guest would be killed in a run.
 pub(crate) fn check_room(mib: u64) -> Result<(), Error> {
     let free = [shared_mib(), available_mib()].into_iter().flatten().min();
     match free.filter(|free| *free < mib) {
@@ -482,7 +482,7 @@ fn shared_mib() -> Option<u64> {
     Some((stat.f_bavail * stat.f_frsize) >> 20)
 }
 
-/// What the host has left, however much may be put into files.
+/// The memory that the host has left, regardless of what may be used for files.
 fn available_mib() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -492,7 +492,7 @@ fn available_mib() -> Option<u64> {
 impl Drop for Memory {
     fn drop(&mut self) {
         if self.at != libc::MAP_FAILED {
-            // SAFETY: mapped by us, and nobody has it any more.
+            // SAFETY: mapped here, and not used any more.
             unsafe { libc::munmap(self.at, area::BYTES) };
         }
         self.forget_name();

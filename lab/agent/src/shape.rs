@@ -14,7 +14,7 @@ const PERIOD_MS: u32 = 80;
 pub(crate) struct Shaping(Beside);
 
 impl Shaping {
-    /// Begins with those of these VMs that the arm shapes; `None` where it shapes none.
+    /// Starts `unspin shape` for those of these VMs that the arm shapes; `None` if it shapes none.
     pub(crate) fn start(run: &Run, pids: &[u32]) -> Result<Option<Shaping>, Error> {
         let arguments = arguments(run, pids);
         if arguments.is_empty() {
@@ -29,7 +29,7 @@ impl Shaping {
     }
 }
 
-/// None where there is nothing to shape.
+/// `None` if there is nothing to shape.
 fn arguments(run: &Run, pids: &[u32]) -> Vec<String> {
     let Asym { time, latency, resolver, .. } = run.arm.asym;
     let parts = [(time, "time"), (latency, "latency"), (resolver, "resolver")];

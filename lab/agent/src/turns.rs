@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Turns by SCHED_FIFO: the vCPUs of one VM after the other are real-time threads for a while, and
-//! ordinary ones until their turn comes again. What the module's turns are compared with, and nothing
-//! for a host that does other work.
+//! Turns by SCHED_FIFO, for comparison with the module's turns: the vCPUs of one VM after the other
+//! are real-time threads for a while, and ordinary ones until their turn comes again. Not for a
+//! host with other work.
 //!
-//! One thread makes them. It is real-time itself, above those it makes so: a turn ends whatever a
-//! guest does.
+//! One thread switches them. It is real-time itself, with a higher priority, so that a turn ends
+//! whatever a guest does.
 
 use std::io;
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
@@ -18,7 +18,7 @@ use unspin_vmm::{set_fifo, set_normal, SWITCH_PRIORITY, TURN_PRIORITY};
 
 use crate::Error;
 
-/// Turns end by themselves so long after the window, should nobody end them.
+/// Turns end by themselves this long after the measuring time, if nothing else ends them.
 const LATEST_NS: u64 = 100_000_000;
 
 /// Turns of a run's VMs. Dropped, they end, and every vCPU's thread is what it was.
@@ -29,8 +29,8 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Begins the turns that the run's arm asks for; `None` where it asks for none. `vms`: threads of
-    /// each VM's vCPUs. Any failure leaves all of them ordinary threads.
+    /// Starts the turns of the run's arm; `None` if it has none. `vms`: threads of each VM's vCPUs.
+    /// After any failure all of them are ordinary threads.
     pub(crate) fn start(
         run: &Run,
         vms: Vec<Vec<i32>>,
@@ -49,7 +49,8 @@ impl Turns {
         let (begun, begins) = channel();
         let thread = std::thread::Builder::new().name("turns".into()).spawn(move || {
             let vms = Vms(vms);
-            // First of all: nothing may be real-time that this thread could not end.
+            // Before all else: no thread may become real-time that this thread could not switch
+            // back.
             let ready = set_fifo(0, SWITCH_PRIORITY)
                 .map_err(|e| failed("thread that makes them", e))
                 .and_then(|()| vms.begin(0));
@@ -72,13 +73,13 @@ impl Drop for Turns {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic has been printed, and the threads are what they were: `Vms` sees to that.
+            // A panic has been printed, and dropping `Vms` has restored the threads.
             let _ = thread.join();
         }
     }
 }
 
-/// Whether the arm has turns made this way, and there is somebody to make them for.
+/// Whether the arm has turns of this kind, and there are VMs for them.
 fn wanted(run: &Run) -> bool {
     let asked = run.arm.coscheduling == Coscheduling::Con
         && run.arm.coscheduling_mechanism == CoschedulingMechanism::Fifo;
@@ -89,14 +90,14 @@ fn wanted(run: &Run) -> bool {
 struct Vms(Vec<Vec<i32>>);
 
 impl Vms {
-    /// Gives each VM a turn, round and round, until nobody holds the other end of `stopped`. VMs that
-    /// do not gang have turns too: with holes alone they would starve.
+    /// Gives each VM a turn, cyclically, until the other end of `stopped` is closed. VMs that do
+    /// not gang have turns, too: with only holes they would starve.
     fn take_turns(&self, turn: Duration, latest_ns: u64, stopped: &Receiver<()>) {
         let mut owner = 0;
         while stopped.recv_timeout(turn) == Err(RecvTimeoutError::Timeout) && now_ns() < latest_ns {
             let next = (owner + 1) % self.0.len();
-            // The next first: a pCPU then goes from one VM to the other at once. One that cannot be
-            // made real-time now could be when this began: its VM is on its way out, and says why.
+            // The next VM first, so that a pCPU goes from one VM to the other at once. If a thread
+            // cannot be made real-time any more, its VM is ending and reports why.
             let _ = self.begin(next);
             self.end(owner);
             owner = next;
@@ -106,14 +107,15 @@ impl Vms {
     fn begin(&self, vm: usize) -> Result<(), Error> {
         self.0[vm].iter().try_for_each(|&tid| match set_fifo(tid, TURN_PRIORITY) {
             Err(e) if e.raw_os_error() != Some(libc::ESRCH) => Err(failed("thread of a vCPU", e)),
-            // One that has ended needs nothing.
+            // Nothing to do for a thread that has ended.
             _ => Ok(()),
         })
     }
 
     fn end(&self, vm: usize) {
         for &tid in &self.0[vm] {
-            // Fails only for one that has ended: who may take this class may leave it.
+            // Fails only for a thread that has ended: a process that may set this class may also
+            // clear it.
             let _ = set_normal(tid);
         }
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The VMs of one run: made, told when to start and when to read their counts, and stopped.
+//! The VMs of one run: starts them, tells them when to begin and when to read their counts, and
+//! stops them.
 
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ use crate::Error;
 
 /// From the last preparation until the first VM may start.
 pub(crate) const START_LEAD_NS: u64 = 20_000_000;
-/// From the moment that every program works until the window: whoever measures is told of it meanwhile.
+/// Time from when every program works to the start of the measuring time, in which watchers are
+/// notified.
 const WINDOW_LEAD_NS: u64 = 50_000_000;
 /// How long a program may take to do its first unit of work once all VMs run.
 const WORKS_TIMEOUT: Duration = Duration::from_secs(20);
@@ -73,8 +75,8 @@ pub(crate) struct Starts {
 }
 
 impl Starts {
-    /// The window where every program works at `now_ns`: it begins when they are warm, and whoever
-    /// measures is told of it before.
+    /// The measuring time, if every program works at `now_ns`: it begins after the warm-up, and
+    /// watchers are notified before.
     fn window(&self, run: &Run, now_ns: u64) -> [u64; 2] {
         let warm_ns = self.last_ns + run.warmup_ms * NS_PER_MS;
         let begin_ns = warm_ns.max(now_ns + WINDOW_LEAD_NS);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tasks of the host, one per pCPU, that wake up again and again, and how late they run: what a host
-//! pays in latency for what is done for its VMs.
+//! Tasks of the host, one per pCPU, that wake up periodically, and how late they run: the latency
+//! that the host's tasks pay for VMs.
 
 use std::sync::mpsc::{channel, Sender};
 use std::thread::JoinHandle;
@@ -13,14 +13,16 @@ const NS_PER_S: u64 = 1_000_000_000;
 /// Timers of a thread usually expire up to 50 us late, so that wake-ups can be put together.
 const TIMER_SLACK_NS: libc::c_ulong = 1;
 
-/// Fair tasks that sleep until a window is told, and run in it. Dropped before, they end.
+/// Fair tasks that sleep until the measuring time is set, and run in it. They end if this is
+/// dropped before.
 pub(crate) struct Tasks {
     each: Vec<JoinHandle<Vec<u64>>>,
     windows: Vec<Sender<[u64; 2]>>,
 }
 
 impl Tasks {
-    /// One per pCPU, `hz` times a second. Call it as a fair task: they are what the caller is.
+    /// One task per pCPU, `hz` wake-ups per second. They inherit the class of the caller, so call
+    /// it as a fair task.
     pub(crate) fn start(pcpus: u32, hz: u32) -> Tasks {
         let period_ns = NS_PER_S / u64::from(hz.max(1));
         let mut tasks = Tasks { each: Vec::new(), windows: Vec::new() };
@@ -38,15 +40,15 @@ impl Tasks {
         tasks
     }
 
-    /// They wake up between these moments, which are to come, and then they end.
+    /// Sets the future times between which they wake up; then they end.
     pub(crate) fn wake_in(&self, window: [u64; 2]) {
         for told in &self.windows {
-            // Fails only for one that panicked, and its end says so.
+            // Fails only for a task that panicked, which is reported at its end.
             let _ = told.send(window);
         }
     }
 
-    /// Waits for their end. `None`: none of them ever ran.
+    /// Waits for their end. `None`: none of them ran.
     pub(crate) fn result(self) -> Option<Wakeups> {
         // A thread that panicked has no figures; the others' would be of another host.
         let late: Result<Vec<_>, _> = self.each.into_iter().map(JoinHandle::join).collect();
@@ -54,8 +56,8 @@ impl Tasks {
     }
 }
 
-/// How late each wake-up of the calling thread was. One that comes after the next was due takes its
-/// place: a task that is busy being late cannot be late twice.
+/// The lateness of each wake-up of the calling thread. One that is later than the next due time
+/// replaces the next one, so that a task which is late is not late twice.
 fn lateness(first_ns: u64, period_ns: u64, end_ns: u64) -> Vec<u64> {
     let mut late = Vec::new();
     let mut due_ns = first_ns;
@@ -71,7 +73,7 @@ fn lateness(first_ns: u64, period_ns: u64, end_ns: u64) -> Vec<u64> {
 fn summary(mut late_ns: Vec<u64>) -> Option<Wakeups> {
     late_ns.sort_unstable();
     let last = late_ns.len().checked_sub(1)?;
-    // The smallest value that so many thousandths of all do not exceed.
+    // The smallest value that this many thousandths of all do not exceed.
     let at = |thousandths: usize| late_ns[(late_ns.len() * thousandths).div_ceil(1000).max(1) - 1];
     Some(Wakeups {
         count: late_ns.len() as u64,
@@ -81,7 +83,7 @@ fn summary(mut late_ns: Vec<u64>) -> Option<Wakeups> {
     })
 }
 
-/// Where it may not, it runs where it is put.
+/// If pinning fails, it runs where it is.
 fn stay_on(cpu: u32) {
     let _ = pin(0, cpu);
     // SAFETY: it changes a number of the calling thread.

@@ -24,7 +24,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// From now on it watches these VMs; their window is to come.
+    /// Watches these VMs from now on; their measuring time follows.
     pub(crate) fn begin(
         &mut self,
         run: &Run,
@@ -36,7 +36,8 @@ impl Watcher {
         self.or_without(told)
     }
 
-    /// What each vCPU of each VM did in the window, which has passed; `None` where nobody watched.
+    /// What each vCPU of each VM did in the measuring time, which has passed; `None` if they were
+    /// not watched.
     pub(crate) fn end(&mut self, run: &Run) -> Result<Option<Vec<Vec<VcpuStates>>>, Error> {
         let Some(beside) = self.0.as_mut().filter(|_| run.states) else { return Ok(None) };
         let answer = beside.answer();
@@ -45,7 +46,7 @@ impl Watcher {
         Ok(Some(watched.vms))
     }
 
-    /// One that failed has ended: the next run starts another.
+    /// A watcher that failed has ended; the next run starts another one.
     fn or_without<T>(&mut self, done: Result<T, String>) -> Result<T, Error> {
         done.map_err(|what| {
             self.0 = None;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What runs beside the VMs of a run: what an arm adds to the host, and whoever watches. One list says in which
-//! order it begins; it ends in the order of the fields.
+//! What runs beside the VMs of a run: what an arm adds to the host, and watchers. One list gives
+//! the order in which they start; they end in the order of the fields.
 
 use unspin_scenario::plan::Run;
 use unspin_scenario::result::{RunResult, VcpuStates, VmResult, Wakeups};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
  * One lock under threads that are pinned to CPUs in turn: each takes it, works inside, releases it,
- * works outside. Work is counted in loop iterations, never clocked. Compiled once a lock, as client.h
- * of lab/threads/programs says, with -DBENCH=unspin_bench_NAME.
+ * works outside. Work is counted in loop iterations, not measured by a clock. Compiled once per
+ * lock, as client.h of lab/threads/programs says, with -DBENCH=unspin_bench_NAME.
  */
 #define _GNU_SOURCE
 #include <errno.h>

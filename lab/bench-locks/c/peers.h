@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The locks programs use today, in the shape of ours, as peers to measure against: the C library's,
- * Concurrency Kit's, abseil's (through absl.cc) and parking_lot (through src/parking.rs).
+ * The locks that programs use today, with the interface of core/locks/, for comparison: the C
+ * library's, Concurrency Kit's, abseil's (through absl.cc) and parking_lot (through
+ * src/parking.rs).
  */
 #ifndef UNSPIN_BENCH_LOCKS_PEERS_H
 #define UNSPIN_BENCH_LOCKS_PEERS_H

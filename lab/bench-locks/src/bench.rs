@@ -55,7 +55,7 @@ pub struct Window {
     pub ticks: u64,
 }
 
-/// A lock or a peer as this build has it.
+/// A lock or a peer of this build.
 pub struct Subject {
     pub name: &'static str,
     /// Not one of `locks/`.
@@ -65,7 +65,7 @@ pub struct Subject {
 
 include!(concat!(env!("OUT_DIR"), "/subjects.rs"));
 
-/// The subject of that name.
+/// The subject with this name.
 pub fn subject(name: &str) -> Option<&'static Subject> {
     SUBJECTS.iter().find(|s| s.name == name)
 }
@@ -164,7 +164,7 @@ impl Measured {
         all as f64 * 1e9 / self.window.ns.max(1) as f64
     }
 
-    /// Most acquisitions of a thread over the fewest; infinite where one had none.
+    /// Most acquisitions of a thread divided by the fewest; infinite if one had none.
     pub fn max_min(&self) -> f64 {
         let counts = || self.threads.iter().map(|t| t.acquisitions);
         match (counts().max(), counts().min()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Many measurements, interleaved. Each is appended to a file as it is made, so that a run may be
-//! stopped and gone on with, or be made in shards on a computer that is quiet only now and then.
+//! Many measurements, interleaved. Each is appended to a file, so that a run can be stopped and
+//! continued, or divided into shards on a computer that is quiet only at times.
 
 use crate::bench::{run, Config, Subject};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub const FAIR_LEVEL: u32 = 4;
 /// Identifies the code of this build.
 pub const CODE: &str = env!("UNSPIN_BENCH_CODE");
 
-/// What a run measures.
+/// The parameters of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
     pub cpus: u32,
@@ -96,8 +96,8 @@ impl Setup {
     }
 }
 
-/// The samples in `file`, if they are of this setup; a file that is not there, or of another setup, has
-/// none. A last line that is torn counts as not written. Errors of reading.
+/// The samples in `file`, if they belong to this setup; none if the file is missing or of another
+/// setup. An incomplete last line is ignored. Errors of reading.
 pub fn read(file: &Path, setup: &Setup) -> io::Result<Vec<Sample>> {
     let lines = match File::open(file) {
         Ok(open) => BufReader::new(open).lines(),
@@ -125,7 +125,7 @@ pub fn measure(
 ) -> io::Result<Vec<Sample>> {
     let mut samples = read(file, setup)?;
     let done: BTreeSet<Key> = samples.iter().map(|s| (s.run, s.part, s.lock.clone())).collect();
-    // Written anew, so that what follows a torn line is not lost with it.
+    // Rewritten, so that what follows an incomplete line is not lost with it.
     let mut out = File::create(file.with_extension("new"))?;
     writeln!(out, "{}", serde_json::to_string(setup)?)?;
     for sample in &samples {
@@ -163,7 +163,7 @@ pub fn measure(
     Ok(samples)
 }
 
-/// Whether every measurement of these subjects is among `samples`.
+/// Whether `samples` has every measurement of these subjects.
 pub fn complete(setup: &Setup, subjects: &[&'static Subject], samples: &[Sample]) -> bool {
     let done: BTreeSet<(u32, Part, &str)> =
         samples.iter().map(|s| (s.run, s.part, s.lock.as_str())).collect();

@@ -74,7 +74,7 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// One row a subject and part, of those that have samples.
+/// One row per subject and part that has samples.
 pub fn rows(subjects: &[&'static Subject], samples: &[Sample]) -> Vec<Row> {
     let parts = [Part::Uncontended].into_iter().chain(LEVELS.map(Part::Level)).chain([Part::Fair]);
     let mut rows = Vec::new();
@@ -140,8 +140,8 @@ fn best_peer(rows: &[Row], level: u32) -> Option<(f64, f64)> {
     Some((throughput, p99))
 }
 
-/// Of our locks that are fair over the long window, else of all of ours, the one with the best
-/// throughput against the best peer's, geometric mean over the levels.
+/// The best lock of core/locks/ against the best peer, by the geometric mean of throughput over the
+/// levels; of those that are fair over the long measurement, or else of all.
 fn best_lock(rows: &[Row]) -> Option<&'static str> {
     let score = |lock: &str| -> Option<f64> {
         LEVELS.iter().try_fold(0.0, |log, &level| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `make bench-locks`: every lock of ours and the peers, interleaved, at 1, 2, 4 and 8 threads a CPU;
-//! medians, spread and ratios to the terminal and to summary.json.
+//! `make bench-locks`: measures every lock of core/locks/ and the peers, interleaved, at 1, 2, 4
+//! and 8 threads per CPU. Prints medians, spread and ratios, and writes them to summary.json.
 
 use clap::Parser;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ struct Args {
     /// Loop iterations between a release and the next lock.
     #[arg(long, default_value_t = 100)]
     outside_iterations: u32,
-    /// Stop after this many seconds; with --resume the next run goes on.
+    /// Stop after this many seconds; with --resume the next run continues.
     #[arg(long)]
     seconds: Option<u64>,
     /// Go on with the samples of the same code and arguments that are there.
@@ -47,7 +47,7 @@ struct Args {
     only: Vec<String>,
 }
 
-/// The first field of /proc/loadavg; 0 where there is none.
+/// The first field of /proc/loadavg, or 0.
 fn load_average() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0.0)

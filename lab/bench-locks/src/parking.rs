@@ -9,7 +9,8 @@ const _: () = assert!(std::mem::size_of::<RawMutex>() == 1, "c/peers.h keeps it 
 /// Takes the lock.
 ///
 /// # Safety
-/// `mutex` is valid for as long as anybody uses it, and was zero at first.
+///
+/// `mutex` is valid as long as it is used, and was initially zero.
 #[no_mangle]
 unsafe extern "C" fn unspin_peer_parking_lot_lock(mutex: *const RawMutex) {
     // SAFETY: as above; a zero byte is RawMutex::INIT, which a test checks.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Debian's packages by apt: found and downloaded, never installed. Packages of a Debian this
-//! computer does not run come by lists of the lab's own, from the mirror this computer's sources
-//! name and with every signature checked.
+//! Debian's packages by apt: found and downloaded, not installed. Packages of a Debian release that
+//! this computer does not run come from the lab's own package lists, by the mirror of this
+//! computer's sources, with all signatures checked.
 
 use crate::error::{io, LabError, Result};
 use crate::tool;
@@ -18,8 +18,8 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Lists older than this are fetched again.
 const LISTS_MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What this computer's apt does after an update is no business of the lab's lists, and no pin of
-/// this computer's is meant for them.
+/// Hooks of this computer's apt must not run for the lab's lists, and its pins are not meant for
+/// them.
 const CONFIG: &str = "\
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
@@ -61,7 +61,7 @@ impl PackageFile {
         PackageFile::of(words.next()?)
     }
 
-    /// As apt takes it.
+    /// The argument for apt.
     pub(crate) fn exact(&self) -> String {
         format!("{}={}", self.package, self.version)
     }
@@ -151,8 +151,7 @@ impl Apt {
         Apt { options, archives: dir.join("archives") }
     }
 
-    /// With the lists of this computer, as on one that has nothing installed. What apt keeps lies in
-    /// `dir`.
+    /// With the lists of this computer, as if nothing were installed. apt's files are in `dir`.
     pub(crate) fn of_nothing_installed(dir: &Path) -> Result<Apt> {
         let (status, archives) = (dir.join("status"), dir.join("archives"));
         let partial = archives.join("partial");
@@ -267,7 +266,7 @@ impl Apt {
         get.args(&self.options).args(["-q", "-o", "APT::Sandbox::User=root"]).args([
             "-o",
             "Acquire::http::Timeout=30",
-            // The lab's directory has a lock of its own.
+            // The lab's directory has its own lock.
             "-o",
             "Debug::NoLocking=true",
         ]);
@@ -296,7 +295,7 @@ fn is_unsigned(text: &str) -> bool {
     ["no_pubkey", "not signed", "signature", "gpg error"].iter().any(|mark| text.contains(mark))
 }
 
-/// Where apt has Debian 13's lists from, beside those of this computer.
+/// The sources of Debian 13's lists, in addition to those of this computer.
 fn trixie_sources(lists: Lists) -> Result<String> {
     if !Path::new(KEYRING).exists() {
         let (tool, package) = (KEYRING.into(), "debian-archive-keyring".into());
@@ -313,7 +312,8 @@ fn trixie_sources(lists: Lists) -> Result<String> {
     sources_beside(&text.unwrap_or_default(), lists).ok_or(LabError::NoMirror)
 }
 
-/// Sources of Debian 13 beside `known`: lines of a release's code name and the mirror it comes from.
+/// Sources of Debian 13 in addition to `known`: lines with the code name of a release and its
+/// mirror.
 fn sources_beside(known: &str, lists: Lists) -> Option<String> {
     let mut sources: Vec<String> = Vec::new();
     let mut has_release = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which Bochs boots: the lab's own, or Debian's where that cannot be had.
+//! Chooses the Bochs to boot with: the lab's own, or Debian's if that is not available.
 
 use crate::error::{LabError, Result};
 use crate::own_emulator::OwnEmulator;
@@ -29,14 +29,14 @@ pub(crate) struct Started {
     /// What its configuration has that others' have not.
     pub display: &'static str,
     pub plugins: &'static str,
-    /// Whether it has to be told to run.
+    /// Whether its debugger must be told to run.
     pub debugger: bool,
 }
 
 /// What the environment asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wish {
-    /// The lab's own, and where it cannot be had Debian's.
+    /// The lab's own, or Debian's if that is not available.
     Any,
     Own,
     Debian,
@@ -60,8 +60,8 @@ impl Wish {
 }
 
 impl Bochs {
-    /// The one to boot with, built if it has to be. Where it cannot be built `say` is told why, and
-    /// Debian's it is, unless the environment insists.
+    /// The Bochs to boot with, built if necessary. If it cannot be built, `say` gets the reason,
+    /// and Debian's is used unless the environment forbids it.
     pub(crate) fn make(lab: &Path, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<Bochs> {
         let wish = Wish::here()?;
         if wish == Wish::Debian {
@@ -71,7 +71,7 @@ impl Bochs {
         or_debian(wish, made, say)
     }
 
-    /// The one to boot with, of those that are there.
+    /// The Bochs to boot with, of those that exist.
     pub(crate) fn find(lab: &Path) -> Result<Bochs> {
         match (Wish::here()?, OwnEmulator::find(&BOCHS, lab)) {
             (Wish::Any | Wish::Own, Some(own)) => Ok(Bochs::Own(own)),
@@ -88,7 +88,7 @@ impl Bochs {
         }
     }
 
-    /// As provenances have it.
+    /// The name in provenances.
     pub fn name(&self) -> String {
         match self {
             Bochs::Own(own) => own.name(),
@@ -126,7 +126,7 @@ impl Bochs {
     }
 }
 
-/// What was made, or Debian's and the reason said in one line.
+/// The result of the build, or Debian's, with the reason reported in one line.
 fn or_debian(wish: Wish, made: Result<OwnEmulator>, say: &mut dyn FnMut(&str)) -> Result<Bochs> {
     match made {
         Ok(own) => Ok(Bochs::Own(own)),

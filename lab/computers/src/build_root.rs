@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
-/// What a kernel's build calls beside what its headers depend on.
+/// Commands that a kernel's build needs in addition to the dependencies of its headers.
 const PACKAGES: &[&str] =
     &["base-files", "binutils", "coreutils", "dash", "findutils", "grep", "make", "mawk", "sed"];
 
 /// A link that a package's script would have made.
 const AWK: (&str, &str) = ("mawk", "usr/bin/awk");
 
-/// Run as root of a mount namespace of its own: no mount outlives the command, however it ends.
+/// Run as root of a separate mount namespace, so that no mount outlives the command.
 const ENTER: &str = r#"set -e
 root=$1 dir=$2
 shift 2
@@ -84,7 +84,7 @@ impl BuildRoot {
         Ok(command)
     }
 
-    /// Mounting takes root, or a kernel that lets users have namespaces of their own.
+    /// Mounting needs root, or a kernel that allows user namespaces.
     fn check_enter(&self) -> Result<()> {
         let mut probe = unshare();
         probe.arg("true").stdin(Stdio::null()).stdout(Stdio::null());

@@ -8,12 +8,12 @@ use unspin_scenario::result::Record;
 #[derive(Default)]
 pub struct Decoder {
     pending: Vec<u8>,
-    /// So many of these are known to have no end of a line; some lines are megabytes.
+    /// This many bytes have no end of a line; some lines are megabytes long.
     looked_at: usize,
 }
 
 impl Decoder {
-    /// Take more bytes; each complete frame gives a record or what is wrong with it.
+    /// Takes more bytes. Each complete frame gives a record, or an error.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<Result<Record, String>> {
         self.pending.extend_from_slice(bytes);
         let mut found = Vec::new();

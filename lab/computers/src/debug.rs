@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kernels that check themselves (lock order, memory, leaks, sleeping where none may), for the
-//! module to run on: the series' current sources from the distribution's package with the options
-//! of debug.config, and nothing installed. A build that was interrupted goes on where it was.
+//! Kernels that check themselves (lock order, memory, leaks, illegal sleeping), for tests of the
+//! module: the series' current sources from the distribution's package, with the options of
+//! debug.config. Nothing is installed. An interrupted build is continued.
 
 use crate::apt::Apt;
 use crate::error::{io, LabError, Result};
@@ -17,9 +17,9 @@ use std::sync::atomic::AtomicBool;
 
 const CONFIG: &str = include_str!("debug.config");
 
-/// Fetch the series' sources, build a kernel from them with every check on, and the module for it.
-/// `say` is told each step that takes time (the kernel: some 15 minutes on two CPUs). What is there
-/// already is used again.
+/// Fetches the series' sources, and builds a kernel with all checks and the module for it. `say`
+/// gets each step that takes time (the kernel: some 15 minutes on two CPUs). Existing results are
+/// reused.
 pub fn prepare(
     root: &Path,
     lab: &Path,
@@ -31,7 +31,7 @@ pub fn prepare(
     let kept = format!("debug-{}", series.name());
     let name = match current_version(&package) {
         Some(version) => format!("debug-{version}"),
-        // Without package lists, what was unpacked before still serves.
+        // Without package lists, what was unpacked before is still used.
         None => kernel::unpacked(lab, "unpacked", &kept).ok_or_else(|| {
             LabError::NoKernelPackage { series: series.name().into(), looked: package.clone() }
         })?,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the lab reads of ELF files: what a program loads besides, and where a kernel is entered.
+//! What the lab reads from ELF files: the libraries of a program, and the entry point of a kernel.
 
 use goblin::elf::header::EM_X86_64;
 use goblin::elf::Elf;
@@ -15,7 +15,7 @@ pub(crate) struct Needs {
     pub run_paths: Vec<String>,
 }
 
-/// `None` for what is no ELF file for x86-64.
+/// `None` if it is no ELF file for x86-64.
 pub(crate) fn needs(contents: &[u8]) -> Option<Needs> {
     let elf = Elf::parse(contents).ok().filter(|elf| elf.header.e_machine == EM_X86_64)?;
     let paths = elf.runpaths.iter().chain(&elf.rpaths).flat_map(|paths| paths.split(':'));

@@ -30,7 +30,7 @@ impl Emulator {
     /// Those whose computers are timed.
     pub const TIMED: [Emulator; 2] = [Emulator::Bochs, Emulator::QemuAmd];
 
-    /// As commands have it.
+    /// The name in commands.
     pub const fn name(self) -> &'static str {
         match self {
             Emulator::Bochs => "bochs",
@@ -48,7 +48,7 @@ impl Emulator {
     }
 }
 
-/// The processor that Bochs emulates; QEMU has one of its own.
+/// The processor that Bochs emulates; QEMU has its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Processor {
     /// Every figure of the lab is from it. It has no CPUID leaf 0x15: TSC and every timer follow `ips`.
@@ -114,7 +114,7 @@ pub struct Computer {
     pub quantum: u32,
     /// How many instructions' time a PAUSE takes, where the processor is AMD's and things are timed.
     pub pause: u32,
-    /// If left out, one socket of single-threaded cores. The lab's QEMU has it.
+    /// If left out, one socket of single-threaded cores. For the lab's QEMU.
     pub topology: Option<Topology>,
 }
 
@@ -131,7 +131,7 @@ impl Computer {
         }
     }
 
-    /// The consistent 200 MHz computer that figures are from, but for those of an AMD processor.
+    /// The consistent 200 MHz computer of all figures but those of an AMD processor.
     pub fn bochs(cpus: u32) -> Computer {
         Computer {
             emulator: Emulator::Bochs,
@@ -208,7 +208,7 @@ impl Drop for Running {
     }
 }
 
-/// Write everything the boot needs into `dir` and start it. Records come on the child's stdout.
+/// Writes all that the boot needs into `dir`, and starts it. Records come on the child's stdout.
 pub fn start(
     computer: &Computer,
     program: &Program,
@@ -345,15 +345,15 @@ fn bochsrc(computer: &Computer, started: &Started) -> String {
 /// Without console and without the chardev `records`, which callers add.
 fn qemu(computer: &Computer, kernel: &Kernel, initramfs: &Path, cmdline: &str) -> Command {
     let mut command = Command::new("qemu-system-x86_64");
-    // All its CPUs have one clock, but some kernels (6.1) hold TSCs of AMD's that are not said to be
+    // All its CPUs have one clock. But some kernels (6.1) take TSCs of AMD that are not marked as
     // constant for different ones, and the module refuses a TSC that its kernel does not trust.
     let mut cmdline = format!("{cmdline} tsc=reliable");
     if let Some(instruction_ns) = 1_000_000_000u64.checked_div(computer.ips) {
         // Where all CPUs sleep the clock is set to the next timer.
         command.args(["-icount", &format!("shift={},sleep=off", instruction_ns.ilog2())]);
         command.args(["-rtc", "base=2026-01-01,clock=vm"]);
-        // A CPU that never pauses leaves no instructions to the CPUs after it, and 6.1 does not where
-        // it waits for another one to come up.
+        // A CPU that never pauses leaves no instructions to the next CPUs, and 6.1 does not pause
+        // while it waits for a CPU to come up.
         cmdline += " maxcpus=1";
     }
     // thread=single: with one thread a CPU the kernel's code patching sooner or later faults.
@@ -373,7 +373,7 @@ fn qemu_amd(
     let Computer { ips, quantum, pause, .. } = *computer;
     let mut command = Command::new(program);
     let ns = 1_000_000_000 / ips;
-    // Where there is a quantum, `ns` counts and `shift` does not.
+    // With a quantum, `ns` counts and `shift` does not.
     let clock = format!("shift=0,sleep=off,quantum={quantum},ns={ns},pause={pause}");
     command.args(["-accel", "tcg,thread=single", "-icount", &clock]);
     command.args(["-rtc", "base=2026-01-01,clock=vm"]);

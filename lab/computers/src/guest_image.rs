@@ -84,7 +84,7 @@ pub(crate) fn prepare(
     Ok(target)
 }
 
-/// A hash of all that goes into an image, and of what it is made with.
+/// A hash of all parts of an image and of the tools that make it.
 fn key(
     programs: &[GuestProgram],
     modules: &GuestModules,
@@ -119,7 +119,7 @@ fn contents(dir: &Path) -> Result<Vec<Vec<u8>>> {
     Ok(parts)
 }
 
-/// All of ours that goes into an image, of the source tree `root`.
+/// All parts of an image from this project, of the source tree `root`.
 pub(crate) fn own_parts(root: &Path) -> Result<Vec<Vec<u8>>> {
     let mut parts = contents(&root.join(SOURCES))?;
     parts.extend(module_sources(&GUESTS, root)?);
@@ -150,7 +150,7 @@ impl Compiler<'_> {
         Ok(Compiler { sources, work, sysroot, log })
     }
 
-    /// Compile `sources` to a file called `name`; returns where it is.
+    /// Compiles `sources` to a file called `name`. Returns its path.
     fn compile(
         &self,
         name: &str,
@@ -216,7 +216,7 @@ fn refused(program: &GuestProgram, detail: String) -> LabError {
     LabError::GuestProgram { name: program.name.clone(), detail }
 }
 
-/// What the commands call a program made of sources: the first one's name without its ending.
+/// The name of a compiled program in commands: the first source's name without its ending.
 fn compiled_name(program: &GuestProgram) -> Option<&str> {
     program.sources.first().map(|source| source.strip_suffix(".c").unwrap_or(source))
 }
@@ -263,7 +263,7 @@ fn add_named(program: &GuestProgram, unpacked: &Unpacked, files: &mut Files) -> 
     Ok(())
 }
 
-/// A shell's text, cut wherever no name of a file goes on.
+/// The words of a shell text, split at all characters that do not belong to a file name.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
     text.split(move |c| !is_part(c)).filter(|word| !word.is_empty())
@@ -281,7 +281,7 @@ fn add_tree(path: &str, file: &Path, files: &mut Files) -> Result<()> {
     Ok(())
 }
 
-/// A package that nothing comes from is a mistake in the program's description.
+/// A package of which nothing is used is a mistake in the program's description.
 fn check_packages(program: &GuestProgram, unpacked: &Unpacked, files: &Files) -> Result<()> {
     let is_used = |package: &str| files.values().any(|file| unpacked.owner(file) == Some(package));
     match program.packages.iter().find(|package| !is_used(package)) {
@@ -306,7 +306,7 @@ fn archive(programs: &[GuestProgram], files: &Files) -> Result<Vec<u8>> {
     }
     for applet in APPLETS {
         let path = format!("bin/{applet}");
-        // A program's own goes before busybox's.
+        // A program's own file wins against busybox's.
         if !PROGRAM_DIRS.iter().any(|dir| files.contains_key(&format!("{dir}/{applet}"))) {
             archive.add(&path, 0o120_777, b"busybox")?;
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What Linux guests are made of: QEMU, their kernels, and an initramfs with the programs they run.
-//! All of it comes from packages and is kept in the lab's directory `guests`.
+//! The parts of Linux guests: QEMU, their kernels, and an initramfs with the programs they run. All
+//! come from packages and are kept in the lab's directory `guests`.
 
 use crate::apt::Apt;
 use crate::error::{io, LabError, Result};
@@ -21,7 +21,7 @@ const QEMU_PACKAGE: &str = "qemu-system-x86";
 const QEMU: &str = "usr/bin/qemu-system-x86_64";
 /// Where QEMU finds its firmware on the host (`-L`).
 const FIRMWARE_DIR: &str = "usr/share/qemu";
-/// What QEMU's x86 machines load: the first of the places that has it.
+/// Firmware of QEMU's x86 machines; the first place that has it is used.
 const FIRMWARE: [&str; 9] = [
     "bios.bin",
     "bios-256k.bin",

@@ -4,7 +4,7 @@
 use sha2::{Digest, Sha256};
 use std::path::Path;
 
-/// SHA-256, in hex, of `parts` and of where one ends and the next begins.
+/// SHA-256, in hex, of `parts` and their boundaries.
 pub fn sha256(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -14,7 +14,7 @@ pub fn sha256(parts: &[&[u8]]) -> String {
     hex(hash)
 }
 
-/// SHA-256, in hex, of a file, as other programs have it.
+/// SHA-256, in hex, of a file, as by sha256sum.
 pub(crate) fn of_file(path: &Path) -> std::io::Result<String> {
     let mut hash = Sha256::new();
     std::io::copy(&mut std::fs::File::open(path)?, &mut hash)?;

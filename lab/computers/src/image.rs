@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an emulated computer boots from: an initramfs with the agent, the modules and the plan in
-//! it, and for Bochs an ISO and a CMOS image.
+//! The boot media of an emulated computer: an initramfs with the agent, the modules and the plan;
+//! for Bochs also an ISO and a CMOS image.
 
 use crate::error::{io, LabError, Result};
 use crate::kernel::Kernel;
@@ -23,7 +23,7 @@ const APPLETS: &[&str] = &[
     "killall", "comm", "touch", "mkfifo",
 ];
 
-/// What goes into the initramfs beside the tools and the kernel's modules.
+/// Additional content of the initramfs, beside the tools and the kernel's modules.
 #[derive(Debug, Clone, Default)]
 pub struct Payload {
     /// Sourced by the init once KVM is loaded; must end by powering off.

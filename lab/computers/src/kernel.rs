@@ -44,9 +44,9 @@ impl Kernel {
     }
 }
 
-/// Fetch and unpack the current kernel of a package and build the module for it. `say` is told each
-/// step that takes time. What is there already is used again. Once `stop` is set it ends, and goes on
-/// there the next time.
+/// Fetches and unpacks the current kernel of a package, and builds the module for it. `say` gets
+/// each step that takes time. Existing results are reused. It ends when `stop` is set, and
+/// continues there the next time.
 pub fn prepare(
     root: &Path,
     lab: &Path,
@@ -108,8 +108,8 @@ struct Found {
     dir: PathBuf,
 }
 
-/// Find a package's current kernel; without package lists, what was unpacked before still serves:
-/// the newest one that has `stamp`.
+/// Finds a package's current kernel. Without package lists, the newest one that was unpacked before
+/// and has `stamp` is used.
 fn find(
     lab: &Path,
     package: KernelPackage,
@@ -214,7 +214,8 @@ const OPTIONS: &[(&str, &str)] = &[
     ("CONFIG_KVM", "there is nothing to improve"),
 ];
 
-/// The module needs more of a kernel than its headers show; say what is missing before a boot does.
+/// The module needs more from a kernel than its headers show. Reports what is missing before a boot
+/// would.
 pub(crate) fn check_config(path: &Path, release: &str) -> Result<()> {
     let config = fs::read_to_string(path).map_err(io(path))?;
     let has = |option: &str| {

@@ -20,7 +20,7 @@ use goblin::elf::Elf;
 
 use crate::error::{io, LabError, Result};
 
-/// Tables before the tokens are looked for within so many bytes.
+/// Tables are searched within this many bytes before the tokens.
 const TABLES_MAX: usize = 16 << 20;
 const SYMBOLS: std::ops::RangeInclusive<u32> = 1000..=4_000_000;
 /// Symbols per marker.
@@ -32,8 +32,8 @@ const TOKEN_BYTES_MAX: usize = 512;
 /// How `offsets` gives addresses. They lie before `num_syms` up to 6.3, then behind the tokens.
 #[derive(Debug, Clone, Copy)]
 enum Offsets {
-    /// Up to 6.14, from `relative_base`, which stands behind them: those that are not negative are
-    /// addresses themselves, of per-CPU symbols; others count down from the base.
+    /// Up to 6.14, relative to `relative_base`, which follows them: values that are not negative
+    /// are addresses of per-CPU symbols; the others count down from the base.
     PerCpuAbsolute(u64),
     /// After that, all from `relative_base`.
     FromBase(u64),
@@ -41,11 +41,11 @@ enum Offsets {
     FromThemselves,
 }
 
-/// What `/proc/kallsyms` says of the uncompressed kernel at `path` (an ELF file for x86-64), without
-/// modules.
+/// The contents of `/proc/kallsyms` for the uncompressed kernel at `path` (an ELF file for x86-64),
+/// without modules.
 ///
-/// Such a kernel runs where it is linked to if nothing moves it: started by PVH (`-kernel vmlinux`)
-/// it is not moved, started through a boot loader only with `nokaslr`.
+/// Such a kernel runs at its link address if nothing moves it: it is not moved if started by PVH
+/// (`-kernel vmlinux`), nor by a boot loader with `nokaslr`.
 pub fn kernel_symbols(path: &Path) -> Result<String> {
     let kernel = std::fs::read(path).map_err(io(path))?;
     kallsyms(&kernel).ok_or_else(|| LabError::NoSymbols { path: path.into() })
@@ -118,7 +118,7 @@ struct Names {
     symbols: Vec<String>,
 }
 
-/// Looks back from the tokens for a number that so many names follow.
+/// Searches backwards from the tokens for a number that this many names follow.
 fn names(kernel: &[u8], tokens: &Tokens) -> Option<Names> {
     let places = (tokens.begin.saturating_sub(TABLES_MAX)..tokens.begin).rev();
     places.filter(|at| at % 4 == 0).find_map(|begin| {
@@ -170,7 +170,7 @@ fn texts(kernel: &[u8], mut at: usize, count: u32, tokens: &Tokens) -> Option<Ve
 /// Where `offsets` may begin, and how it gives addresses.
 fn offsets(kernel: &[u8], tokens: &Tokens, names: &Names) -> Vec<(usize, Offsets)> {
     let bytes = 4 * names.symbols.len();
-    // Where they are, and where their base is. An index is 512 bytes long, so that it ends where the
+    // The address of the offsets and of their base. An index is 512 bytes long and ends where the
     // next table begins.
     let behind = tokens.end;
     let mut places: Vec<(usize, usize)> =
@@ -215,7 +215,7 @@ fn addresses(
     (ascend && is_kernels(*all.last()?)).then_some(all)
 }
 
-/// Whether an address is one of those that kernels are linked to: the last 2 GiB.
+/// Whether an address is in the last 2 GiB, to which kernels are linked.
 fn is_kernels(address: u64) -> bool {
     address >> 31 == 0x1_ffff_ffff
 }

@@ -60,7 +60,7 @@ use unspin_scenario::plan::{Asym, CoschedulingMechanism, Plan, Run};
 use unspin_scenario::result::Record;
 use unspin_text::Lock;
 
-/// A plan, and what goes into the computer with it.
+/// A plan, and what is put into the computer with it.
 #[derive(Debug, Clone)]
 pub struct Work {
     pub plan: Plan,
@@ -154,8 +154,8 @@ impl Lab {
         &self.dir
     }
 
-    /// Fetch and build what booting a kernel takes (of a series: the series' own package); does only
-    /// what is not done yet. Ends when `stop` is set.
+    /// Fetches and builds what booting a kernel needs (of a series: the series' own package), as
+    /// far as not done yet. Ends when `stop` is set.
     pub fn build(
         &self,
         package: impl Into<KernelPackage>,
@@ -200,8 +200,8 @@ impl Lab {
         debug::prepare(&self.root, &self.dir, series, stop, say)
     }
 
-    /// The Bochs that boots in this lab from now on, built if it has to be (minutes, the first time). Where
-    /// it cannot be built it is Debian's, and `say` is told why.
+    /// The Bochs that boots in this lab from now on, built if necessary (minutes, the first time).
+    /// If it cannot be built, it is Debian's, and `say` gets the reason.
     pub fn bochs(&self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<Bochs> {
         if let Some(bochs) = self.bochs.get() {
             return Ok(bochs.clone());
@@ -225,7 +225,8 @@ impl Lab {
         let agent = self.agent.file_name().unwrap_or_default().to_string_lossy();
         let mut programs = vec![self.agent.clone()];
         programs.extend(self.beside(&work.plan)?);
-        // The module pauses for longer than a window: a run that is watched is looked at all the time.
+        // The module pauses for longer than the measuring time, so a watched run is sampled without
+        // pause.
         let (options, module) = match work.plan.runs.iter().any(|run| run.states) {
             true => (" look_always=1", ModuleBuild::ForTests),
             false => ("", ModuleBuild::Production),
@@ -280,8 +281,8 @@ impl Lab {
         boot::watch(boot, &self.program_here(boot.computer.emulator)?, &dir, sink)
     }
 
-    /// Boot `kernel` on `computer` to see whether KVM and the module come up there. `sink` gets
-    /// what was found, line by line; the answer is whether all is well.
+    /// Boots `kernel` on `computer` to see whether KVM and the module come up there. `sink` gets
+    /// the results, line by line. Returns whether all is well.
     pub fn check(
         &self,
         kernel: &Kernel,
@@ -341,16 +342,16 @@ impl Lab {
         }
     }
 
-    /// SHA-256, in hex, of all of ours that goes into a computer that runs plans: the sources of
-    /// module and policies, the agent with the bench guest in it, what goes into Linux guests, and what
-    /// the lab adds, `emulator` among it.
+    /// SHA-256, in hex, of all that this project puts into a computer that runs plans: the sources
+    /// of module and policies, the agent with the bench guest in it, the parts of Linux guests, and
+    /// what the lab adds, including `emulator`.
     pub fn image_hash(&self, emulator: Emulator) -> Result<String> {
         let mut parts = module_build::module_sources(&module_build::HOSTS, &self.root)?;
         parts.push(fs::read(&self.agent).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => LabError::NotBuilt { path: self.agent.clone() },
             _ => error::io(&self.agent)(error),
         })?);
-        // Where they are not built no plan has them.
+        // Programs that are not built are in no plan.
         let beside =
             [SCHEDULER, WATCHER, COMMAND].map(|name| fs::read(self.agent.with_file_name(name)));
         parts.extend(beside.into_iter().flatten());
@@ -388,7 +389,7 @@ impl Lab {
     }
 }
 
-/// SHA-256, in hex, of all of ours that goes into Linux guests, where no lab says it with the rest.
+/// SHA-256, in hex, of all that this project puts into Linux guests, for use without a lab.
 pub fn guests_hash() -> Result<String> {
     guests_hash_of(&source_tree())
 }

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use unspin_host::source::{errors_in_log, release_of_headers};
 
-/// What the module is built against.
+/// The kernel headers that the module is built against.
 pub(crate) struct Against<'a> {
     /// `uname -r` of the kernel.
     pub release: &'a str,
@@ -20,12 +20,12 @@ pub(crate) struct Against<'a> {
     pub toolchain: Option<&'a BuildRoot>,
 }
 
-/// A module of this project's.
+/// A module of this project.
 pub(crate) struct Module {
     name: &'static str,
     /// Folders of the source tree that it is built from; in the first is its Makefile.
     parts: [&'static str; 3],
-    /// What make is told beside the kernel's headers.
+    /// Variables for make, in addition to the kernel's headers.
     variables: &'static [&'static str],
     /// Where, beside its log.
     work: &'static str,
@@ -53,7 +53,7 @@ pub(crate) const HOSTS_FOR_TESTS: Module = Module {
     ..HOSTS
 };
 
-/// Which build of the host's module goes into an emulated computer.
+/// Which build of the host's module an emulated computer gets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ModuleBuild {
     /// As it is installed: it has no parameters.
@@ -108,8 +108,8 @@ pub(crate) fn build_module(
     Ok(module)
 }
 
-/// A build that had nothing to do says nothing of the module that is there: what the one before it said
-/// stays.
+/// A build that had nothing to do prints nothing about the existing module, so the earlier log is
+/// kept.
 fn keep_the_log_of_what_was_compiled(log: &Path, before: Option<Vec<u8>>) -> Result<()> {
     let said = String::from_utf8_lossy(&fs::read(log).map_err(io(log))?).into_owned();
     let has_built = ["  CC [M]  ", "  LD [M]  "].iter().any(|step| said.contains(step));
@@ -168,7 +168,7 @@ fn sources_in(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// What the kernel's build reads, and not what it makes: those begin with a dot or have an ending.
+/// Whether a file is input of the kernel's build. Its output begins with a dot or has an ending.
 fn is_source(path: &Path) -> bool {
     let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
     let ending = path.extension().and_then(|ending| ending.to_str());

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Emulators as the lab builds them, from Debian 13's sources and with patches of the lab's own (recipe.rs).
-//! Debian's Bochs takes three times as long as the lab's: every instruction of theirs passes a debugger
-//! and hooks that nothing is hung on. Debian's QEMU has no pause filter, and no clock a figure can hang on.
+//! Emulators that the lab builds from Debian 13's sources with its own patches (recipe.rs).
+//! Debian's Bochs takes three times as long as the lab's, because every instruction passes a
+//! debugger and unused hooks. Debian's QEMU has no pause filter, and no clock that is exact enough
+//! for figures.
 //!
-//! Each is built once, and kept by the hash of all it is made of. What is not complete is never taken.
+//! Each is built once, and kept by the hash of all its inputs. An incomplete build is never used.
 
 use crate::apt::Apt;
 use crate::error::{io, LabError, Result};
@@ -21,14 +22,14 @@ use unspin_text::Lock;
 /// Where in the lab emulators are kept.
 pub(crate) const EMULATORS: &str = "emulators";
 
-/// Progress is said this far apart.
+/// Progress is reported at this interval.
 const SAID_EVERY_PERCENT: usize = 20;
 
 /// A complete build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnEmulator {
     pub(crate) program: PathBuf,
-    /// The hash of what it is made of.
+    /// The hash of all its inputs.
     pub(crate) build: String,
     recipe: &'static Recipe,
 }
@@ -54,7 +55,7 @@ impl OwnEmulator {
         let compiler = check_tools(recipe)?;
         let emulators = lab.join(EMULATORS);
         let _lock = Lock::wait(&emulators, stop, say)?;
-        // Whoever was waited for may have built it.
+        // The process that held the lock may have built it.
         if let Some(found) = OwnEmulator::find(recipe, lab) {
             return Ok(found);
         }
@@ -63,7 +64,7 @@ impl OwnEmulator {
         let build = Build { recipe, lab, emulators: &emulators, part: &part, stop };
         let built = build.run(say);
         if built.is_ok() {
-            // What a build of before left without the program is in the way.
+            // Remove an earlier build that has no program.
             remove(&dir)?;
             fs::rename(part.join("done"), &dir).map_err(io(&dir))?;
         }

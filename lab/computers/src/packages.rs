@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A kernel's packages: which they are, and what of them is where once they are unpacked.
+//! A kernel's packages, and where their parts are once they are unpacked.
 
 use crate::apt::Apt;
 use crate::error::{io, LabError, Result};
@@ -98,7 +98,7 @@ fn kbuild_of(apt: &Apt, headers: &str) -> Result<(String, BTreeSet<String>)> {
     Ok((kbuild, not_kernels(depends)))
 }
 
-/// Real packages only: `<name>` is one that others provide.
+/// Only real packages: `<name>` is one that others provide.
 fn not_kernels(names: Vec<String>) -> BTreeSet<String> {
     names.into_iter().filter(|name| !name.starts_with("linux-") && !name.starts_with('<')).collect()
 }
@@ -108,7 +108,7 @@ pub(crate) fn unpack(dir: &Path, tree: &Path, log: &Path, stop: &AtomicBool) -> 
     let mut packages: Vec<PathBuf> =
         fs::read_dir(dir).map_err(io(dir))?.flatten().map(|entry| entry.path()).collect();
     packages.retain(|path| path.extension().is_some_and(|ending| ending == "deb"));
-    // A root's /bin and /lib are links, and this package has them.
+    // A root's /bin and /lib are links, which this package provides.
     let is_base = |path: &PathBuf| {
         path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"base-files_"))
     };
@@ -145,7 +145,7 @@ pub(crate) fn vmlinuz_of(tree: &Path, release: &str) -> PathBuf {
     }
 }
 
-/// Put a module, uncompressed, into `dir`; whether the kernel has it.
+/// Puts a module, uncompressed, into `dir`. Returns whether the kernel has it.
 fn extract_module(tree: &Path, release: &str, sub: &str, name: &str, dir: &Path) -> Result<bool> {
     let target = dir.join(format!("{name}.ko"));
     for lib in ["lib/modules", "usr/lib/modules"] {

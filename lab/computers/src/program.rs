@@ -14,7 +14,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// As provenances have it.
+    /// The name in provenances.
     pub fn name(&self) -> String {
         match self {
             Program::Bochs(bochs) => bochs.name(),

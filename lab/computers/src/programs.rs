@@ -31,7 +31,7 @@ impl Lab {
         }
     }
 
-    /// The same, of those that are there: nothing is built.
+    /// The same without building: only of those that exist.
     pub(crate) fn program_here(&self, emulator: Emulator) -> Result<Program> {
         match emulator {
             Emulator::Bochs => {

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 /// QEMU for guests' hosts.
 #[derive(Debug)]
 pub struct Qemu {
-    /// Its program, all it loads, and its firmware: each file's path on the host, without the leading
-    /// slash, and where it is here.
+    /// Its program, all it loads, and its firmware: the path of each file on the host, without the
+    /// leading slash, and its path here.
     pub files: Vec<(String, PathBuf)>,
     /// Of its package.
     pub version: String,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the lab's own emulators are built of: a source of Debian 13's, patches of the lab's, options.
+//! The inputs of the lab's own emulators: a source package of Debian 13, patches, and options.
 
 use crate::hash::sha256;
 
@@ -19,8 +19,8 @@ pub(crate) struct Recipe {
     pub name: &'static str,
     pub id: &'static str,
     pub version: &'static str,
-    /// The source's package, its file, and the file's hash: the archive may come to have another one,
-    /// which the patches are not for.
+    /// The source's package, its file, and the file's hash. The archive may get another version,
+    /// for which the patches are not made.
     pub package: &'static str,
     pub source: &'static str,
     pub source_sha256: &'static str,
@@ -33,14 +33,14 @@ pub(crate) struct Recipe {
     pub tools: &'static [&'static str],
     /// Libraries as pkg-config knows them, the least version, and Debian's package.
     pub libraries: &'static [(&'static str, &'static str, &'static str)],
-    /// Programs in Python that Debian 12 has not in this version: packages of Debian 13 without any
-    /// parts for a processor, used from where they are unpacked.
+    /// Programs in Python that Debian 12 does not have in this version: packages of Debian 13 for
+    /// all architectures, used from where they are unpacked.
     pub python: &'static [&'static str],
     /// The directory of the build, below the source, and what builds there.
     pub dir: &'static str,
     pub make: &'static [&'static str],
     pub program: &'static str,
-    /// How it is asked what it is.
+    /// The option that prints its version.
     pub version_option: &'static [&'static str],
     pub progress: Progress,
     /// On two CPUs.
@@ -50,14 +50,14 @@ pub(crate) struct Recipe {
 /// How a build's log tells how far it is.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// So many lines have the text, when all is done.
+    /// The log has this many lines with the text at the end.
     Lines(&'static str, usize),
-    /// Lines begin with what is done, of how much: `[57/1298]`.
+    /// Lines begin with the progress: `[57/1298]`.
     Counts,
 }
 
-/// What Bochs's computers have, and no more. Not repeat speedups, which are a part of "all
-/// optimizations": with them a string instruction of one CPU advances the clock of all.
+/// Only what Bochs's computers use. No repeat speedups, which are part of "all optimizations": with
+/// them a string instruction of one CPU advances the clock of all.
 pub(crate) const BOCHS: Recipe = Recipe {
     name: "Bochs",
     id: "bochs",
@@ -151,7 +151,7 @@ pub(crate) const QEMU_AMD: Recipe = Recipe {
 };
 
 impl Recipe {
-    /// What a build is known by: all that it is made of.
+    /// Identifies a build by all its inputs.
     pub(crate) fn hash(&self, compiler: &str) -> String {
         self.hash_with(self.patches, compiler)
     }
@@ -164,7 +164,7 @@ impl Recipe {
         sha256(&parts)
     }
 
-    /// Names of its patches, as provenances have them.
+    /// Names of its patches, for provenances.
     pub(crate) fn patch_names(&self) -> String {
         let stem = |&(name, _): &Patch| {
             let file = name.rsplit('/').next().unwrap_or(name);
@@ -175,7 +175,7 @@ impl Recipe {
 }
 
 impl Progress {
-    /// In percent, below the whole: what is left is said otherwise.
+    /// Progress in percent; the end is reported otherwise.
     pub(crate) fn percent_done(&self, log: &str) -> usize {
         let (done, all) = match *self {
             Progress::Lines(text, all) => (log.lines().filter(|l| l.contains(text)).count(), all),
@@ -191,7 +191,7 @@ fn counts(line: &str) -> Option<(usize, usize)> {
     Some((done.parse().ok()?, all.parse().ok()?))
 }
 
-/// What a patch does, without its words: those may change.
+/// The changes of a patch, without its comments.
 fn change(patch: &str) -> &str {
     patch.split_once("\n---\n").map_or(patch, |(_, change)| change)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which kernels the lab knows: series, the Debian release whose packages they come from, flavour.
+//! The kernels that the lab knows: series, the Debian release with their packages, flavour.
 
 /// A kernel series the module is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Series {
         })
     }
 
-    /// Releases of Debian that have it, the one the lab takes it from first.
+    /// The Debian releases that have it, in the order of preference.
     pub fn debians(self) -> &'static [Debian] {
         match self {
             Series::V6_1 => &[Debian::Bookworm],
@@ -44,16 +44,16 @@ impl Series {
 /// A release of Debian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Debian {
-    /// Debian 12. Its packages come by this computer's own package lists.
+    /// Debian 12. Its packages come from this computer's package lists.
     Bookworm,
-    /// Debian 13. Its packages come by lists of the lab's own, and its headers take its compiler.
+    /// Debian 13. Its packages come from the lab's own lists, and its headers need its compiler.
     Trixie,
 }
 
 impl Debian {
     pub const ALL: [Debian; 2] = [Debian::Bookworm, Debian::Trixie];
 
-    /// Its number, as `--debian` has it.
+    /// Its number, as in `--debian`.
     pub fn name(self) -> &'static str {
         match self {
             Debian::Bookworm => "12",
@@ -100,7 +100,7 @@ pub struct KernelPackage {
 }
 
 impl From<Series> for KernelPackage {
-    /// What the lab boots where nothing else is asked for.
+    /// The default kernel of the lab.
     fn from(series: Series) -> KernelPackage {
         KernelPackage { series, debian: series.debians()[0], flavour: Flavour::Cloud }
     }
@@ -120,7 +120,7 @@ impl KernelPackage {
         name
     }
 
-    /// The suite of its release that has it, where that is not the release itself.
+    /// The suite of its release, if it is not the release itself.
     pub(crate) fn suite(self) -> Option<&'static str> {
         (self.series == Series::V7_3).then_some("trixie-backports")
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether an emulator is silent because it hangs or because nobody lets it run: its silence is
-//! measured in the CPU time it used up, not in the time that passed on a busy computer.
+//! Tells an emulator that hangs from one that gets no CPU time: silence is measured in the CPU time
+//! it used, not in the time that passed on a busy computer.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 /// How long a boot may be silent before it counts as hung.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// CPU time of the emulator from power-on to the first record; a console that grows begins it
-    /// anew, as it does `record`.
+    /// CPU time of the emulator from power-on to the first record. Growing console output restarts
+    /// it, as it restarts `record`.
     pub boot: Duration,
     /// CPU time of the emulator between two records after that.
     pub record: Duration,
-    /// Real time between two records: an emulator whose computer waits for nothing uses up no CPU
-    /// time, and one that only writes to its console makes no progress.
+    /// Real time between two records: an emulator whose computer waits uses no CPU time, and one
+    /// that only writes to its console makes no progress.
     pub wall: Duration,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct TooLong {
 }
 
 impl Silence {
-    /// Of the emulator with this process id, whose console goes to the file `console`.
+    /// For the emulator with this process id, whose console goes to the file `console`.
     pub(crate) fn of(pid: u32, console: &Path) -> Silence {
         Silence {
             pid,
@@ -55,7 +55,7 @@ impl Silence {
         }
     }
 
-    /// It said something.
+    /// A record came.
     pub(crate) fn end(&mut self) {
         self.since = Instant::now();
         self.cpu = cpu_time(self.pid).unwrap_or(self.cpu);

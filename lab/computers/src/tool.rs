@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Running the tools the lab stands on, with their output kept in a log.
+//! Runs the lab's tools, and keeps their output in a log.
 
 use crate::error::{io, LabError, Result};
 use std::fs::OpenOptions;
@@ -97,7 +97,7 @@ pub(crate) fn run_watched(
     command.env("LC_ALL", "C").stdin(Stdio::null()).stdout(file).stderr(second);
     let status = wait(command, stop, look)
         .map_err(|_| LabError::MissingTool { package: package_of(&tool).to_string(), tool })?;
-    // A Ctrl-C reaches the tool too: what it made of it is no failure of its own.
+    // Ctrl-C also reaches the tool, so its failure then is not an error of the tool.
     if stop.load(Ordering::Relaxed) {
         return Err(LabError::Interrupted);
     }
@@ -139,7 +139,7 @@ fn wait(
     }
 }
 
-/// Standard output of a command, or `None` where it fails.
+/// Standard output of a command, or `None` if it fails.
 pub(crate) fn output(command: &mut Command) -> Option<String> {
     let out =
         command.env("LC_ALL", "C").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Debian's packages, each unpacked in a directory of its own, and what of them a program takes to
-//! run. Nothing is installed, and no package's scripts are run.
+//! Debian's packages, each unpacked into its own directory, and the files of them that a program
+//! needs. Nothing is installed, and no package scripts run.
 
 use crate::apt::{Apt, PackageFile};
 use crate::elf;
@@ -12,14 +12,14 @@ use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
-/// Where in the lab what Linux guests are made of is kept.
+/// Where the lab keeps the parts of Linux guests.
 pub(crate) const GUESTS: &str = "guests";
 
 /// Where the dynamic linker of Debian looks for libraries.
 const LIBRARY_DIRS: [&str; 4] =
     ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "lib", "usr/lib"];
 
-/// Links followed before a file is taken for one that is not there.
+/// Links followed before a file counts as missing.
 const LINKS_MAX: usize = 16;
 
 /// Files by their path from a computer's root, without the leading slash.
@@ -28,15 +28,15 @@ pub(crate) type Files = BTreeMap<String, PathBuf>;
 /// Packages and all they depend on, unpacked.
 #[derive(Debug)]
 pub(crate) struct Unpacked {
-    /// What was asked for.
+    /// The requested packages.
     names: Vec<String>,
     /// Each package and its directory.
     dirs: Vec<(PackageFile, PathBuf)>,
 }
 
 impl Unpacked {
-    /// Fetch and unpack the current versions of `names` and of all they depend on below `dir`, as far
-    /// as they are not there. Without package lists, what was unpacked for these before still serves.
+    /// Fetches and unpacks the current versions of `names` and all their dependencies below `dir`,
+    /// as far as they are missing. Without package lists, what was unpacked before is still used.
     pub(crate) fn fetch(
         dir: &Path,
         names: &[String],
@@ -137,7 +137,7 @@ impl Unpacked {
         of(path).or_else(|| of(&beside))
     }
 
-    /// Add to `files` all that those of them that are programs load.
+    /// Adds to `files` all that its programs load.
     pub(crate) fn add_needed(&self, files: &mut Files) -> Result<()> {
         let mut left: Vec<(String, PathBuf)> = files.clone().into_iter().collect();
         while let Some((path, file)) = left.pop() {
@@ -171,7 +171,7 @@ impl Unpacked {
             found.push((interpreter.trim_start_matches('/').to_string(), file));
         }
         for library in &needs.libraries {
-            // Programs have it by another path already: the one that is their interpreter.
+            // Programs have it already by another path: as their interpreter.
             if library.starts_with("ld-linux") {
                 continue;
             }
@@ -186,7 +186,7 @@ impl Unpacked {
     }
 }
 
-/// What was unpacked the last time, if all of it is there.
+/// The packages of the last time, if all of them still exist.
 fn known_before(set: &Path, packages: &Path) -> Option<Vec<PackageFile>> {
     let text = fs::read_to_string(set).ok()?;
     let files: Option<Vec<PackageFile>> = text.lines().map(PackageFile::of).collect();
@@ -216,7 +216,7 @@ fn download(
         unpack.arg("-x").arg(&deb).arg(&part);
         if let Err(error) = tool::run(&format!("unpacking {}", file.file), &mut unpack, &log, stop)
         {
-            // One that was cut off is downloaded again the next time.
+            // An interrupted download is repeated the next time.
             if !matches!(error, LabError::Interrupted | LabError::NoSpace { .. }) {
                 let _ = fs::remove_file(&deb);
             }

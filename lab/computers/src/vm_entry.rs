@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Debian's Bochs, mended where it enters a guest whose interrupts are off. The library of
-//! c/bochs_vm_entry.c, preloaded into Bochs, mends it; here it is seen that it does.
+//! Debian's Bochs with a fix for entering a guest whose interrupts are off. The library of
+//! c/bochs_vm_entry.c, preloaded into Bochs, applies it; this file checks that it did.
 
 use crate::error::{io, LabError, Result};
 use crate::tool::missing;
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What the library is made of: another source, another emulated computer.
+/// The source of the library. Another source means another emulated computer.
 pub(crate) const SOURCE: &str = include_str!("../c/bochs_vm_entry.c");
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bochs_vm_entry.so"));
 
@@ -27,8 +27,9 @@ pub(crate) struct Mended {
     pub version: String,
 }
 
-/// Bochs as it is to be started in `dir`, or an error where it cannot be mended. It is asked for its
-/// help, which takes a fifth of a second: a library that is not loaded says nothing.
+/// How to start the fixed Bochs in `dir`, or an error if it cannot be fixed. It is started with its
+/// help option, which takes a fifth of a second, because a library that is not loaded prints
+/// nothing.
 pub(crate) fn mended(dir: &Path) -> Result<Mended> {
     let path = dir.join(FILE);
     fs::write(&path, LIBRARY).map_err(io(&path))?;
@@ -61,7 +62,7 @@ fn help(mut bochs: Command) -> Result<String> {
     Ok([out.stderr, out.stdout].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat())
 }
 
-/// What the library said.
+/// The library's output.
 fn words(said: &str) -> impl Iterator<Item = &str> {
     said.lines().filter_map(|line| line.strip_prefix(SAYS))
 }
@@ -71,7 +72,7 @@ fn version(said: &str) -> Option<String> {
     rest.split_whitespace().next().map(str::to_string)
 }
 
-/// Why it is not mended: what the library says, or the dynamic linker of the library, or nobody.
+/// Why it is not fixed: the message of the library, or of the dynamic linker, or none.
 fn why(said: &str) -> String {
     let refused = words(said).find(|line| *line != MENDED).map(str::to_string);
     let ignored = || said.lines().find(|line| line.contains(FILE)).map(str::to_string);

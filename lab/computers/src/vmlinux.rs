@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kernel inside a vmlinuz, as QEMU takes it for a PVH boot: that needs no BIOS, and nobody
-//! uncompresses the kernel on the emulated computer.
+//! Extracts the kernel from a vmlinuz, in the form that QEMU takes for a PVH boot: that needs no
+//! BIOS, and the emulated computer need not uncompress the kernel.
 //!
-//! Where it lies is in the header that Documentation/arch/x86/boot.rst of the kernel describes.
+//! Its place is in the header that Documentation/arch/x86/boot.rst of the kernel describes.
 
 use crate::elf;
 use crate::error::{LabError, Result};
@@ -28,7 +28,8 @@ const LZ4_BLOCK_BYTES: usize = 8 << 20;
 /// More than any kernel takes; a damaged file must not fill the memory.
 const KERNEL_MAX_BYTES: usize = 1 << 30;
 
-/// The uncompressed kernel of `release` in the vmlinuz at `path`, without what is not loaded.
+/// The uncompressed kernel of `release` in the vmlinuz at `path`, without the parts that are not
+/// loaded.
 pub(crate) fn extract(path: &Path, vmlinuz: &[u8], release: &str) -> Result<Vec<u8>> {
     let refuse = |detail: String| LabError::NotAKernel { path: path.to_path_buf(), detail };
     let (packed, bytes) = payload(vmlinuz).map_err(refuse)?;
@@ -62,7 +63,7 @@ fn payload(vmlinuz: &[u8]) -> std::result::Result<(&[u8], usize), String> {
     let (offset, length) = word(PAYLOAD_OFFSET).zip(word(PAYLOAD_LENGTH)).ok_or("it is cut off")?;
     let start = (usize::from(vmlinuz[SETUP_SECTS]) + 1) * SECTOR + offset;
     let payload = vmlinuz.get(start..start + length).ok_or("it is cut off")?;
-    // The build appends the length of what is uncompressed.
+    // The build appends the uncompressed length.
     let size = payload.len().checked_sub(4).ok_or("its kernel is empty")?;
     let (packed, bytes) = payload.split_at(size);
     match le_word(bytes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The area a Linux guest shares with its host: the mirror of guest/linux/area.h, where each word is
-//! explained. All of it is shared memory, so every number is an atomic.
+//! The area that a Linux guest shares with its host: the mirror of guest/linux/area.h, which
+//! explains each word. It is shared memory, so every number is an atomic.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicU8, Ordering};
 use unspin_scenario::result::RESPONSE_BUCKETS;
@@ -18,7 +18,7 @@ pub const NAME_BYTES: usize = 64;
 pub const TEXT_BYTES: usize = 64;
 pub const ERROR_BYTES: usize = 256;
 
-/// What the runner does, as `state` has it.
+/// Values of `state`: what the runner does.
 pub const STATE_NOTHING: u32 = 0;
 pub const STATE_READY: u32 = 1;
 pub const STATE_RUNS: u32 = 2;
@@ -49,7 +49,7 @@ pub struct Host {
     pub program: [AtomicU8; NAME_BYTES],
 }
 
-/// What the guest's kernel says it uses.
+/// What the guest's kernel reports to use.
 #[repr(C)]
 pub struct Found {
     pub kernel: [AtomicU8; TEXT_BYTES],
@@ -61,14 +61,14 @@ pub struct Found {
     pub module: [AtomicU8; TEXT_BYTES],
 }
 
-/// A count in a cache line of its own.
+/// A count in its own cache line.
 #[repr(C)]
 pub struct Slot {
     pub units: AtomicU64,
     pad: [u64; 7],
 }
 
-/// Times that a program notes, TSC cycles.
+/// Times that a program notes, in TSC cycles.
 #[repr(C)]
 pub struct Responses {
     pub count: AtomicU64,
@@ -98,14 +98,14 @@ impl Area {
     }
 }
 
-/// The text in a field, up to its zero byte; what is not UTF-8 is replaced.
+/// The text in a field, up to its zero byte. Invalid UTF-8 is replaced.
 pub fn text(field: &[AtomicU8]) -> String {
     let bytes: Vec<u8> =
         field.iter().map(|b| b.load(Ordering::Relaxed)).take_while(|b| *b != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Puts a text into a field; false, and nothing is written, where there is no room for it.
+/// Writes a text into a field. False: it does not fit, and nothing is written.
 pub fn set_text(field: &[AtomicU8], text: &str) -> bool {
     if text.len() >= field.len() {
         return false;

@@ -129,7 +129,7 @@ fn check(step: &Step, held: &mut Vec<u32>, cpl: u8) -> Result<(), String> {
     Ok(())
 }
 
-/// Where the guest goes on when it does not take step `index`.
+/// The step that follows if step `index` is not taken.
 fn skip(program: &[Step], index: usize) -> Result<u32, ProgramError> {
     let step = &program[index];
     if step.op != Op::Lock {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * answers THREADS SEED: threads that sleep until a request comes, at random, and answer it by some
- * computing. A request comes at its time whether the thread is ready or not, as from outside; those that
- * came meanwhile are answered one after the other. An answer's time is from the request on.
+ * answers THREADS SEED: threads sleep until a request comes, at a random time, and answer it by
+ * computing. Requests come whether the thread is ready or not, as from outside. Requests that came
+ * meanwhile are answered one after the other. The time of an answer counts from its request.
  *
  * One unit is one answer.
  */

@@ -31,7 +31,7 @@
 
 /* area.state: what the runner does. */
 enum area_state {
-	AREA_NOTHING = 0,	/* no runner has come up */
+	AREA_NOTHING = 0,	/* no runner has started */
 	AREA_READY = 1,		/* no program runs */
 	AREA_RUNS = 2,
 	AREA_FAILED = 3,	/* the program ended with another status than 0, or cannot be started */
@@ -41,14 +41,14 @@ enum area_state {
 
 /* The runner writes. The host takes `answered` first: what it answers is written before it. */
 struct area_guest {
-	uint64_t magic;		/* AREA_MAGIC once all else is in place */
+	uint64_t magic;		/* AREA_MAGIC once everything else is written */
 	uint32_t version;	/* AREA_VERSION */
 	uint32_t state;		/* enum area_state */
 	uint32_t answered;	/* `serial` of the last command that was carried out, or failed */
 	uint32_t exit_status;	/* of the last end: the status, or 128 + the signal */
 	uint32_t starts;	/* how often the program was started since the command */
 	uint32_t pids;		/* 0: no process of a program is left; else there may be some */
-	uint32_t boots;		/* how often a runner has come up in this memory: 1, or the guest rebooted */
+	uint32_t boots;		/* how often a runner started in this memory; more than 1: the guest rebooted */
 	uint32_t online;	/* vCPUs the kernel has brought up */
 	uint32_t pad[6];
 };
@@ -61,7 +61,7 @@ struct area_host {
 	char program[AREA_NAME_BYTES];	/* directory below /programs; empty: end what runs, and idle */
 };
 
-/* The runner writes, before `magic`: what the kernel says it uses. */
+/* Written by the runner, before `magic`: what the kernel reports to use. */
 struct area_found {
 	char kernel[AREA_TEXT_BYTES];		/* release */
 	char lock[AREA_TEXT_BYTES];		/* "pv", "queued" or "test-and-set" */
@@ -72,16 +72,16 @@ struct area_found {
 	char module[AREA_TEXT_BYTES];		/* version of unspin-guest (vcrd/), empty: not loaded */
 };
 
-/* One thread's count of units, or of several threads where there are more than slots. */
+/* Counts the units of one thread, or of several if there are more threads than slots. */
 struct area_slot {
 	uint64_t units;		/* only grows, by `lock inc` */
 	uint64_t pad[7];
 };
 
-/* Times that a program notes: of what it is asked for, or of an operation. By `lock add`; they only grow. */
+/* Times that a program notes: of its answers, or of an operation. Added with `lock add`; they only grow. */
 struct area_responses {
 	uint64_t count;
-	uint64_t cycles;	/* all of them together, TSC cycles */
+	uint64_t cycles;	/* sum of all, TSC cycles */
 	uint64_t hist[GUEST_RESPONSE_BUCKETS];
 };
 

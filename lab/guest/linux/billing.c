@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * billing THREADS: as many threads as vCPUs compute, and one more keeps the guest's books: the time that its
- * kernel says its vCPUs ran, were idle, or waited for the host (steal) must be the time that passed. It ends
- * with what it found where it is not.
+ * billing THREADS: as many threads as vCPUs compute, and one more checks the guest's accounting:
+ * the time that its kernel says its vCPUs ran, were idle, or waited for the host (steal) must be
+ * the time that passed. If it is not, the program ends and prints the difference.
  *
- * The kernel books at ticks, and those of a vCPU that does not run come when it runs again: so much may be
- * missing or too much beside the part in a hundred that is allowed.
+ * The kernel accounts at ticks, and a vCPU that does not run gets its ticks when it runs again. So
+ * this much may be missing or too much, besides the allowed 1 %.
  *
  * One unit is 2,000 steps of computing.
  */
@@ -44,7 +44,7 @@ static void *computes(void *unused)
 	return NULL;
 }
 
-/* What the kernel has booked of all vCPUs since it started, and the time now. */
+/* The kernel's accounting of all vCPUs since its start, and the time now. */
 static struct books books_now(void)
 {
 	/* user nice system idle iowait irq softirq steal */

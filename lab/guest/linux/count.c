@@ -125,7 +125,7 @@ void *unspin_find(size_t index)
 {
 	void *found = dlsym(RTLD_NEXT, names[index]);
 
-	/* Functions that only programs of old may call have but the first version's name. */
+	/* Functions that only old programs use have only the name of their first version. */
 	if (!found)
 		found = dlvsym(RTLD_NEXT, names[index], "GLIBC_2.2.5");
 	if (!found)
@@ -141,7 +141,7 @@ void unspin_take_slot(void)
 	units_count(unspin_slot);
 }
 
-/* The parent goes on with the slot. */
+/* The parent keeps the slot. */
 static void child_of_fork(void)
 {
 	unspin_slot = NULL;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dbench-load: prints a load for dbench, the part of its own client.txt (dbench 4.0, copyright (c)
- * 1999, 2001 Andrew Tridgell and Martin Pool, GPL-2 or later) in which a word processor's files are
- * made and worked on. All of client.txt is a round of 3,500 operations that repeats 129 times;
- * a round's parts differ so much that short measurements would tell the parts apart. This one takes
+ * dbench-load: prints a load for dbench: the part of its client.txt (dbench 4.0, copyright (c)
+ * 1999, 2001 Andrew Tridgell and Martin Pool, GPL-2 or later) that creates and edits the files of a
+ * word processor. The whole client.txt is a round of 3,500 operations that repeats 129 times. The
+ * parts of a round differ so much that short measurements would depend on the part. This one takes
  * some 3 million instructions.
  */
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What the guest's kernel uses where it runs on a hypervisor, from the words it starts with and from
- * /sys. The words are those of arch/x86/kernel/kvm.c, 6.1 to 7.3.
+ * What the guest's kernel uses on a hypervisor, from its boot messages and /sys. The messages are
+ * those of arch/x86/kernel/kvm.c, 6.1 to 7.3.
  */
 #ifndef UNSPIN_LINUX_FOUND_H
 #define UNSPIN_LINUX_FOUND_H
@@ -30,7 +30,7 @@ static const char *lock_of(const char *log, const char *cpuinfo)
 	return strstr(cpuinfo, " hypervisor") ? "test-and-set" : "queued";
 }
 
-/* The start of a file without its last newline; empty where it cannot be read. */
+/* The start of a file without its last newline; empty if it cannot be read. */
 static void read_text(const char *file, char *text, size_t size)
 {
 	int fd = open(file, O_RDONLY | O_CLOEXEC);

@@ -13,7 +13,7 @@
 #define STEPS 500		/* per piece; about five instructions each */
 #define THREADS_MAX 256
 
-/* A thread's, in a cache line of its own. */
+/* The data of a thread, in its own cache line. */
 static struct share {
 	uint64_t *slot;
 	double sum;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * pbzip2-pages COUNT: prints that many bzip2 streams, each of the same 3 KiB of text, as log files have
- * them that are packed page by page. pbzip2 unpacks streams in parallel, and one is little work; the
- * smallest block that it packs is 100 KiB, which is more work than a short measurement.
+ * pbzip2-pages COUNT: prints that many bzip2 streams, each of the same 3 KiB of text, like log
+ * files that are packed page by page. pbzip2 unpacks streams in parallel, and one stream is little
+ * work. The smallest block that it packs is 100 KiB, which is too much work for a short
+ * measurement.
  */
 #include <stdio.h>
 #include <stdlib.h>

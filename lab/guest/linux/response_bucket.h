@@ -9,7 +9,7 @@
 #define GUEST_RESPONSE_BUCKETS 320	/* eight for each power of two: response_bucket() */
 
 #ifndef __ASSEMBLER__
-/* The bucket of so many cycles: exact below 8, then within an eighth. */
+/* The bucket for this many cycles: exact below 8, above within an eighth. */
 static inline unsigned int response_bucket(unsigned long long cycles)
 {
 	unsigned int power = 63 - __builtin_clzll(cycles | 1), bucket;

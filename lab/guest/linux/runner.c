@@ -51,8 +51,8 @@ static struct {
 	uint64_t started_ms;
 	uint64_t units_at_start;
 	unsigned int soon_ends;
-	int output;		/* what the program says */
-	int log;		/* what the runner says: the console */
+	int output;		/* output of the program */
+	int log;		/* output of the runner: the console */
 } runner;
 
 static uint64_t now_ms(void)
@@ -95,7 +95,7 @@ static uint64_t units_sum(void)
 	return sum;
 }
 
-/* The end of what the program said, in one line. */
+/* The end of the program's output, in one line. */
 static void last_words(char *text, size_t size)
 {
 	off_t length = lseek(runner.output, 0, SEEK_END);
@@ -135,7 +135,7 @@ __attribute__((format(printf, 2, 3))) static void fail(enum area_state state, co
 static int remove_entry(const char *path, const struct stat *stat, int type, struct FTW *at)
 {
 	(void)stat;
-	/* What is mounted there stays, as does the directory itself. */
+	/* Keep mounted directories, and the directory itself. */
 	if (at->level > 0)
 		(void)(type == FTW_DP ? rmdir(path) : unlink(path));
 	return 0;
@@ -146,7 +146,7 @@ static void empty_directory(const char *path)
 	nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
-/* Reap what has ended; 0 if no process is left. `status` gets the leader's, if it is among them. */
+/* Reap processes that have ended; false if none is left. `status` is set if the leader is among them. */
 static bool reap(bool *leader_ended, int *status)
 {
 	for (;;) {
@@ -184,7 +184,7 @@ static void signal_all(int signal)
 		kill(-runner.session, signal);
 }
 
-/* End every process but this one; it returns when they are gone. */
+/* Kill all other processes, and return when they are gone. */
 static void end_all(void)
 {
 	uint64_t deadline = now_ms() + GRACE_MS;
@@ -238,7 +238,7 @@ __attribute__((noreturn)) static void become(const char *script, const char *cou
 	_exit(127);
 }
 
-/* Start /programs/NAME/FILE in a session of its own. */
+/* Start /programs/NAME/FILE in its own session. */
 static void start(enum phase phase)
 {
 	char script[512], counts_file[512], counts[512];

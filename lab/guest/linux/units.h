@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Counting units of work in the shared area (area.h): what the preloaded library does for programs of
- * others, and what programs of our own include.
+ * Counts units of work in the shared area (area.h). The preloaded library uses it for unmodified
+ * programs; the project's own programs include it.
  *
- * A thread counts in a slot of its own as long as no more threads than slots take one.
+ * A thread has its own slot as long as there are no more threads than slots.
  */
 #ifndef UNSPIN_LINUX_UNITS_H
 #define UNSPIN_LINUX_UNITS_H
@@ -42,7 +42,7 @@ __attribute__((noreturn, format(printf, 1, 2))) static inline void units_refuse(
 	_exit(1);
 }
 
-/* Map the area at any address; NULL and `errno` where that fails. */
+/* Map the area at any address. NULL and `errno` on failure. */
 static inline struct area *area_map(const char *file)
 {
 	struct stat stat;
@@ -62,7 +62,7 @@ static inline struct area *area_map(const char *file)
 	return area == MAP_FAILED ? NULL : area;
 }
 
-/* The area of a program that counts. Ends the program where there is none. */
+/* The area of a program that counts. Ends the program if there is none. */
 static inline struct area *units_area(void)
 {
 	const char *file = getenv(AREA_ENV) ? getenv(AREA_ENV) : AREA_MEMORY;
@@ -106,7 +106,7 @@ static inline void units_add(uint64_t *sum, uint64_t more)
 	__asm__ volatile("lock addq %1, %0" : "+m"(*sum) : "er"(more) : "cc", "memory");
 }
 
-/* A time, in TSC cycles. One that is below 0, by clocks that differ, counts as 0. */
+/* A time, in TSC cycles. A negative time, from clocks that differ, counts as 0. */
 static inline void units_respond(struct area *area, uint64_t cycles)
 {
 	if (cycles > (uint64_t)INT64_MAX)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a choice on the PLE-exit path and a turn of gangs cost, in instructions (a child process
-//! is single-stepped; they repeat exactly) and in nanoseconds: `cargo bench -p unspin-policy`.
-//! The stock search is the model's, without KVM's own loads of other vCPUs' state.
+//! The cost of a choice on the PLE-exit path and of a turn of gangs, in instructions (a child
+//! process is single-stepped, so they repeat exactly) and in nanoseconds: `cargo bench -p
+//! unspin-policy`. The stock search is the model's, without KVM's own loads of other vCPUs' state.
 
 #[path = "../tests/common/gang_load.rs"]
 mod gang_load;

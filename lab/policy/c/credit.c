@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * Credit: Algorithm 3 as one transition an assignment, Algorithm 4 as one a PCPU and slot.
+ * Credit: Algorithm 3 as one transition per assignment, Algorithm 4 as one per PCPU and slot.
  *
  * Weng, Liu, Yu, Li, HPDC 2011, sections 4.4 and 4.5.
  */
@@ -98,7 +98,7 @@ static pol_u32 free_pcpu(const struct credit_pcpu *pcpus, pol_u32 pcpu_count)
 	return best;
 }
 
-/* Algorithm 3, lines 9 to 14: one vCPU of the VM a run queue, as far as there are so many. */
+/* Algorithm 3, lines 9 to 14: puts one vCPU of the VM into each run queue, as far as there are as many. */
 static pol_u32 spread(const struct credit_host *host, pol_u32 vm)
 {
 	struct credit_vcpu *vcpus = host->vcpus;
@@ -165,7 +165,7 @@ static pol_u8 is_high(const struct credit_host *host, pol_u32 vm)
 	return vm < host->vm_count && host->vms[vm].high;
 }
 
-/* Whether a PCPU has a vCPU of that VM. */
+/* Whether a PCPU has a vCPU of this VM. */
 static pol_u8 has_vm(const struct credit_vcpu *vcpus, pol_u32 count, pol_u32 pcpu, pol_u32 vm)
 {
 	pol_u32 i;
@@ -176,7 +176,7 @@ static pol_u8 has_vm(const struct credit_vcpu *vcpus, pol_u32 count, pol_u32 pcp
 	return 0;
 }
 
-/* The vCPUs in turn: those after last first, or from 0 where there was none. step is below count. */
+/* The vCPUs in turn: those after last first, or from 0 if there is none. step is below count. */
 static pol_u64 turn_after(pol_u32 last, pol_u32 step, pol_u32 count)
 {
 	pol_u64 first = last < count ? (pol_u64)last + 1 : 0;
@@ -210,7 +210,7 @@ static pol_u64 head_of(const struct credit_vcpu *vcpus, pol_u32 count, pol_u32 p
 	return best;
 }
 
-/* Algorithm 4, line 3: who comes from another run queue. Raised ones run where they are. */
+/* Algorithm 4, line 3: the vCPU to take from another run queue. Raised ones run where they are. */
 static pol_u64 steal(const struct credit_host *host, pol_u32 pcpu, pol_u32 last)
 {
 	const struct credit_vcpu *vcpus = host->vcpus;

@@ -24,20 +24,20 @@
 typedef __INT64_TYPE__ pol_s64;
 
 #define CREDIT_NONE 0xffffffffu
-#define CREDIT_LIMIT 0x40000000u	/* bound of credit_max: sums of 2^32 of them fit */
+#define CREDIT_LIMIT 0x40000000u	/* bound of credit_max, so that sums of 2^32 of them fit */
 
 struct credit_params {
 	pol_u32 slot_us;		/* the basic unit of scheduling */
 	pol_u32 slots_per_assignment;	/* K */
-	pol_u32 credit_per_slot;	/* Cred_unit: what a running vCPU pays a slot */
+	pol_u32 credit_per_slot;	/* Cred_unit: what a running vCPU pays per slot */
 	pol_u32 credit_max;		/* credits stay within -credit_max..credit_max; ours */
 	pol_u32 capped;			/* 1: non work-conserving */
 };
 
 #define CREDIT_SLOT_US 10000u		/* section 3.3 */
 #define CREDIT_SLOTS_PER_ASSIGNMENT 3u	/* 30 ms, section 3.3 */
-#define CREDIT_PER_SLOT 10000u		/* one a microsecond */
-#define CREDIT_MAX 30000u		/* what a whole core gives in an assignment */
+#define CREDIT_PER_SLOT 10000u		/* one per microsecond */
+#define CREDIT_MAX 30000u		/* what a whole core yields per assignment */
 
 struct credit_vm {
 	pol_u32 weight;
@@ -79,7 +79,7 @@ struct credit_host {
 
 /* What credit_pick decided for one PCPU. */
 struct credit_decision {
-	pol_u32 vcpu;		/* who runs, CREDIT_NONE: the idle vCPU */
+	pol_u32 vcpu;		/* the vCPU that runs; CREDIT_NONE: the idle one */
 	pol_u32 migrated;	/* 1: it came from another run queue */
 	pol_u32 raised;		/* siblings raised: their PCPUs are to be interrupted */
 };

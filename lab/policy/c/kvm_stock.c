@@ -99,7 +99,7 @@ static int is_two_pass(const struct kvm_stock_search *search)
 	return search->variant == KVM_STOCK_3_19 || search->variant == KVM_STOCK_6_12;
 }
 
-/* Two passes start behind last_boosted or, where that is no vCPU, at 0; one pass wraps. */
+/* Two passes start behind last_boosted, or at 0 if that is no vCPU. One pass wraps. */
 static void circle_init(struct kvm_stock_search *search, pol_u32 last_boosted)
 {
 	pol_u32 count = search->count;
@@ -134,7 +134,7 @@ void kvm_stock_search_init(struct kvm_stock_search *search, struct kvm_stock_vcp
 		vcpus[search->caller].in_spin_loop = 1;
 }
 
-/* Everything but the "checked" label: would KVM consider this vCPU at all? */
+/* Whether KVM would consider this vCPU at all: all conditions but the label "checked". */
 static int may_yield_to(const struct kvm_stock_search *search, const struct kvm_stock_vcpu *vcpu)
 {
 	if (search->variant == KVM_STOCK_3_19 ? !vcpu->preempted : !vcpu->ready)

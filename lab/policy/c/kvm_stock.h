@@ -49,7 +49,7 @@ struct kvm_stock_window_params {
 #define KVM_STOCK_WINDOW_PAUSES_MAX_SVM 65535u
 #define KVM_STOCK_TRIES 3u
 
-/* What an Intel host of that version starts with; a new vCPU's window is base. */
+/* The initial parameters of an Intel host with this version. A new vCPU's window is base. */
 void kvm_stock_window_defaults(struct kvm_stock_window_params *params,
 			       enum kvm_stock_variant variant);
 
@@ -88,7 +88,7 @@ struct kvm_stock_vcpu {
 struct kvm_stock_search {
 	pol_u32 variant;	/* enum kvm_stock_variant */
 	pol_u32 count;		/* vCPUs of the VM */
-	pol_u32 caller;		/* who spins; outside [0, count) it stands for none of them */
+	pol_u32 caller;		/* the vCPU that spins; outside [0, count): none of these */
 	pol_u32 first;		/* where the circle starts */
 	pol_u32 ahead;		/* vCPUs from first to the last index: the first pass */
 	pol_u32 step;		/* vCPUs looked at so far */
@@ -109,22 +109,22 @@ void kvm_stock_search_init(struct kvm_stock_search *search, struct kvm_stock_vcp
 			   pol_u32 last_boosted);
 
 /*
- * The next vCPU to yield to, or KVM_STOCK_PICK_NONE where the search is over.
- * Toggles dy_eligible of every spinning vCPU it gets as far as checking. Each
- * candidate must be answered by kvm_stock_search_result before the next is asked.
+ * Returns the next vCPU to yield to, or KVM_STOCK_PICK_NONE at the end of the search. Toggles
+ * dy_eligible of every spinning vCPU that it reaches. Report the result of each candidate by
+ * kvm_stock_search_result() before asking for the next.
  */
 pol_s32 kvm_stock_search_next(struct kvm_stock_search *search, struct kvm_stock_vcpu *vcpus);
 
 /*
- * How yield_to the last candidate went: positive, it was boosted (the search is
- * over, *last_boosted is set); 0, it could not be (on); negative, there was no
- * point in trying (on, three times at most; and a two-pass search whose first pass
- * ends on such a failure never starts its second).
+ * The result of yield_to() for the last candidate. Positive: it was boosted; the search is over and
+ * *last_boosted is set. 0: it could not be boosted; continue. Negative: there was nothing to gain;
+ * continue, at most three times. A two-pass search whose first pass ends on such a failure never
+ * starts its second.
  */
 void kvm_stock_search_result(struct kvm_stock_search *search, pol_u32 *last_boosted,
 			     pol_s32 yielded);
 
-/* The search is over: the caller spins no longer and is no candidate next time. */
+/* Ends the search: the caller no longer spins, and is no candidate next time. */
 void kvm_stock_search_deinit(struct kvm_stock_search *search, struct kvm_stock_vcpu *vcpus);
 
 #endif

@@ -136,13 +136,13 @@ impl Epoch {
     }
 }
 
-/// Where one VM is in Algorithm 1. Plain data: a copy is a snapshot to replay from.
+/// The state of one VM in Algorithm 1. Plain data: a copy is a snapshot for a replay.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// Td.
     pub desired_cycles: u32,
-    /// What the current epoch tries: Td, Td + step or Td − step, within bounds.
+    /// The window that the current epoch tries: Td, Td + step or Td − step, within bounds.
     pub window_cycles: u32,
     /// 0, 1 or 2: which of the round's epochs runs now.
     pub phase: u32,

@@ -42,11 +42,11 @@ pub struct Params {
     pub slot_us: u32,
     /// K, at least 1.
     pub slots_per_assignment: u32,
-    /// What a running vCPU pays a slot, at least 1.
+    /// What a running vCPU pays per slot, at least 1.
     pub credit_per_slot: u32,
-    /// Credits stay within so many to both sides, 1 to 2³⁰.
+    /// Credits stay within this bound in both directions, 1 to 2³⁰.
     pub credit_max: u32,
-    /// 1: time that nobody has credit for is left idle.
+    /// 1: time for which no VM has credit is left idle.
     pub capped: u32,
 }
 
@@ -114,7 +114,7 @@ pub struct Vcpu {
     pub runnable: u8,
     /// 1: on its PCPU now.
     pub running: u8,
-    /// 1: comes first in its queue, until it has run.
+    /// 1: first in its queue, until it has run.
     pub raised: u8,
     pub reserved: [u8; 5],
 }
@@ -125,7 +125,7 @@ impl Vcpu {
         Vcpu { vm, pcpu, runnable: 1, ..Vcpu::default() }
     }
 
-    /// It ran for so long, and pays for it.
+    /// It ran for this long, and pays for it.
     pub fn charge(&mut self, params: &Params, ran_us: u64) {
         // SAFETY: valid references for the duration of the call.
         unsafe { raw::credit_charge(self, params, ran_us) };
@@ -155,7 +155,7 @@ impl Decision {
     /// The PCPU idles.
     pub const NOBODY: Decision = Decision { index: u32::MAX, migrated: 0, raised: 0 };
 
-    /// Who runs; nobody: the PCPU idles.
+    /// The vCPU that runs; `None`: the PCPU idles.
     pub fn vcpu(&self) -> Option<usize> {
         (self.index != u32::MAX).then_some(self.index as usize)
     }
@@ -166,7 +166,7 @@ impl Decision {
 pub struct RawHost {
     pub vcpus: *mut Vcpu,
     pub vms: *mut Vm,
-    /// Null: only [`pick`] may be asked.
+    /// Null: only [`pick`] may be called.
     pub pcpus: *mut Pcpu,
     pub params: *const Params,
     pub count: u32,
@@ -196,8 +196,8 @@ pub fn assign(vcpus: &mut [Vcpu], vms: &mut [Vm], pcpus: &mut [Pcpu], params: &P
     unsafe { raw::credit_assign(&host) }
 }
 
-/// Algorithm 4 for one PCPU with nothing running. Marks who runs there. `last` ran there last;
-/// `may_raise` is true until one PCPU has raised in a slot.
+/// Algorithm 4 for one PCPU on which nothing runs. Marks the vCPU that runs there. `last` ran there
+/// last; `may_raise` is true until one PCPU has raised a vCPU in this slot.
 pub fn pick(
     vcpus: &mut [Vcpu],
     vms: &[Vm],

@@ -35,8 +35,8 @@ pub mod raw {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// A VM is HIGH that wastes this share of its CPU time, or more: 1 to 10⁶ millionths. Half of it
-    /// keeps one HIGH.
+    /// A VM that wastes at least this share of its CPU time is HIGH: 1 to 10⁶ millionths. Half of
+    /// it keeps it HIGH.
     pub threshold_ppm: u32,
     /// How long a look takes, at least 1.
     pub look_us: u32,
@@ -81,7 +81,7 @@ pub struct Vm {
     pub cpu_base: u64,
     /// When its look began.
     pub look_started_us: u64,
-    /// Whether it may be HIGH at all (0 or 1).
+    /// Whether it may be HIGH (0 or 1).
     pub asks: u8,
     /// Whether its vCPUs should run together (0 or 1): the answer.
     pub high: u8,
@@ -89,13 +89,13 @@ pub struct Vm {
     pub was_high: u8,
     /// Its look has begun; 0 for a new VM.
     pub known: u8,
-    /// It wasted so much that it may be HIGH, in its last look (0 or 1).
+    /// Whether it wasted enough to be HIGH in its last look (0 or 1).
     pub wasted_before: u8,
     /// 0.
     pub reserved: [u8; 3],
 }
 
-/// All of them together.
+/// The state that all VMs share.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Host {
@@ -110,7 +110,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Sets who is HIGH at `now_us`. `true` in a hold; in a look nobody is.
+    /// Sets which VMs are HIGH at `now_us`. `true` in a hold; in a look no VM is HIGH.
     pub fn step(&mut self, vms: &mut [Vm], params: &Params, now_us: u64) -> bool {
         let count = u32::try_from(vms.len()).unwrap_or(u32::MAX);
         // SAFETY: count VMs are there to read and write; the rest are valid references.

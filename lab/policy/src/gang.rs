@@ -45,21 +45,21 @@ pub const CPUS_MAX: usize = 1024;
 pub const WEIGHT_MAX: u32 = 1 << 20;
 /// Longer times count as this.
 pub const TIME_MAX: u64 = 1 << 40;
-/// For each vCPU that wants to run nobody is owed, or owes, more turns than these.
+/// The most turns that a VM is owed, or owes, per vCPU that wants to run.
 pub const CLAMP_TURNS: u64 = 2;
 /// vCPUs of further pools count as the last's.
 pub const POOLS_MAX: usize = 8;
-/// So often it is looked who would get more than is a vCPU's.
+/// Passes that look for vCPUs above their limit.
 pub const FILL_PASSES: u64 = 8;
-/// Of the turn, the most that an unpinned vCPU is due.
+/// The most that an unpinned vCPU is due, in eighths of the turn.
 pub const MOST_EIGHTHS: u64 = 7;
 /// Length of the first turn.
 pub const FIRST_TURN_US: u64 = 1000;
-/// Nobody is kept from running for longer.
+/// Longest time that a vCPU is kept from running.
 pub const PARK_MAX_MS: u64 = 200;
-/// Who has run for more PLE windows than these did not just spin.
+/// A vCPU that ran for more PLE windows did more than spin.
 pub const SPUN_WINDOWS: u64 = 2;
-/// [`fill`] looks at so many candidates.
+/// [`fill`] considers this many candidates.
 pub const FILLERS_MAX: usize = 16;
 
 const NONE: u32 = u32::MAX;
@@ -91,8 +91,8 @@ impl CpuSet {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vm {
-    /// In the caller's unit of time; below 0 where it owes. 0 at first, then kept by
-    /// [`Host::account`] within the clamp for each vCPU that wants to run, and [`TIME_MAX`].
+    /// In the caller's unit of time; negative if it owes. Initially 0, then set by
+    /// [`Host::account`] within the clamp per vCPU that wants to run, and [`TIME_MAX`].
     pub owed: i64,
     /// Index of its first vCPU.
     pub first: u32,
@@ -103,7 +103,7 @@ pub struct Vm {
     /// 1: its vCPUs spin, and should run together. Changes between [`Host::account`] and
     /// [`Host::turn_starts`].
     pub high: u8,
-    /// 1: but there is no pCPU for each of them, so it counts as LOW. Set by [`Host::turn_starts`].
+    /// 1: there are too few pCPUs for it, so it counts as LOW. Set by [`Host::turn_starts`].
     pub unplaced: u8,
     /// 0.
     pub reserved: [u8; 2],
@@ -119,7 +119,7 @@ impl Vm {
         Vm { first, count, ..Vm::default() }
     }
 
-    /// Whether its vCPUs run together, in turns of its own.
+    /// Whether it has its own turns, in which its vCPUs run together.
     pub fn is_high(&self) -> bool {
         self.high != 0 && self.unplaced == 0
     }
@@ -131,13 +131,13 @@ impl Vm {
 pub struct Vcpu<'a> {
     /// CPU time in the turn that ends, in the caller's unit of time.
     pub got: u64,
-    /// Where it may run. `None`: only where it is.
+    /// The pCPUs on which it may run. `None`: only its present one.
     pub allowed: Option<&'a CpuSet>,
     /// Of its part of a pCPU, 1 to [`WEIGHT_MAX`].
     pub weight: u32,
     /// Index of the pCPU it runs on, or waits for. It has no part on any that is not there.
     pub cpu: u32,
-    /// As C has it; see [`Vcpu::target`].
+    /// The value in C; see [`Vcpu::target`].
     pub target: u32,
     /// 1: runs, waits for a pCPU, or is kept from running by a turn.
     pub wants: u8,
@@ -180,7 +180,7 @@ impl Vcpu<'_> {
 /// Who owns a pCPU in a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// The scheduler has it.
+    /// Left to the scheduler.
     Nobody,
     /// The VM with this index, which is HIGH.
     Vm(usize),
@@ -188,8 +188,8 @@ pub enum Owner {
     Low,
 }
 
-/// One pCPU, that may be used. [`Cpu::core`], [`Cpu::cache`] and [`Cpu::node`] are the index of the first
-/// pCPU of the same core, last-level cache and node; 0 for all where nothing is known.
+/// A usable pCPU. [`Cpu::core`], [`Cpu::cache`] and [`Cpu::node`] are the index of the first pCPU
+/// of the same core, last-level cache and node; all 0 if unknown.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cpu {
@@ -198,7 +198,7 @@ pub struct Cpu {
     pub weight: u64,
     pub group_time: u64,
     pub group_weight: u64,
-    /// As C has it; see [`Cpu::owner`].
+    /// The value in C; see [`Cpu::owner`].
     pub owner: u32,
     /// The vCPU it is owned for, or `u32::MAX`.
     pub vcpu: u32,
@@ -207,7 +207,7 @@ pub struct Cpu {
     pub core: u32,
     pub cache: u32,
     pub node: u32,
-    /// 0: nobody owns it, or is sent there.
+    /// 0: it has no owner, and is no target.
     pub usable: u8,
     /// 0.
     pub reserved: [u8; 3],
@@ -261,7 +261,7 @@ pub struct RawHost<'a> {
     pub cpus: *mut Cpu,
     /// Scratch of as many entries as there are VMs, for [`Host::turn_starts`].
     pub order: *mut u32,
-    /// Scratch of a bit per pCPU, likewise.
+    /// Scratch: a bit per pCPU.
     pub free: *mut u64,
     /// Scratch of [`POOLS_MAX`] entries, for [`Host::account`].
     pub pools: *mut Pool,
@@ -279,7 +279,7 @@ pub struct Host<'h, 'a> {
     pub vms: &'h mut [Vm],
     pub vcpus: &'h mut [Vcpu<'a>],
     pub cpus: &'h mut [Cpu],
-    /// How many turns there were. After 2³² - 1 it begins anew at 1.
+    /// Number of turns so far. Wraps from 2³² - 1 to 1.
     pub turn: &'h mut u32,
 }
 
@@ -317,9 +317,9 @@ impl<'a> Host<'_, 'a> {
         }
     }
 
-    /// A turn of such a length has ended: what VMs are owed follows from what their vCPUs got, from who
-    /// was HIGH in it and from who owned the pCPUs. Nobody is owed, or owes, more than [`CLAMP_TURNS`]
-    /// for each vCPU that wants to run.
+    /// A turn of this length has ended. Updates what VMs are owed, by what their vCPUs got, which
+    /// VMs were HIGH and who owned the pCPUs. No VM is owed, or owes, more than [`CLAMP_TURNS`] per
+    /// vCPU that wants to run.
     pub fn account(&mut self, turn: u64) {
         let mut pools = [Pool::default(); POOLS_MAX];
         let mut raw = RawHost { pools: pools.as_mut_ptr(), ..self.raw_mut() };
@@ -328,8 +328,8 @@ impl<'a> Host<'_, 'a> {
         unsafe { raw::gang_account(&mut raw, turn) };
     }
 
-    /// A turn starts: sets the owner of each pCPU, the target of each vCPU, and which VMs are unplaced.
-    /// False where no pCPU has an owner: no VM is HIGH, or nobody has a rival.
+    /// A turn starts. Sets the owner of each pCPU, the target of each vCPU, and which VMs are
+    /// unplaced. False: no pCPU has an owner, because no VM is HIGH or no VM has a rival.
     pub fn turn_starts(&mut self) -> bool {
         let mut order = vec![0; self.vms.len()];
         let mut free = vec![0; self.cpus.len().div_ceil(64)];
@@ -349,7 +349,7 @@ impl<'a> Host<'_, 'a> {
     }
 }
 
-/// A vCPU that is parked on a pCPU, and may be let in to fill.
+/// A parked vCPU that may fill a pCPU.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filler {
@@ -363,8 +363,8 @@ pub struct Filler {
     pub reserved: [u8; 3],
 }
 
-/// A pCPU's owner has nothing to run there: index of who may fill it, of those that are parked there.
-/// Nobody after the first [`FILLERS_MAX`] is looked at.
+/// Chooses the vCPU that fills a pCPU whose owner has nothing to run there: an index into
+/// `candidates`. Only the first [`FILLERS_MAX`] are considered.
 pub fn fill(candidates: &[Filler]) -> Option<usize> {
     // SAFETY: as many candidates as it counts are there to read.
     let index = unsafe { raw::gang_fill(candidates.as_ptr(), count(candidates)) };
@@ -380,14 +380,14 @@ const _: () = {
     assert!(std::mem::size_of::<Filler>() == 16);
 };
 
-/// What tasks of the host use of a pCPU: one that they use much of has no turns.
+/// The use of a pCPU by tasks of the host. With much of it, the pCPU has no turns.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
     /// Mean of a turn, in the caller's unit of time, like [`Use::of_all`].
     pub of_host: i64,
     pub of_all: i64,
-    /// 1: so much that the pCPU has no turns.
+    /// 1: so high that the pCPU has no turns.
     pub used: u8,
     /// 0.
     pub reserved: [u8; 7],

@@ -52,12 +52,12 @@ pub mod raw {
     }
 }
 
-/// Most vCPUs a VM may have for [`pick`]; above, it finds none, and [`Waiting::look`] chooses whom
-/// [`decide_looked`] decides among.
+/// Most vCPUs of a VM for [`pick`]; above, it picks none. There [`Waiting::look`] chooses the vCPUs
+/// among which [`decide_looked`] decides.
 pub const SLOTS_MAX: usize = 64;
 /// Most vCPUs a VM may have for [`Waiting::look`].
 pub const VCPUS_MAX: usize = 4096;
-/// Most vCPUs that a look comes to.
+/// Most vCPUs in a look.
 pub const LOOKS_MAX: usize = 2 * SLOTS_MAX;
 
 /// Why a vCPU is not running. The numbers are part of the trace format.
@@ -78,7 +78,7 @@ pub enum Category {
 }
 
 impl Category {
-    /// The category of that number in a trace.
+    /// The category with this number in a trace.
     pub fn from_number(number: u8) -> Option<Self> {
         match number {
             0 => Some(Category::NotPreempted),
@@ -91,8 +91,8 @@ impl Category {
     }
 }
 
-/// One vCPU in a snapshot. `category` is a number as traces carry it: one that is no
-/// [`Category`] is never a candidate.
+/// One vCPU in a snapshot. `category` is a number as in traces; one that is no [`Category`] is
+/// never a candidate.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
@@ -101,14 +101,14 @@ pub struct Slot {
     pub category: u8,
     /// Not 0 where the scheduler would run it.
     pub ready: u8,
-    /// Not 0 where it was picked since it was last preempted. [`pick`] does not look.
+    /// Not 0 if it was picked since it was last preempted. [`pick`] ignores it.
     pub yielded_mark: u8,
-    /// Not 0 where it is on a core now.
+    /// Not 0 if it is on a core now.
     pub running: u8,
-    /// Where it runs, or was switched out; only whether two are equal counts.
+    /// Where it runs or was switched out; only compared.
     pub cpu: u16,
-    /// Not 0 where it was preempted in guest user mode: see [`Flags::USER_MODE_LAST`]. Without meaning
-    /// for [`Category::Woken`].
+    /// Not 0 if it was preempted in guest user mode: see [`Flags::USER_MODE_LAST`]. Unused for
+    /// [`Category::Woken`].
     pub user_mode: u8,
     /// Not 0 where a vCPU of its VM runs on `cpu`. [`decide_looked`] alone looks.
     pub shared: u8,
@@ -132,12 +132,12 @@ impl Flags {
     pub const ADDED: Flags = Flags(flags::ADDED);
     /// Give way below a quorum, and tell a complete VM.
     pub const QUORUM: Flags = Flags(flags::QUORUM);
-    /// Who was woken and waits for a core is a candidate, too.
+    /// A vCPU that was woken and waits for a core is a candidate, too.
     pub const WOKEN_LIST: Flags = Flags(flags::WOKEN_LIST);
-    /// Who was in user mode ranks below all that were not.
+    /// vCPUs preempted in user mode rank below all others.
     pub const USER_MODE_LAST: Flags = Flags(flags::USER_MODE_LAST);
-    /// Where the scheduler refuses a yield the next in rank is tried; only who was yielded to is
-    /// marked. [`pick`] does not look.
+    /// If the scheduler refuses a yield, the next in rank is tried; only a vCPU that was yielded to
+    /// is marked. [`pick`] ignores it.
     pub const RETRY: Flags = Flags(flags::RETRY);
     /// Resource-waiters oldest first.
     pub const CPTH_R: Flags = Flags(flags::COUNTER_TIME_RESOURCE);
@@ -210,9 +210,9 @@ pub fn category_on_preempt(
     Category::from_number(number).expect("policy/hvs.c returns a category")
 }
 
-/// The best candidate's index, if there is one: ready, preempted, not `caller`, and not
-/// among the bits of `excluded` (those that could not be boosted just now). Equal ranks
-/// go to the first after `caller`, cyclically. None above [`SLOTS_MAX`] slots.
+/// The index of the best candidate, if any: ready, preempted, not `caller`, and not among the bits
+/// of `excluded` (those that could not be boosted just now). Of equal ranks, the first after
+/// `caller` wins, cyclically. `None` with more than [`SLOTS_MAX`] slots.
 pub fn pick(slots: &[Slot], caller: usize, excluded: u64, flags: Flags) -> Option<usize> {
     match decide(slots, caller, excluded, flags) {
         Decision::Vcpu(index) => Some(index),
@@ -225,7 +225,7 @@ pub fn pick(slots: &[Slot], caller: usize, excluded: u64, flags: Flags) -> Optio
 pub enum Decision {
     /// Keep it: no sibling could use it.
     Nobody,
-    /// Leave it to whoever the scheduler has (below the quorum).
+    /// Leave it to whatever the scheduler runs next (below the quorum).
     GiveWay,
     /// Keep it, and spin longer before the next exit: no sibling waits for a core.
     Complete,
@@ -234,7 +234,7 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// The decision a number of hvs_pick(), or of a trace, stands for.
+    /// The decision for a number of hvs_pick(), or of a trace.
     pub fn from_number(number: i32) -> Option<Self> {
         match number {
             -3 => Some(Decision::Complete),
@@ -255,7 +255,7 @@ impl Decision {
     }
 }
 
-/// As [`pick`], telling apart "nobody", "give way" and "complete" (these need [`Flags::QUORUM`]).
+/// As [`pick`], but distinguishes "none", "give way" and "complete" (these need [`Flags::QUORUM`]).
 pub fn decide(slots: &[Slot], caller: usize, excluded: u64, flags: Flags) -> Decision {
     let count = u32::try_from(slots.len()).unwrap_or(u32::MAX);
     let caller = u32::try_from(caller).unwrap_or(u32::MAX);
@@ -270,13 +270,13 @@ pub fn decide(slots: &[Slot], caller: usize, excluded: u64, flags: Flags) -> Dec
 pub struct Waiting {
     /// By category, the numbers' bits: of [`Category::NotPreempted`] those asleep, woken or not.
     pub off: [[u64; VCPUS_MAX / 64]; 4],
-    /// So many vCPUs run or have a bit.
+    /// Number of vCPUs that run or have a bit.
     pub known: u32,
     /// Where the next look at a list begins.
     pub next: [u16; 4],
 }
 
-/// What an exit in such a VM looks at.
+/// The vCPUs that an exit in such a VM considers.
 #[repr(C)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Look {
@@ -316,7 +316,8 @@ impl Waiting {
         }
     }
 
-    /// Whom the exit of `caller` looks at, in a VM of so many vCPUs: nobody above [`VCPUS_MAX`].
+    /// The vCPUs that the exit of `caller` considers, in a VM of this many vCPUs; none above
+    /// [`VCPUS_MAX`].
     pub fn look(&mut self, vcpus: usize, caller: usize, flags: Flags) -> Look {
         let mut look = Look::NONE;
         let vcpus = u32::try_from(vcpus).unwrap_or(u32::MAX);
@@ -327,7 +328,7 @@ impl Waiting {
     }
 }
 
-/// As [`decide`], among those that `look` came to: `slots` are some of them, and none the caller's.
+/// As [`decide`], among the vCPUs of `look`: `slots` are some of them, without the caller.
 pub fn decide_looked(slots: &[Slot], look: &Look, excluded: u64, flags: Flags) -> Decision {
     let count = u32::try_from(slots.len()).unwrap_or(u32::MAX);
     // SAFETY: count slots are there to read, or the callee reads none.

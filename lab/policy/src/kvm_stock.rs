@@ -75,15 +75,15 @@ pub enum Variant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowParams {
     pub base_cycles: u32,
-    /// A factor where below `base_cycles`, else cycles to add; 0 goes back to base.
+    /// A factor if below `base_cycles`, else cycles to add; 0 returns to base.
     pub grow: u32,
-    /// A divisor where below `base_cycles`, else cycles to take; 0 goes back to base.
+    /// A divisor if below `base_cycles`, else cycles to subtract; 0 returns to base.
     pub shrink: u32,
     pub max_cycles: u32,
 }
 
 impl WindowParams {
-    /// What an Intel host of that version starts with.
+    /// The initial parameters of an Intel host with this version.
     pub fn defaults(variant: Variant) -> Self {
         let mut params = WindowParams { base_cycles: 0, grow: 0, shrink: 0, max_cycles: 0 };
         // SAFETY: a valid reference for the duration of the call.
@@ -150,7 +150,8 @@ pub enum Yield {
     Boosted,
     /// It runs already, sleeps, or is of another scheduling class: `yield_to` gave 0.
     NotPossible,
-    /// Both run queues hold one task, there is no point (`-ESRCH`); three end the search.
+    /// Both run queues hold one task, so there is nothing to gain (`-ESRCH`); three of these end
+    /// the search.
     Failed,
 }
 
@@ -172,9 +173,9 @@ pub struct SearchState {
     pub idle: u8,
 }
 
-/// One call of `kvm_vcpu_on_spin`: [`start`](Search::start), then
-/// [`next`](Search::next) and [`result`](Search::result) in turn until there is no next,
-/// then [`finish`](Search::finish). Searches of several vCPUs may overlap on one `vcpus`.
+/// One call of `kvm_vcpu_on_spin`: [`start`](Search::start), then [`next`](Search::next) and
+/// [`result`](Search::result) in turn until there is no next, then [`finish`](Search::finish).
+/// Searches of several vCPUs may overlap on the same `vcpus`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Search(SearchState);
 
@@ -224,9 +225,10 @@ impl Search {
         unsafe { raw::kvm_stock_search_result(&mut self.0, last_boosted, yielded) };
     }
 
-    /// The caller goes back to its guest.
+    /// The caller returns to its guest.
     ///
     /// # Panics
+    ///
     /// If `vcpus` has fewer vCPUs than at the start.
     pub fn finish(mut self, vcpus: &mut [Vcpu]) {
         assert!(vcpus.len() >= self.0.count as usize, "vCPUs went missing during a search");

@@ -30,7 +30,7 @@ macro_rules! param_error {
         }
 
         impl ParamError {
-            /// What the check in C says; a number above the last stands for the last.
+            /// The result of the check in C. A number above the last counts as the last.
             fn of(number: i32) -> Result<(), ParamError> {
                 let all = [$(ParamError::$field),+];
                 match usize::try_from(number) {

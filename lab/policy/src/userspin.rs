@@ -34,24 +34,25 @@ pub mod raw {
 
 /// Most samples of a vCPU that are kept.
 pub const SAMPLES_MAX: usize = 16;
-/// Most bytes that a loop's samples may be apart.
+/// Most bytes between the samples of a loop.
 pub const RANGE_MAX_BYTES: u32 = 256;
-/// How far from a sample a loop's PAUSE may be.
+/// Largest distance of a loop's PAUSE from a sample.
 pub const MARGIN_BYTES: u32 = 16;
 /// Most bytes of code that [`Verdict::code`] asks for.
 pub const CODE_MAX_BYTES: u32 = RANGE_MAX_BYTES + 2 * MARGIN_BYTES;
 
-/// What is a loop, and what stands still. docs/userspin.md says how the defaults were chosen.
+/// The limits for a loop, and for registers that stand still. docs/userspin.md says how the
+/// defaults were chosen.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// The last so many samples are judged, 1 to [`SAMPLES_MAX`].
+    /// Number of last samples that are judged, 1 to [`SAMPLES_MAX`].
     pub samples: u32,
-    /// So many of them close together are a loop, 1 to `samples`.
+    /// Samples close together that make a loop, 1 to `samples`.
     pub threshold: u32,
-    /// So many with the same registers stand still, 1 to `samples`.
+    /// Samples with the same registers that stand still, 1 to `samples`.
     pub still: u32,
-    /// Close together: within so many bytes, 1 to [`RANGE_MAX_BYTES`].
+    /// Size of a range that is close together, in bytes, 1 to [`RANGE_MAX_BYTES`].
     pub range_bytes: u32,
 }
 
@@ -102,7 +103,7 @@ impl Sample {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
     pub samples: [Sample; SAMPLES_MAX],
-    /// Where the next one goes.
+    /// Where the next sample goes.
     pub next: u32,
     /// How many there are.
     pub count: u32,
@@ -129,7 +130,7 @@ pub struct Verdict {
     pub high: u64,
     /// Samples there, whatever the kind.
     pub in_range: u32,
-    /// As C has it; see [`Verdict::kind`].
+    /// The value in C; see [`Verdict::kind`].
     pub kind: u32,
 }
 
@@ -167,7 +168,7 @@ impl State {
         unsafe { raw::userspin_add(self, sample) }
     }
 
-    /// What the last samples show.
+    /// Judges the last samples.
     pub fn judge(&self, params: &Params) -> Verdict {
         let mut verdict = Verdict::default();
         // SAFETY: valid references for the duration of the call.
@@ -179,14 +180,14 @@ impl State {
 /// Whether PAUSE, TPAUSE or UMWAIT is among these bytes of code.
 pub fn has_pause(code: &[u8]) -> bool {
     let bytes = u32::try_from(code.len()).unwrap_or(u32::MAX);
-    // SAFETY: at least so many bytes are there to read.
+    // SAFETY: at least this many bytes can be read.
     unsafe { raw::userspin_has_pause(code.as_ptr(), bytes) != 0 }
 }
 
 /// One number for the values of registers, never 0.
 pub fn digest(registers: &[u64]) -> u64 {
     let count = u32::try_from(registers.len()).unwrap_or(u32::MAX);
-    // SAFETY: at least so many are there to read.
+    // SAFETY: at least this many can be read.
     unsafe { raw::userspin_digest(registers.as_ptr(), count) }
 }
 

@@ -37,7 +37,7 @@ pub mod raw {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// δ, at most 63: a lock waited for longer than 2^δ cycles is over-threshold.
+    /// δ, at most 63: a wait for a lock above 2^δ cycles is over-threshold.
     pub threshold_log2_cycles: u32,
     /// N, 1 to [`VALUES_MAX`]: how many estimates there are.
     pub values: u32,
@@ -47,7 +47,7 @@ pub struct Params {
     pub initial_ppm: u32,
     /// r, at most 10⁶: how fast experience is forgotten.
     pub recency_ppm: u32,
-    /// e, at most 10⁶: how much goes to the values that were not tried.
+    /// e, at most 10⁶: the part for values that were not tried.
     pub experiment_ppm: u32,
     /// Δ: an event no later than this after the VCRD went LOW shows that it went too early.
     pub margin_us: u32,
@@ -62,7 +62,7 @@ impl Default for Params {
     }
 }
 
-/// How many possible values there may be.
+/// Largest number of possible values.
 pub const VALUES_MAX: usize = 32;
 
 crate::param_error! {
@@ -89,7 +89,7 @@ impl Params {
     }
 }
 
-/// What the learner of one VM knows. Plain data: a copy is a snapshot to replay from.
+/// The learner's state of one VM. Plain data: a copy is a snapshot for a replay.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every decision a trace of the module holds, made again by the same policies in user space: each
-//! must come out the same.
+//! Repeats every decision in a trace of the module with the same policies in user space. Each must
+//! have the same result.
 //!
-//! A trace is text of the tracepoints `unspin:unspin_pick` and
-//! `unspin:unspin_epoch` (docs/sysfs.md); lines of anything else are passed over.
+//! A trace is text of the tracepoints `unspin:unspin_pick` and `unspin:unspin_epoch`
+//! (docs/sysfs.md); other lines are ignored.
 
 use anyhow::{bail, Context};
 use std::collections::{BTreeMap, HashMap};

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a VM lost, and on what, as a row says it.
+//! What a VM lost, and to which causes, in a row.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
 use unspin_diagnosis::{Cause, Sure};
 
-/// What a VM lost, all repeats together, as `unspin diagnose` says it.
+/// What a VM lost, all repeats together, as in `unspin diagnose`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Diagnosis {
-    /// The causes that its case has; no key where it is no case.
+    /// The causes of its case; no key if it is no case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub injected: Option<Vec<Cause>>,
     /// The cause that costs most, or null.
@@ -21,8 +21,8 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// Whether the dominant cause is one that was put there, or none where none was; `None`: it is no
-    /// case.
+    /// Whether the dominant cause is an injected one, or there is none and none was injected.
+    /// `None`: it is no case.
     pub fn is_right(&self) -> Option<bool> {
         let injected = self.injected.as_ref()?;
         Some(match self.dominant {
@@ -32,7 +32,7 @@ impl Diagnosis {
     }
 }
 
-/// What was lost to a cause; null where that is unknown.
+/// The loss to a cause; null if unknown.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Lost {
     pub cause: Cause,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A row as summary.json and table.csv have it: flat, null where nothing is known.
+//! A row in summary.json and table.csv: flat, null if unknown.
 
 use crate::diagnosis::Diagnosis;
 use crate::one_vm::{Response, Standing};
@@ -73,7 +73,7 @@ struct Flat<'a> {
     bands: Option<&'a Bands>,
 }
 
-/// Null where there are too few samples.
+/// Null if there are too few samples.
 #[derive(Serialize)]
 struct FlatResponse {
     response_mean_us: Option<f64>,

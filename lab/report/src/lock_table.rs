@@ -13,7 +13,7 @@ pub struct LockTable {
     pub(crate) kernel: String,
     /// Where the figures are from, in a sentence.
     pub(crate) origin: String,
-    /// What was lost or left out.
+    /// Notes about lost or omitted results.
     pub(crate) notices: Vec<String>,
     pub(crate) profiles: Vec<String>,
     pub(crate) vms: Vec<u32>,

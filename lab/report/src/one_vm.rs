@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What rows of one VM say besides: what it got, what it is there, and how soon it answered.
+//! Additional fields of rows of one VM: what it got, its role, and how soon it answered.
 
 use serde::Serialize;
 use unspin_scenario::plan::Role;
 
-/// What a VM is where arms make vCPUs asymmetric.
+/// The role of a VM in arms with asymmetric vCPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Standing {
     pub role: Role,
-    /// Who is beside it: `hogs`, VMs that are shaped like it (`alike`), or `none` of either.
+    /// The VMs beside it: `hogs`, VMs that are shaped like it (`alike`), or `none`.
     pub beside: &'static str,
 }
 
@@ -27,9 +27,9 @@ pub struct Response {
 /// What one VM got of the host, medians over repeats.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Share {
-    /// CPU time of its vCPUs, of that of all pCPUs.
+    /// CPU time of its vCPUs, as a share of all pCPUs' time.
     pub cpu: Option<f64>,
-    /// Time of its own turns, of the window; VMs may have turns at the same time. `None` where no VM
-    /// of the runs had any.
+    /// Its own turns, as a share of the measuring time; VMs may have turns at the same time. `None`
+    /// if no VM of the runs had any.
     pub turn: Option<f64>,
 }

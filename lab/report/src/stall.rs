@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a summary says of long waits.
+//! Long waits in a summary.
 
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ pub struct StallRow {
     pub waits: Vec<StallCount>,
 }
 
-/// Waits that came to so many turns of their loop, by what the lock was at that moment.
+/// Waits that reached this many turns of their loop, by the state of the lock at that moment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StallCount {
     pub turns: u64,

@@ -65,7 +65,7 @@ fn order_cut(n: usize) -> usize {
     cut
 }
 
-/// What a spread of ratios says about a difference from 1.
+/// What a spread of ratios shows about a difference from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Better,
@@ -93,7 +93,7 @@ impl Verdict {
     }
 }
 
-/// Jain's index: 1 when all are equal, 1/n when one has it all.
+/// Jain's index: 1 if all are equal, 1/n if one has all.
 pub fn jain(x: &[f64]) -> Option<f64> {
     let sum: f64 = x.iter().sum();
     let squares: f64 = x.iter().map(|v| v * v).sum();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a report says: one document per scenario and kernel, whose summary becomes summary.json.
-//! Unknown values are null there, never 0.
+//! The contents of a report: one document per scenario and kernel, whose summary becomes
+//! summary.json. Unknown values are null there, never 0.
 
 use crate::diagnosis::Diagnosis;
 use crate::one_vm::{Response, Share, Standing};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use unspin_scenario::plan::CgroupLayout;
 use unspin_scenario::result::EpochSample;
 
-/// Everything to be said about one scenario on one kernel of one machine.
+/// All results of one scenario on one kernel of one machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
     pub summary: Summary,
@@ -44,23 +44,23 @@ pub struct Summary {
     pub headroom: Vec<Headroom>,
     pub means: Vec<Mean>,
     pub arms: Vec<Row>,
-    /// Long waits, where they were counted.
+    /// Long waits, if counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stalls: Vec<StallRow>,
-    /// How late tasks of the host ran, where there were such tasks.
+    /// How late tasks of the host ran, if there were any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub wakeups: Vec<WakeupRow>,
-    /// What makes the VMs slower than the machine itself, where it was asked for.
+    /// What makes the VMs slower than the machine itself, if requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub slowdowns: Vec<SlowdownRow>,
     /// Worlds that bands are from, design by design, where values that the scenario does not know were
     /// drawn.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub worlds: Vec<WorldsMade>,
-    /// In which order the arms come over worlds.
+    /// The order of the arms over worlds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub orders: Vec<OrderRow>,
-    /// What was lost or left out.
+    /// Notes about lost or omitted results.
     pub notices: Vec<String>,
 }
 
@@ -76,11 +76,11 @@ pub struct Provenance {
     pub tsc_khz: Option<u64>,
     pub commit: Option<String>,
     pub version: Option<String>,
-    /// SHA-256, in hex, of the code the figures come from: module, policies, agent and guest.
+    /// SHA-256, in hex, of the code behind the figures: module, policies, agent and guest.
     pub image: Option<String>,
     /// Computers booted (agents run) for it.
     pub boots: usize,
-    /// All of them reached their end.
+    /// Whether all of them reached their end.
     pub complete: bool,
     pub runs: usize,
     pub seeds: Vec<u64>,
@@ -106,19 +106,20 @@ pub struct Headroom {
     pub arm: String,
     /// Σ(arm − baseline) ÷ Σ(ideal − baseline), in units of each profile's baseline.
     pub closed: Option<f64>,
-    /// The same; a key of its own for those who read it.
+    /// The same; a separate key for programs that read it.
     pub closed_all: Option<f64>,
     /// Σ(ideal − baseline) ÷ Σ ideal over the same profiles; if there are none, over all but the
     /// unseen.
     pub stock_loss: Option<f64>,
-    /// Profiles with at least 5 % headroom, but for the unseen.
+    /// Profiles with at least 5 % headroom, without the unseen ones.
     pub profiles: Vec<String>,
-    /// Programs of Linux guests with as much headroom of which pause-loop exits see nothing: under
-    /// the baseline they take less than 0.1 % of the CPU time. They are in no figure of this row: a
-    /// program that spins in user space can have fifteenfold headroom, and would be all of it.
+    /// Programs of Linux guests with at least 5 % headroom that pause-loop exits do not see: under
+    /// the baseline these take less than 0.1 % of the CPU time. They are in no figure of this row,
+    /// because a program that spins in user space can have fifteenfold headroom, and would dominate
+    /// it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unseen: Vec<String>,
-    /// Those of them for which the arm adapts its window and never moved it.
+    /// Those for which the arm adapts its window and never moved it.
     pub not_adapted: Vec<String>,
 }
 
@@ -137,11 +138,11 @@ pub struct Mean {
     pub verdict: Option<&'static str>,
     /// Mean of the profiles' inefficiencies.
     pub inefficiency: Option<f64>,
-    /// Both again; keys of their own for those who read them.
+    /// The same two; separate keys for programs that read them.
     pub performance_all: Option<f64>,
     pub inefficiency_all: Option<f64>,
     pub profiles: Vec<String>,
-    /// Those of them for which the arm adapts its window and never moved it.
+    /// Those for which the arm adapts its window and never moved it.
     pub not_adapted: Vec<String>,
 }
 
@@ -153,8 +154,8 @@ pub struct Row {
     pub perf: Performance,
     /// Rows of one VM only.
     pub share: Option<Share>,
-    /// Rows of several VMs, in runs beside hogs of the host: CPU time of the hogs, of that of a pCPU each,
-    /// median over repeats.
+    /// For rows of several VMs in runs beside hogs of the host: CPU time of the hogs, as a share of
+    /// one pCPU each, median over repeats.
     pub hog_cpu_share: Option<f64>,
     /// Share of the host's CPU time that was idle, median over repeats.
     pub host_idle_share: Option<f64>,
@@ -166,7 +167,8 @@ pub struct Row {
     pub standing: Option<Standing>,
     /// Of programs whose passes begin by a timer, all repeats together.
     pub response: Option<Response>,
-    /// What the module counted; `None` where it did not, and of `ideal`, as with all that follows.
+    /// The module's counts. `None` if it did not count, and for `ideal`; the same holds for the
+    /// following fields.
     pub module: Option<Counted>,
     pub windows: Option<Windows>,
     pub guest: Option<Guest>,
@@ -184,14 +186,14 @@ pub struct Row {
 pub struct Linux {
     pub guest: GuestKind,
     pub time: Option<VcpuTime>,
-    /// Where its vCPUs were when pause-loop exits stopped them. They are places of all VMs of the run,
-    /// also in the row of one VM or of one group. Empty where there were none, where nobody looked,
+    /// Where its vCPUs were when pause-loop exits stopped them. The places are those of all VMs of
+    /// the run, also in the row of one VM or of one group. Empty without exits or without watching,
     /// and in the row of one VM if the run's VMs differ in kernel or lock.
     pub spinners: Vec<Spinner>,
-    /// The share of these exits whose place has a name, 0 to 1. Exits at places for which the record
-    /// had no room have none. `None` without exits, and where `spinners` is left empty.
+    /// The share of these exits whose place has a name, 0 to 1. Exits at places for which the
+    /// record had no room have none. `None` without exits, and if `spinners` is left empty.
     pub spinners_named: Option<f64>,
-    /// Where they were when interrupts of the host's came, in the same way.
+    /// The same for interrupts of the host.
     pub interrupted: Vec<Spinner>,
 }
 
@@ -204,7 +206,7 @@ pub struct Spinner {
     pub share: f64,
 }
 
-/// What a Linux guest is.
+/// Describes a Linux guest.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GuestKind {
     /// `linux`.
@@ -215,24 +217,24 @@ pub struct GuestKind {
     pub lock: &'static str,
 }
 
-/// Shares of the time of vCPUs, by what the host's scheduler saw of them.
+/// Shares of the vCPUs' time, by the host's scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct VcpuTime {
-    /// On a pCPU; less `polling`, where that is known.
+    /// On a pCPU; without `polling`, if that is known.
     pub running: f64,
-    /// On a pCPU where KVM polled for the end of a halt instead of giving it up (`halt_poll_ns`). No
-    /// key where it is not known of each VM and repeat.
+    /// On a pCPU while KVM polled for the end of a halt instead of releasing it (`halt_poll_ns`).
+    /// No key if it is not known for each VM and repeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub polling: Option<f64>,
     /// Ready to run, without a pCPU.
     pub waiting: f64,
     /// The rest.
     pub halted: f64,
-    /// Times a vCPU gave its pCPU up in a second, to halt or in a yield that found somebody.
+    /// How often per second a vCPU released its pCPU, to halt or in a yield that found a target.
     pub halts_per_s: f64,
 }
 
-/// What a row is about.
+/// The subject of a row.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Key {
     pub profile: String,
@@ -273,10 +275,10 @@ pub struct Performance {
     pub ratios: BTreeMap<u32, f64>,
 }
 
-/// What the module's turns, its own and others', did to VMs.
+/// What the module's turns did to VMs, their own turns and those of others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Turns {
-    /// Times vCPUs waited for a turn of another VM, and those of them that were in vain; medians over
+    /// How often vCPUs waited for a turn of another VM, and how often in vain; medians over
     /// repeats.
     pub parks: Option<u64>,
     pub parks_late: Option<u64>,
@@ -292,7 +294,7 @@ pub struct Counted {
     pub ple_exits: u64,
     /// TSC cycles from a PLE exit to the re-entry, less the time scheduled out; mean.
     pub exit_handling_cycles: Option<u64>,
-    /// `None` where KVM picks by itself.
+    /// `None` if KVM picks by itself.
     pub picks: Option<Picks>,
     pub epochs: u64,
     pub hypercalls_kick: u64,
@@ -340,11 +342,11 @@ pub struct Windows {
     pub rounds: Option<u64>,
     /// Whether APLE moved the window of any VM in any repeat. `None`: nothing adapts, or not known.
     pub moved: Option<bool>,
-    /// APLE is all the arm changes: KVM picks whom to yield to.
+    /// The arm changes only the window (APLE): KVM picks the targets of yields.
     pub is_aple_alone: bool,
 }
 
-/// PLE windows: over the epochs where they were traced, and at the end.
+/// PLE windows: over the traced epochs, and at the end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct WindowCycles {
     pub min: Option<u64>,
@@ -353,7 +355,7 @@ pub struct WindowCycles {
     pub last: Option<u64>,
 }
 
-/// What the guests counted themselves.
+/// The guests' own counts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Guest {
     pub wait_cycles: WaitCycles,
@@ -385,8 +387,8 @@ pub struct TimeShares {
     pub waiting: f64,
 }
 
-/// Time of the row's vCPUs, all repeats, by what it is for, ns: the five factors of virtualization's
-/// cost (NJIT 2018, chapter 2) and the rest. Adds up to the windows' lengths times the vCPUs.
+/// Time of the row's vCPUs, all repeats, by purpose, ns: the five factors of virtualization's cost
+/// (NJIT 2018, chapter 2) and the rest. The sum is the measuring times multiplied by the vCPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct CostNs {
     /// The program's own work.
@@ -424,7 +426,7 @@ pub struct SlowdownRow {
     pub other_host: f64,
     /// Wanting a pCPU and having none: a share of all vCPU time.
     pub contention: f64,
-    /// The cause, a factor or contention, that takes most; `None` where none takes
+    /// The cause, a factor or contention, that takes most; `None` if none takes
     /// [`unspin_diagnosis::DOMINANT_SHARE_MIN`].
     pub dominant: Option<&'static str>,
 }
@@ -433,7 +435,7 @@ pub struct SlowdownRow {
 pub struct FactorShare {
     /// `idle-switch`, `spin-switch`, `ipi`, `user-spin` or `cache`.
     pub factor: &'static str,
-    /// Of all vCPU time, what was spent on it.
+    /// Its share of all vCPU time.
     pub share: f64,
     /// Throughput without it ÷ throughput − 1: 0.1 is a tenth more. Null if it was off already.
     pub regained: Option<f64>,
@@ -456,7 +458,7 @@ pub struct WakeupRow {
     pub p99_us: f64,
     /// The largest of all repeats.
     pub max_us: f64,
-    /// `p99_us` ÷ that of the baseline; `None` where that is not known or 0.
+    /// `p99_us` ÷ that of the baseline; `None` if that is unknown or 0.
     pub p99_against_baseline: Option<f64>,
 }
 

@@ -11,19 +11,19 @@ use unspin_worlds::{Band, Share};
 pub struct Bands {
     /// Quantiles of the ratio; bigger is better.
     pub band: Band,
-    /// What each input decides of the logarithm's variance, the largest share first.
+    /// The share of the logarithm's variance that each input decides, largest first.
     pub decides: Vec<Decides>,
 }
 
-/// What an input decides.
+/// The influence of an input.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Decides {
     pub input: String,
-    /// The share of the variance that the input decides by itself, and its 90 % interval.
+    /// The share of the variance that the input decides alone, and its 90 % interval.
     #[serde(flatten)]
     pub share: Share,
-    /// The 90 % band, were the input known: about as wide as what variance is left. Null of inputs
-    /// that nobody can know.
+    /// The 90 % band if the input were known: about as wide as the remaining variance. Null for
+    /// inputs that cannot be known.
     pub band_if_known: Option<[f64; 2]>,
 }
 
@@ -31,7 +31,7 @@ pub struct Decides {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WorldsMade {
     pub design: WorldDesign,
-    /// Worlds of the design, and those of them whose records are here.
+    /// Worlds of the design, and how many of them have records here.
     pub of: u32,
     pub made: u32,
     /// Worlds of those here in which a machine is impossible: they are in no band.
@@ -57,7 +57,7 @@ pub struct InputRow {
     pub source: String,
 }
 
-/// In which order the arms of one point come.
+/// The order of the arms of one point.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OrderRow {
     pub profile: String,
@@ -67,7 +67,7 @@ pub struct OrderRow {
     pub lock: String,
     /// The most probable order, the best first.
     pub order: Vec<String>,
-    /// The share of worlds that have it.
+    /// The share of worlds with this order.
     pub probability: f64,
     pub pairs: Vec<PairRow>,
 }

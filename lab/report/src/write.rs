@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes files whole or not at all.
+//! Writes files completely or not at all.
 
 use crate::show::charts::charts;
 use crate::show::csv::csv;
@@ -50,8 +50,8 @@ pub fn write_dir(dir: &Path, docs: &[Document]) -> Result<Vec<PathBuf>, FileErro
     Ok(paths)
 }
 
-/// Removes what an earlier report of other results left in `dir`: it would look like a part of this
-/// one. Files that no report can have written stay. An error is no failure.
+/// Removes what an earlier report of other results left in `dir`, because it would look like a part
+/// of this one. Files that no report can have written stay. Errors are ignored.
 fn remove_others(dir: &Path, names: &HashSet<&str>) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The first record: what was asked, and of what machine and what code the records are.
+//! The first record: the request, the machine, and the code of the records.
 
 use crate::plan::{Plan, SCHEMA};
 use crate::world::World;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What an agent found, and what it was asked.
+/// The agent's computer and its request.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Begin {
     pub schema: u32,
@@ -24,7 +24,8 @@ pub struct Begin {
     pub window_control: Option<String>,
     /// Host settings that matter for the figures (halt_poll_ns, slice, ple_gap …).
     pub settings: BTreeMap<String, String>,
-    /// Name of the machine (`kvm`, `emulated`, `sim`, `threads`); set by whoever started the agent, as are the next four.
+    /// Name of the machine (`kvm`, `emulated`, `sim`, `threads`); set by the program that started
+    /// the agent, as are the next four.
     #[serde(default)]
     pub machine: String,
     #[serde(default)]
@@ -34,10 +35,10 @@ pub struct Begin {
     pub commit: Option<String>,
     #[serde(default)]
     pub version: Option<String>,
-    /// SHA-256, in hex, of the code the figures come from: module, policies, agent and guest.
+    /// SHA-256, in hex, of the code behind the figures: module, policies, agent and guest.
     #[serde(default)]
     pub image: Option<String>,
-    /// Share of a plan these records are, where it was shared out.
+    /// The share of a plan that these records are, if it was divided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
     /// World these records are of, where values that the scenario does not know were drawn.

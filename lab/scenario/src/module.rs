@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the module is set to under an arm: the agent writes it to the module's files, the simulator
-//! models it.
+//! The module's settings in an arm: the agent writes them to the module's files, the simulator
+//! models them.
 
 use crate::plan::Run;
 use crate::schema::arm::{
@@ -49,8 +49,8 @@ impl ModuleSettings {
         }
     }
 
-    /// Those that stand in files, as [`ModuleSettings::files`] has them; `None` where one is missing, or
-    /// is not what the module takes.
+    /// Reads settings from files, as [`ModuleSettings::files`] names them; `None` if one is missing
+    /// or invalid.
     pub fn read(of: impl Fn(&str) -> Option<String>) -> Option<ModuleSettings> {
         let number = |number: Number| of(number.file())?.parse::<u32>().ok();
         Some(ModuleSettings {
@@ -85,8 +85,8 @@ impl ModuleSettings {
         }
     }
 
-    /// Every file of settings and what it holds, in the order to write them in: bounds before what
-    /// they bound, the mode when all is as it should be.
+    /// Every file of settings and its contents, in the order of writing: bounds before what they
+    /// bound, the mode last.
     pub fn files(&self) -> Vec<(&'static str, String)> {
         let numbers = Number::ALL.iter().map(|n| (n.file(), self.number(*n).to_string()));
         let words = [
@@ -103,7 +103,7 @@ pub fn sets_window(arm: &Arm) -> bool {
     matches!(arm.window, Window::Fixed { .. } | Window::Aple(_))
 }
 
-/// What the module calls the arm's coscheduling; turns that it does not make are none to it.
+/// The module's name for the arm's coscheduling. Turns that the module does not make count as none.
 fn coscheduling(arm: &Arm) -> Coscheduling {
     if arm.coscheduling_mechanism != CoschedulingMechanism::Park {
         return Coscheduling::NONE;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a machine is asked to do: a scenario expanded into single runs, in order.
+//! The request to a machine: a scenario expanded into single runs, in order.
 
 pub use crate::schema::arm::{
     ApleParams, Arm, Asym, Coscheduling, CoschedulingMechanism, Factor, Platform, Window, YieldTo,
@@ -26,7 +26,7 @@ pub struct Plan {
     pub schema: u32,
     /// File name of the scenario without its ending.
     pub scenario: String,
-    /// What the scenario is about, for people.
+    /// The description of the scenario, for people.
     #[serde(default)]
     pub title: String,
     /// SHA-256 over the scenario file and the profiles it names, in hex.
@@ -34,18 +34,18 @@ pub struct Plan {
     /// The host.
     #[serde(flatten)]
     pub host: Host,
-    /// Where what Linux guests are made of lies on the computer that runs the plan; filled in by
-    /// whoever starts it there.
+    /// Where the files for Linux guests are on the computer that runs the plan; filled in by the
+    /// program that starts it there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub linux: Option<LinuxFiles>,
     pub runs: Vec<Run>,
 }
 
-/// Where what Linux guests are made of lies.
+/// Where the files for Linux guests are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinuxFiles {
-    /// QEMU's program, and its firmware's directory where that is not QEMU's own.
+    /// QEMU's program, and its firmware's directory if that is not QEMU's own.
     pub qemu: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firmware: Option<String>,
@@ -56,7 +56,7 @@ pub struct LinuxFiles {
     /// Words for every guest's kernel that this machine makes necessary.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cmdline: String,
-    /// How long a guest may take to boot, and then to do what it is told, in the machine's time.
+    /// How long a guest may take to boot, and then to follow a command, in the machine's time.
     #[serde(default = "patience_s")]
     pub patience_s: u64,
 }
@@ -73,14 +73,14 @@ pub struct Run {
     /// selection or a share of a plan keeps the ids, so they may have gaps.
     pub id: u32,
     pub profile: String,
-    /// The profile is one of those that spin (counts in means over them).
+    /// The profile spins, and counts in means over such profiles.
     #[serde(default)]
     pub spin_intensive: bool,
     pub program: Vec<Step>,
     pub vms: u32,
     pub vcpus: u32,
-    /// What each VM is, where they are not alike (then one for each); empty: all are as `profile`,
-    /// `program`, `vcpus`, `lock` and `cpl` say, which otherwise are the first VM's.
+    /// The description of each VM, if they differ; empty: all are as `profile`, `program`, `vcpus`,
+    /// `lock` and `cpl` say, which otherwise belong to the first VM.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<EachVm>,
     /// Physical CPU of each vCPU of each VM, `pin[vm][vcpu]`; empty leaves them free.
@@ -128,10 +128,12 @@ pub struct Run {
     /// Also count long waits by whether the lock was free meanwhile; guests wait a little slower.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stalls: bool,
-    /// In the window a task of the host wakes up so often on each pCPU; `None`: none does.
+    /// How often per second a task of the host wakes up on each pCPU in the measuring time; `None`:
+    /// no such tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakeups_hz: Option<u32>,
-    /// So many tasks of the host compute all the time, each on the next pCPU, from the first on.
+    /// Number of tasks of the host that compute all the time, each on the next pCPU, from the first
+    /// on.
     #[serde(default, skip_serializing_if = "is_default")]
     pub hogs: u32,
     /// Of a case, the causes that its VMs lose time to; `None`: it is no case.
@@ -162,7 +164,7 @@ pub struct EachVm {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tau_ns: Option<u64>,
     pub cpl: u8,
-    /// Threads of its program; `None`: one a vCPU, which never leaves it.
+    /// Threads of its program; `None`: one per vCPU, which never leaves it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
     /// Timer ticks a second of its kernel; 0: it has none.
@@ -186,9 +188,9 @@ pub struct EachVm {
 }
 
 impl Run {
-    /// `vms` VMs that run `program` on `vcpus` vCPUs each, free of pCPUs, with a ticket lock at CPL 0
+    /// `vms` VMs that run `program` on `vcpus` vCPUs each, not pinned, with a ticket lock at CPL 0
     /// under KVM's own ways (arm `stock`, its own baseline), seed 1, measured for 100 ms from the
-    /// start. What a caller wants otherwise it says with `..Run::new(…)`.
+    /// start. Change other fields by `..Run::new(…)`.
     pub fn new(program: Vec<Step>, vms: u32, vcpus: u32) -> Run {
         Run {
             id: 0,
@@ -268,7 +270,7 @@ impl Run {
         self.each.get(vm as usize).map_or(self.linux.as_ref(), |each| each.linux.as_ref())
     }
 
-    /// The VMs' numbers of vCPUs, for people: `4`, or `8+4` where they differ.
+    /// The VMs' numbers of vCPUs, for people: `4`, or `8+4` if they differ.
     pub fn vcpus_text(&self) -> String {
         let mut sizes: Vec<u32> = Vec::new();
         for vm in 0..self.vms {
@@ -296,8 +298,8 @@ impl Run {
         self.arm.asym != Asym::default() && self.role_of(vm) == Role::Shaped
     }
 
-    /// What the arm means for VM number `vm`: the arm itself, less coscheduling that is not for it, or
-    /// KVM's own where the module leaves the VM alone.
+    /// The arm for VM number `vm`: the arm itself, without coscheduling that is not for it; or
+    /// KVM's own if the module leaves the VM alone.
     pub fn arm_of(&self, vm: u32) -> Arm {
         let arm = self.arm.clone();
         let is_off = self.is_off(vm);

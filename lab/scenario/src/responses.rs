@@ -3,11 +3,12 @@
 
 use serde::{Deserialize, Serialize};
 
-/// From when the timer of a program's first block was to end it to the end of that pass, all vCPUs.
+/// Response times, from when the timer of a program's first block was due to the end of that pass,
+/// all vCPUs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Responses {
     pub count: u64,
-    /// All of them together, TSC cycles.
+    /// The sum of all, TSC cycles.
     pub cycles: u64,
     /// Of each [`Responses::bucket`].
     pub hist: Vec<u64>,
@@ -22,8 +23,8 @@ impl Responses {
         Responses { hist: vec![0; RESPONSE_BUCKETS], ..Responses::default() }
     }
 
-    /// The bucket of so many cycles, exact below 8, then within an eighth of them; as
-    /// guest/linux/response_bucket.h has it.
+    /// The bucket for this many cycles: exact below 8, above within an eighth, as in
+    /// guest/linux/response_bucket.h.
     pub fn bucket(cycles: u64) -> usize {
         if cycles < 8 {
             return cycles as usize;
@@ -43,8 +44,8 @@ impl Responses {
         (from(eighth), from(eighth + 1))
     }
 
-    /// Those after `first`; `None` where there are none. Counts only grow, and a response that was being
-    /// counted at either end may be in one number and not yet in another.
+    /// Those after `first`; `None` if there are none. Counts only grow, and a response that was
+    /// being counted at either end may be in one number and not yet in another.
     pub fn since(&self, first: &Responses) -> Option<Responses> {
         let pairs = self.hist.iter().zip(&first.hist);
         let hist: Vec<u64> = pairs.map(|(now, then)| now.saturating_sub(*then)).collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a machine answers: one JSON object a line.
+//! The answer of a machine: one JSON object per line.
 
 pub use crate::begin::{Begin, Shard};
 pub use crate::responses::{Responses, RESPONSE_BUCKETS};
@@ -15,7 +15,7 @@ use unspin_uapi::{for_each_counter, Counter, Value};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "kebab-case")]
 pub enum Record {
-    /// First record: what the agent found.
+    /// First record: the agent's computer.
     Begin(Begin),
     Run(Box<RunResult>),
     Progress(Progress),
@@ -23,7 +23,7 @@ pub enum Record {
     Log {
         text: String,
     },
-    /// A run that could not be made; the plan goes on.
+    /// A run that failed; the plan continues.
     Failed {
         id: u32,
         error: String,
@@ -64,12 +64,12 @@ pub struct RunResult {
     /// CPU time that each of the host's hogs had in the window, ns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hogs_cpu_ns: Vec<u64>,
-    /// Share of the host's CPU time in the window in which it was idle; `None` where nobody says.
+    /// Share of the host's CPU time in the measuring time that was idle; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_idle_share: Option<f64>,
 }
 
-/// How late tasks of the host ran that woke up in the window, all of them together.
+/// How late the host's tasks ran that woke up in the measuring time, all together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wakeups {
     pub count: u64,
@@ -78,8 +78,8 @@ pub struct Wakeups {
     pub max_ns: u64,
 }
 
-/// Guest addresses of the vCPUs of all VMs, in a time of its own beside the window: counting makes
-/// exits slower.
+/// Guest addresses of the vCPUs of all VMs, sampled after the measuring time, because counting
+/// makes exits slower.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spinners {
     pub sampled_ms: u64,
@@ -87,7 +87,7 @@ pub struct Spinners {
     pub pause: Vec<SpinPlace>,
     /// At exits for an interrupt of the host's, the same way.
     pub interrupted: Vec<SpinPlace>,
-    /// Pause-loop exits at places of which there was no room.
+    /// Pause-loop exits at places for which there was no room.
     #[serde(default)]
     pub others_pause: u64,
     /// Interrupts at such places.
@@ -103,7 +103,7 @@ pub struct Spinners {
 pub struct SpinPlace {
     pub address: u64,
     pub count: u64,
-    /// Of the guest's kernel, or `user space`; `None` where nobody knows.
+    /// A symbol of the guest's kernel, or `user space`; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub symbol: Option<String>,
 }
@@ -117,13 +117,12 @@ pub struct VmResult {
     pub acquisitions: Vec<u64>,
     /// CPU time of each vCPU thread, ns (guest and exits).
     pub cpu_ns: Vec<u64>,
-    /// Of that, the time in which KVM polled for the end of a halt, all vCPUs; `None` where nobody
-    /// says.
+    /// Of that, the time in which KVM polled for the end of a halt, all vCPUs; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub halt_poll_ns: Option<u64>,
     /// Histogram of lock waits, bucket b: [2^b, 2^(b+1)) TSC cycles, all vCPUs.
     pub wait_hist: Vec<u64>,
-    /// Waits that got long, where the scenario has them counted.
+    /// Long waits, if the scenario counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalls: Option<Stalls>,
     pub max_wait_cycles: u64,
@@ -132,7 +131,7 @@ pub struct VmResult {
     pub responses: Option<Responses>,
     /// `None` where the module is absent or off.
     pub module: Option<ModuleStats>,
-    /// What turns of the module did to it, whatever its own mode; `None` where nobody says.
+    /// What turns of the module did to it, in any mode; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns: Option<VmTurns>,
     /// The guest ended itself with an error, or the VMM saw one.
@@ -140,10 +139,10 @@ pub struct VmResult {
     /// Where the vCPUs' time went; only machine `sim` knows all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribution: Option<Attribution>,
-    /// What the host's scheduler did to the vCPUs; machine `threads` and Linux guests ask it.
+    /// What the host's scheduler did to the vCPUs; for machine `threads` and Linux guests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sched: Option<SchedStats>,
-    /// What each vCPU did, in the states of `unspin diagnose`, if that was asked for.
+    /// What each vCPU did, in the states of `unspin diagnose`, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub states: Option<Vec<VcpuStates>>,
     /// Of a Linux guest, what its kernel says. `units` and `cpu_ns` are then one number, of all vCPUs,
@@ -152,19 +151,19 @@ pub struct VmResult {
     pub guest: Option<FoundGuest>,
 }
 
-/// What the module's turns, its own and others', did to a VM.
+/// What the module's turns did to a VM, its own turns and those of others.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VmTurns {
-    /// Times a vCPU waited for a turn of another VM, and those of them that were in vain.
+    /// How often a vCPU waited for a turn of another VM, and how often in vain.
     pub parks: u64,
     pub parks_late: u64,
-    /// Why it has no turns, as the module says at the window's end; `None`: it may have them, or the module
-    /// does not say.
+    /// Why it has no turns, by the module at the end of the measuring time. `None`: it may have
+    /// them, or the module does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
 
-/// What a vCPU did in the window.
+/// What a vCPU did in the measuring time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VcpuStates {
     /// Time in each state, ns; all together the window.
@@ -177,7 +176,7 @@ pub struct VcpuStates {
     pub wakes: u64,
 }
 
-/// A line of `unspin-watch`: what the vCPUs of each VM did in a window.
+/// A line of `unspin-watch`: what the vCPUs of each VM did in a measuring time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watched {
     pub vms: Vec<Vec<VcpuStates>>,
@@ -205,20 +204,20 @@ pub struct FoundGuest {
 /// The host's scheduler and the vCPU threads of a VM in the window, per vCPU.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchedStats {
-    /// Time a thread was ready to run and had no CPU, ns: what a guest calls steal time. `None` where
-    /// the kernel keeps none.
+    /// Time that a thread was ready to run and had no CPU, ns: steal time for a guest. `None` if
+    /// the kernel does not count it.
     pub steal_ns: Option<Vec<u64>>,
     /// Times a thread lost its CPU, and gave it up.
     pub involuntary_switches: Vec<u64>,
     pub voluntary_switches: Vec<u64>,
 }
 
-/// Waits for a lock that reached 2^b turns of their loop (bucket b), all vCPUs, by what the lock was at
-/// that moment, as VEE 2013 section 3 tells holders that are preempted from waiters that are. A wait
-/// of 2^b turns stands in all buckets up to b.
+/// Waits for a lock that reached 2^b turns of their loop (bucket b), all vCPUs, by the state of the
+/// lock at that moment, which in VEE 2013 section 3 distinguishes preempted holders from preempted
+/// waiters. A wait of 2^b turns is in all buckets up to b.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stalls {
-    /// Nobody was between taking and releasing it: whoever is next does not run.
+    /// No vCPU was between taking and releasing it, so the next in line does not run.
     pub free: Vec<u64>,
     pub held: Vec<u64>,
 }
@@ -237,7 +236,7 @@ pub struct Attribution {
     pub halted_ns: u64,
     /// Wanting a pCPU, having none.
     pub waiting_ns: u64,
-    /// Of these, what the factors of virtualization's cost took.
+    /// The parts of these that the factors of virtualization's cost took.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub factors: Option<Factors>,
 }
@@ -263,8 +262,8 @@ pub struct Factors {
 
 macro_rules! module_stats {
     ($(($counter:ident, $meaning:literal))+) => {
-        /// Counts of the module for one VM, by the names of its files (uapi/unspin.h). A record that
-        /// lacks one is refused: what was not counted is not 0.
+        /// The module's counts for one VM, by the names of its files (uapi/unspin.h). A record that
+        /// lacks one is refused, because not counted is not 0.
         #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
         #[serde(try_from = "BTreeMap<String, u64>")]
         pub struct ModuleStats {
@@ -282,10 +281,11 @@ macro_rules! module_stats {
         }
 
         impl ModuleStats {
-            /// All of them, each as `of` has it; `of` is asked by the file's name.
+            /// Reads all of them by `of`, which is called with the file's name.
             ///
             /// # Errors
-            /// The first of `of`.
+            ///
+            /// The first one of `of`.
             pub fn read<E>(mut of: impl FnMut(&'static str) -> Result<u64, E>) -> Result<Self, E> {
                 Ok(ModuleStats {
                     $($counter: of(stringify!($counter))?,)+
@@ -301,10 +301,11 @@ macro_rules! module_stats {
                 })
             }
 
-            /// What happened since an earlier reading. Last values stay the later's.
+            /// The changes since an earlier reading. Last values stay those of the later one.
             ///
             /// # Errors
-            /// A count that went back: what was counted before that is lost.
+            ///
+            /// A count that went back, because earlier counts are lost.
             pub fn since(&self, first: &ModuleStats) -> Result<ModuleStats, WentBack> {
                 let since = |counter, from: u64, to: u64| {
                     to.checked_sub(from).ok_or(WentBack { counter, from, to })
@@ -333,7 +334,7 @@ macro_rules! module_stats {
 for_each_counter!(module_stats);
 
 impl ModuleStats {
-    /// Directed yields of the module that took, whoever they went to.
+    /// Successful directed yields of the module, to any vCPU.
     pub fn yields(&self) -> u64 {
         self.yields_resource_waiter
             + self.yields_lock_waiter
@@ -350,7 +351,7 @@ pub struct WentBack {
     pub to: u64,
 }
 
-/// What records written before them lack: what they count did not happen then.
+/// Keys that older records lack. What they count did not happen then.
 const ADDED: [&str; 13] = [
     Counter::YIELD_WOKEN.file(),
     Counter::PARKS.file(),

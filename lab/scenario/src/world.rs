@@ -4,8 +4,8 @@
 use crate::plan::{Asym, Coscheduling, LockKind, Run};
 use serde::{Deserialize, Serialize};
 
-/// A world: what a scenario does not know, drawn once. Its runs have the ids that the same runs have in
-/// the plan with the usual values.
+/// A world: the unknown values of a scenario, drawn once. Its runs have the same ids as in the plan
+/// with the usual values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct World {
@@ -16,10 +16,10 @@ pub struct World {
     pub of: u32,
     /// `scenario_hash` of the plan with the usual values.
     pub usual_hash: String,
-    /// What was drawn; the last is chance, which decides the seed.
+    /// The drawn values; the last is chance, which decides the seed.
     pub inputs: Vec<WorldInput>,
-    /// What the model itself is wrong by, where that is known; the input [`World::MODEL_ERROR`] says
-    /// how much of it a world has.
+    /// The model's own error, if known; the input [`World::MODEL_ERROR`] says how much of it a
+    /// world has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ModelError>,
 }
@@ -61,9 +61,9 @@ impl ModelError {
         self.least + self.grows * outcome.abs()
     }
 
-    /// Whether a run is of the kind that the model's costs and its error were found by: VMs that are
-    /// alike, of one weight, each vCPU on a pCPU of its own among them, with ticket locks that PLE sees,
-    /// no turns, no shaping, and nothing of the host beside them.
+    /// Whether a run is of the kind with which the model's costs and its error were determined:
+    /// equal VMs with one weight, each vCPU on its own pCPU among its VM's, with ticket locks that
+    /// PLE sees, no turns, no shaping, and no tasks of the host beside them.
     pub fn is_familiar(run: &Run) -> bool {
         let own_pcpu =
             |pin: &Vec<u32>| pin.iter().enumerate().all(|(i, pcpu)| !pin[..i].contains(pcpu));
@@ -78,7 +78,7 @@ impl ModelError {
     }
 }
 
-/// What the worlds of a design are for.
+/// The purpose of the worlds of a design.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorldDesign {
@@ -95,9 +95,9 @@ pub struct WorldInput {
     pub name: String,
     /// Its place in the range, 0 to 1.
     pub at: f64,
-    /// As a scenario has it.
+    /// The value in the scenario.
     pub value: String,
-    /// Where the range comes from.
+    /// The source of the range.
     pub source: String,
 }
 

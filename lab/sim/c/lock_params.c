@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* The constants of locks/, from the headers themselves, for the model of these locks. */
+/* The constants of core/locks/, from the headers themselves, for the model of these locks. */
 
 #include "preemptable.h"
 #include "pv_preemptable.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The simulated machine: the one room that sees all others. It hands each event to whom it is for,
-//! sees to what guests ask of their host, and tells every room when a vCPU gets or loses its pCPU.
+//! The simulated machine, the only part that sees all others. It dispatches events, handles what
+//! guests ask of their host, and notifies all parts when a vCPU gets or loses its pCPU.
 //!
-//! Nothing allocates once the first event is popped, but for Credit's choices, at the ends of turns,
-//! and for epoch samples where they are asked for.
+//! Nothing allocates after the first event, except for Credit's choices, at the ends of turns, and
+//! for epoch samples where requested.
 
 mod check;
 mod exits;

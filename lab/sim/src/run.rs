@@ -11,7 +11,7 @@ use unspin_scenario::result::{RunResult, VmResult};
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// What a run gives.
+/// The result of a run.
 #[derive(Debug, Clone)]
 pub struct Simulated {
     pub result: RunResult,
@@ -19,7 +19,7 @@ pub struct Simulated {
     pub events: u64,
     /// What coscheduling did to each VM in the measuring window; none without Credit.
     pub coscheduling: Vec<CoschedulingStats>,
-    /// What the module's turns were seen to do, from the start; nothing where none are made.
+    /// What the module's turns did, from the start; empty without turns.
     pub turns: TurnsSeen,
     /// What happened at the locks of each VM, in the window.
     pub locks: Vec<LockCounts>,

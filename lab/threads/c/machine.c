@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
  * The bench guest's program (guest/main.c) on a thread: the same steps with the same random numbers
- * over the same locks, but futex(2) where the guest halts. Compiled once a lock, with -DLOCK_HEADER,
- * -DLOCK(op)=NAME_##op, -DWITH_NODE for locks that take a node, -DWITH_TAU for those that have a
- * preemptable_class, and -DMACHINE(op)=unspin_machine_NAME_##op.
+ * and the same locks, but futex(2) where the guest halts. Compiled once per lock, with
+ * -DLOCK_HEADER, -DLOCK(op)=NAME_##op, -DWITH_NODE for locks that take a node, -DWITH_TAU for those
+ * that have a preemptable_class, and -DMACHINE(op)=unspin_machine_NAME_##op.
  *
- * Work is counted in loop iterations, never clocked: a preempted thread gets no credit for time.
+ * Work is counted in loop iterations, not measured by a clock, so a preempted thread gets no credit
+ * for time.
  */
 #define _GNU_SOURCE
 #include <limits.h>
@@ -91,7 +92,7 @@ static bool stop_wanted(struct threads_vm *vm)
 	return atomic_load_explicit(&vm->stop, memory_order_relaxed);
 }
 
-/* Sleeps while *@word == @seen, until @deadline where there is one (CLOCK_MONOTONIC). */
+/* Sleeps while *@word == @seen, until @deadline if there is one (CLOCK_MONOTONIC). */
 static void sleep_while(atomic_uint *word, u32 seen, const struct timespec *deadline)
 {
 	syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, seen, deadline, NULL,
@@ -180,7 +181,7 @@ static void block(struct threads_vm *vm, struct vcpu *self, const struct guest_s
 	u32 timer_ns = draw(self, step);
 	struct timespec until, *deadline = NULL;
 
-	/* 0 stands for no timer: only where no other length can be drawn. */
+	/* 0 means no timer, so use it only if no other length can be drawn. */
 	if (!timer_ns && step->b)
 		timer_ns = 1;
 	if (timer_ns) {

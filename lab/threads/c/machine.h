@@ -12,7 +12,7 @@
 struct threads_config {
 	u32 vcpus;			/* 1 to GUEST_VCPUS_MAX */
 	u32 steps_count;		/* 1 to GUEST_STEPS_MAX */
-	u64 seed;			/* of this VM; a vCPU mixes in its index */
+	u64 seed;			/* seed of this VM; a vCPU mixes in its index */
 	u64 tau_ns;			/* of the preemptable locks */
 	struct guest_step steps[GUEST_STEPS_MAX];
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Locks that are none, for the tests of whoever looks for such. No scenario can name them. */
+/* Broken locks, for tests of the checks that must find them. Scenarios cannot name them. */
 #ifndef UNSPIN_THREADS_WRONG_LOCKS_H
 #define UNSPIN_THREADS_WRONG_LOCKS_H
 
@@ -21,7 +21,7 @@
 		return false;							\
 	}
 
-/* Lets everybody in. */
+/* Lets every thread in. */
 WRONG(wrong_open, (void)lock)
 /* Lets one in, ever: the release is lost. */
 WRONG(wrong_lost, while (atomic_exchange(&lock->taken, 1)) lock_wait(&lock->taken, 1, 0))

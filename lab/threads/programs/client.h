@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What the test programs know of the lock under test. They are built once a lock, with
+ * The interface of the test programs to the lock under test. They are built once per lock, with
  * -DLOCK_HEADER="../NAME.h" -DLOCK(op)=NAME_##op, -DWITH_NODE for locks that take a node, and
  * -DSTART(v)=... for locks with counters: the first bytes of an idle lock whose counters are at v.
  */

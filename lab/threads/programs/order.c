@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * The fairness rules of VEE 2013, section 4.3, for the preemptable locks, played step by step in a
- * world of its own time. Built with -DLOCK(op)=..., LOCK_HEADER and -DNUMBERS(word)=..., which gives the
+ * The fairness rules of VEE 2013, section 4.3, for the preemptable locks, played step by step with
+ * simulated time. Built with -DLOCK(op)=..., LOCK_HEADER and -DNUMBERS(word)=..., which gives the
  * requests made, modulo 2^15.
  */
 #include <pthread.h>
@@ -146,7 +146,7 @@ static void play_in_order(void)
 		arrive(i);
 	for (i = 0; i < 4; i++) {
 		expect(holds(i), "the lock goes round in the order of the requests");
-		/* Long holding, but every n changes before n * tau is over. */
+		/* The lock is held for long, but every n changes before n * tau is over. */
 		pass_us(TAU_US - 1);
 		release(i);
 	}

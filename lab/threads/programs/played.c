@@ -74,7 +74,7 @@ static bool pass_time(void)
 	return true;
 }
 
-/* A client that can go on; -1: all are gone. */
+/* A client that can continue; -1: all have ended. */
 static int next(void)
 {
 	int ready[CLIENTS], count, gone, i;
@@ -106,12 +106,12 @@ static void switch_to(int other)
 
 void played_step(void)
 {
-	/* What is done before and after a play is nobody's. */
+	/* Steps before and after a play belong to no client. */
 	if (self < 0)
 		return;
 	if (++steps > STEPS_MAX)
 		fail("nobody gets the lock");
-	/* Whoever runs goes on for some steps, as on a CPU. */
+	/* The running client continues for some steps, as on a CPU. */
 	if (!draw(3))
 		switch_to(next());
 }
@@ -130,7 +130,7 @@ void played_halt(atomic_uint *word, unsigned int seen, unsigned int key, unsigne
 	switch_to(next());
 }
 
-/* The word's address alone: its memory may be gone. */
+/* Uses only the word's address, because its memory may be freed. */
 void played_wake(atomic_uint *word, unsigned int key, bool all)
 {
 	int i;

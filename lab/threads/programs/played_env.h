@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * A world in which a test decides who runs: threads are played one at a time, and each step of a lock, an
- * access of its words, a turn of a wait, a halt or a wake-up, may be followed by one of another thread. A
- * halt ends by its wake-up or its time limit alone, and a wake-up ends only what it must.
+ * An environment in which a test decides which thread runs. Threads are played one at a time, and
+ * each step of a lock (an access of its words, a turn of a wait, a halt or a wake-up) may be
+ * followed by one of another thread. A halt ends only by its wake-up or its time limit, and a
+ * wake-up ends only what it must.
  *
- * A tick of the clock is 1 us: it goes on by one with each reading, so that waiters time out and halt. With
- * SPENT an hour passes from each reading to the next: every budget is spent before its first look.
+ * A tick of the clock is 1 us. The clock advances by one with each reading, so that waiters time
+ * out and halt. With SPENT an hour passes from each reading to the next: every budget is spent
+ * before its first check.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* Another thread's steps, some of them or none. */
+/* Steps of other threads, some or none. */
 void played_step(void);
-/* Not before another has changed the word, or @until_ticks have come. */
+/* Returns only after another thread has changed the word, or at @until_ticks. */
 void played_halt(atomic_uint *word, unsigned int seen, unsigned int key, unsigned long long until_ticks);
 void played_wake(atomic_uint *word, unsigned int key, bool all);
 
 static unsigned long long played_ticks;
 
-/* Every access of a lock's words names its order: a step comes before each. */
+/* Every access of a lock's words names its order; this adds a step before each. */
 #define memory_order_relaxed (played_step(), __ATOMIC_RELAXED)
 #define memory_order_acquire (played_step(), __ATOMIC_ACQUIRE)
 #define memory_order_release (played_step(), __ATOMIC_RELEASE)

@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #define CONTENTION_NS 100000000LL
-/* Longer than any of them takes on a busy computer. The environment may say less. */
+/* Longer than any of them takes on a busy computer. The environment may set less. */
 #define HANGS_AFTER_S 60
 
 struct test {
@@ -35,7 +35,7 @@ struct test {
 
 static const char *running = "start";
 
-/* Ends all processes of the test, which have a group of their own. */
+/* Ends all processes of the test, which have their own group. */
 static inline void fail(void)
 {
 	kill(0, SIGKILL);

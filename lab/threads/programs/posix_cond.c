@@ -58,7 +58,7 @@ static void *take(void *argument)
 		queue->sum += queue->number;
 		queue->number = 0;
 		EXPECT(!pthread_cond_signal(&queue->emptied));
-		/* Without the mutex for a moment, so that all kinds of turns come up. */
+		/* Release the mutex for a moment, so that all kinds of turns occur. */
 		EXPECT(!pthread_mutex_unlock(&queue->mutex));
 		EXPECT(!pthread_mutex_lock(&queue->mutex));
 	}
@@ -176,7 +176,7 @@ static void a_broadcast_wakes_all(void)
 	}
 }
 
-/* Whoever waited for the mutex first may wait for a condition next, and others have the mutex. */
+/* A thread that waited for the mutex may wait for a condition next, while others have the mutex. */
 static void a_wait_after_a_wait_for_the_mutex(void)
 {
 	struct queue queue;

@@ -130,7 +130,7 @@ static void start_waiters(pthread_mutex_t *mutex, pthread_t *thread, int threads
 		EXPECT(!pthread_create(&thread[i], NULL, wait_once, mutex));
 	while (atomic_load(&waiting) < threads)
 		sleep_ms(1);
-	/* Long enough for those that halt. */
+	/* Long enough for waiters to halt. */
 	sleep_ms(30);
 }
 
@@ -160,7 +160,7 @@ static void is_free_when_all_waiters_are_gone(void)
 	}
 }
 
-/* What a child finds: usable by it, by all its threads, and by its own children. */
+/* The child's mutex must be usable by it, by all its threads, and by its own children. */
 static void use(pthread_mutex_t *mutex, int generations)
 {
 	pthread_t thread[2];
@@ -186,7 +186,7 @@ static void use(pthread_mutex_t *mutex, int generations)
 		reap(child);
 }
 
-/* The waiters, and whoever is first of them, are not in the child. */
+/* The waiters, including the first in line, do not exist in the child. */
 static void fork_with_waiters(void)
 {
 	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -290,8 +290,8 @@ static void waiters_handle_signals(void)
 }
 
 /*
- * A holder that is stopped stops everybody, for as long as it is. The child goes on until it was stopped,
- * which on a busy computer may be later than its contention lasts.
+ * A stopped holder stops all others. The child continues until it was stopped, which on a busy
+ * computer may take longer than its contention lasts.
  */
 static void a_stopped_process_goes_on(void)
 {

@@ -43,7 +43,7 @@ static void *run_call(void *argument)
 	return (void *)(long)call->fn(call->mutex);
 }
 
-/* What the call returns on another thread. */
+/* The result of the call on another thread. */
 static int elsewhere(int (*fn)(pthread_mutex_t *mutex), pthread_mutex_t *mutex)
 {
 	struct call call = { fn, mutex };

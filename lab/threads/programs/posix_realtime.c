@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * Threads of the class SCHED_FIFO on one CPU: whoever waits for a mutex must leave the CPU to whoever
- * holds it, which has a lower priority.
+ * Threads of the class SCHED_FIFO on one CPU: a waiter must leave the CPU to the mutex's holder,
+ * which has a lower priority.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -109,7 +109,10 @@ static void *hold_long(void *unused)
 	return NULL;
 }
 
-/* Two wait, so one of them in our lock's queue; then their class becomes one that keeps the CPU. */
+/*
+ * Two wait, so one of them is in the queue of the front lock; then their class becomes one that
+ * keeps the CPU.
+ */
 static void a_class_may_come_while_one_waits(void)
 {
 	pthread_t holder, waiter[2];

@@ -126,7 +126,7 @@ static pid_t waiter(struct shared *shared)
 	}
 	while (!atomic_load(&shared->step))
 		sleep_ms(1);
-	/* Long enough for those that halt. */
+	/* Long enough for waiters to halt. */
 	sleep_ms(50);
 	return child;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * What stats.h counts, played step by step: one thread plays several, under no lock at all, in a world
- * of its own time.
+ * The counts of stats.h, played step by step: one thread plays several, without a lock, with
+ * simulated time.
  */
 #include <stdio.h>
 

@@ -17,7 +17,7 @@
 
 #define OTHERS 4
 #define SECONDS_MAX 300
-/* CPU time of a waiter that has surely come as far as its loop. */
+/* CPU time after which a waiter has certainly reached its loop. */
 #define WAITS_CPU_NS 5000000
 
 static struct LOCK(lock) lock;

@@ -25,7 +25,7 @@
 #ifndef MS_ENOUGH
 #define MS_ENOUGH 3000
 #endif
-/* A holder gives its CPU up in every so many rounds, besides those in which it is preempted. */
+/* A holder yields its CPU once in this many rounds, in addition to being preempted. */
 #ifndef YIELD_EVERY
 #define YIELD_EVERY 64
 #endif

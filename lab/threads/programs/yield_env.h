@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * A Linux program that gives the CPU up in every turn of a wait: first-come locks make progress on
- * few CPUs. With HASTY every budget is over after some cycles, so that waiters time out and halt all
- * the time. With SPENT every budget is spent before the waiter has looked once, as on a host that
- * preempts it inside each: an hour passes from each reading of the clock to the next.
+ * A Linux program that yields the CPU in every turn of a wait, so that first-come locks make
+ * progress on few CPUs. With HASTY every budget is over after some cycles, so that waiters time out
+ * and halt all the time. With SPENT every budget is spent before the waiter has checked once, as on
+ * a host that preempts it each time: an hour passes from each reading of the clock to the next.
  */
 #include <sched.h>
 

@@ -42,7 +42,7 @@ pub const LOCKS: &[Lock] = &[
     counting("lease", "lease.h", "(v&0x7fff)<<1|(v<<16|v)*0x100000000ull"),
 ];
 
-/// The lock of that name.
+/// The lock with this name.
 pub fn by_name(name: &str) -> Option<&'static Lock> {
     LOCKS.iter().find(|lock| lock.name == name)
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Machine `threads`: one run of a plan on this computer. vCPUs are threads, pinned as the plan says, a
-//! VM is a group of them with locks and a barrier of its own, and whoever is preempted is preempted by
-//! the kernel of this computer (VEE 2013, section 2: lock-holder and lock-waiter preemption).
+//! Machine `threads`: one run of a plan on this computer. vCPUs are threads, pinned as in the plan.
+//! A VM is a group of them with its own locks and barrier. The kernel of this computer preempts
+//! them (VEE 2013, section 2: lock-holder and lock-waiter preemption).
 //!
-//! As in a guest, work is counted and not clocked. A run ends within bounded time: threads that do not
-//! leave a lock [`GRACE`] after the end are reported, and stay behind; the program has to exit then.
+//! As in a guest, work is counted, not measured by a clock. A run ends within bounded time: threads
+//! that do not leave a lock [`GRACE`] after the end are reported, and stay behind; then the program
+//! has to exit.
 
 use crate::sched::{allowed_cpus, run_on, Counter, Counts};
 use crate::vm::{Counters, Vm};
@@ -51,8 +52,8 @@ pub fn cpus() -> u32 {
     allowed_cpus().len() as u32
 }
 
-/// What of `run` this machine has not: a hypervisor's windows and yields, and cgroups. The reason, and
-/// where it is to be had.
+/// What this machine cannot do of `run`: a hypervisor's windows and yields, and cgroups. Returns
+/// the reason, and which machine can.
 pub fn refusal(run: &Run) -> Option<&'static str> {
     let stock = run.arm.window == Window::Stock && run.arm.yield_to == YieldTo::Stock;
     if !run.alone && !stock {
@@ -103,10 +104,11 @@ fn check(run: &Run, pcpus: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes `run` on the first `pcpus` CPUs this process may use.
+/// Runs `run` on the first `pcpus` CPUs that this process may use.
 ///
 /// # Errors
-/// What no machine could run, what only others can, and locks that hang. After [`Error::Hangs`] threads
+///
+/// Runs that no machine or only others can do, and locks that hang. After [`Error::Hangs`] threads
 /// of the run are left over.
 pub fn run(run: &Run, pcpus: u32) -> Result<RunResult, Error> {
     // The prefix of the lock's functions.
@@ -267,7 +269,7 @@ impl Threads {
             threads => return Err(Error::Hangs { threads, grace }),
         }
         for thread in self.all {
-            // A panic in a vCPU would be a defect of this file; its counts then do not add up.
+            // A panic in a vCPU would be a bug of this file; its counts then do not add up.
             let _ = thread.handle.join();
         }
         Ok(self.vms.into_iter().map(|vm| Arc::into_inner(vm).is_some_and(Vm::finish)).collect())
@@ -280,7 +282,7 @@ fn vcpu(vm: &Vm, index: u32, on: &[usize], start_ns: u64, ready: &Sender<io::Res
     // SAFETY: no memory involved.
     let tid = run_on(on).map(|()| unsafe { libc::gettid() });
     let go_on = tid.is_ok();
-    // Nobody waits any more where making a later thread failed.
+    // The receiver has gone if creating a later thread failed.
     let told = ready.send(tid).is_ok();
     if go_on && told {
         sleep_until(start_ns);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the kernel's scheduler says of a thread of this process, and where threads may run.
+//! The kernel scheduler's counts of a thread of this process, and the CPUs that threads may use.
 
 use std::fs::File;
 use std::io;
@@ -22,7 +22,7 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// Of the thread `tid` of this process.
+    /// The counter for thread `tid` of this process.
     pub fn open(tid: i32) -> io::Result<Counter> {
         let file = |name: &str| File::open(format!("/proc/self/task/{tid}/{name}"));
         // Absent without CONFIG_SCHED_INFO.

@@ -32,8 +32,8 @@ struct Code {
 
 include!(concat!(env!("OUT_DIR"), "/vms.rs"));
 
-/// One VM; its vCPUs are whoever calls [`Vm::run`]. Dropped, its memory stays: a thread may be in it.
-/// [`Vm::finish`] gives it back.
+/// One VM; its vCPUs are the threads that call [`Vm::run`]. Dropping it keeps its memory, because a
+/// thread may use it. [`Vm::finish`] frees it.
 pub(crate) struct Vm {
     raw: *mut Raw,
     code: &'static Code,
@@ -55,8 +55,8 @@ pub(crate) struct Counters {
 }
 
 impl Vm {
-    /// Memory for a VM of 1 to 128 vCPUs that run `steps`, at most 32; `None`: there is no memory, or no
-    /// such lock in this build. `lock` is the prefix of its functions in `locks/`.
+    /// Memory for a VM of 1 to 128 vCPUs that run `steps`, at most 32. `None`: no memory, or no
+    /// such lock in this build. `lock` is the prefix of its functions in `core/locks/`.
     pub fn new(lock: &str, vcpus: u32, steps: &[abi::Step], seed: u64, tau_ns: u64) -> Option<Vm> {
         assert!((1..=abi::VCPUS_MAX as u32).contains(&vcpus) && steps.len() <= abi::STEPS_MAX);
         let code = CODE.iter().find(|code| code.lock == lock)?;
@@ -121,7 +121,7 @@ impl Vm {
     /// Gives the memory back after every `run` has returned: whether each critical section was alone
     /// and every lock is free again.
     pub fn finish(self) -> bool {
-        // SAFETY: nobody else has the VM: `self` is the only one, and the threads have left it.
+        // SAFETY: `self` is the only user of the VM, and the threads have left it.
         unsafe { (self.code.free)(self.raw) == 1 }
     }
 }

@@ -24,7 +24,7 @@ pub struct Boot {
     pub kernel: String,
     /// For people: scenario, machine, kernel and which share.
     pub title: String,
-    /// Share of the whole plan it is of, where that was shared out.
+    /// Its share of the whole plan, if that was divided.
     pub shard: Option<Shard>,
     /// World it is, where values that the scenario does not know were drawn.
     pub world: Option<World>,
@@ -76,7 +76,7 @@ impl Boot {
         is_ended && self.plan.runs.iter().all(|run| made.contains(&run.id))
     }
 
-    /// A file that is not whole is what is there of a boot that is to be made.
+    /// An incomplete file has the records so far of a boot that is to be run.
     pub fn reopen(&self) -> anyhow::Result<()> {
         if self.file.exists() && !self.part().exists() && !self.is_whole() {
             fs::rename(&self.file, self.part())
@@ -108,7 +108,7 @@ impl Boot {
         Ok(Vec::new())
     }
 
-    /// The file for its records while it is made: empty, or `go_on` after those that are there.
+    /// The file for its records while it runs: empty, or continued with `go_on`.
     pub fn open(&self, go_on: bool) -> anyhow::Result<File> {
         let part = self.part();
         let mut options = OpenOptions::new();
@@ -165,9 +165,9 @@ impl Boot {
     }
 }
 
-/// The records of a boot that was continued as those of one that was not: with one Begin and one End,
-/// and without what was cut off. `None` where nothing is to be changed, or where its parts are not
-/// from the same machine and code.
+/// The records of a continued boot, as if it had not been interrupted: with one Begin and one End,
+/// and without incomplete ones. `None` if nothing has to change, or if its parts are not from the
+/// same machine and code.
 fn as_one(bytes: &[u8]) -> Option<Vec<u8>> {
     let (mut begin, mut end, mut out) = (None, None, Vec::new());
     let lines = bytes.split_inclusive(|byte| *byte == b'\n');

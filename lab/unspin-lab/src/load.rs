@@ -67,7 +67,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// What the machine refuses, where the scenario asks for it.
+    /// What the machine refuses of the scenario.
     pub fn refused(&self, key: &str, why: &Refusal) -> Usage {
         Usage(problem_at(&self.file, &self.text, key, &why.message, &why.allowed).to_string())
     }
@@ -89,7 +89,7 @@ impl Loaded {
 }
 
 impl Loaded {
-    /// What the scenario and its profiles do not know, with names that tell them apart.
+    /// The unknown values of the scenario and its profiles, with unique names.
     pub fn unknown(&self) -> Vec<(String, &Unknown)> {
         let own = self.ranges.unknown.iter().map(|u| (u.path.clone(), u));
         let of_profile = |(name, ranges)| {
@@ -120,8 +120,8 @@ impl Loaded {
         Ok(())
     }
 
-    /// The same scenario in the world at these places, one for each of `unknown()`; as usual where there
-    /// is none.
+    /// The same scenario in the world at these places, one for each of `unknown()`; the usual value
+    /// if there is none.
     pub fn in_world(&self, at: &[Option<f64>]) -> anyhow::Result<Loaded> {
         let (own, mut rest) = at.split_at(self.ranges.unknown.len().min(at.len()));
         let text = self.ranges.at(own);
@@ -240,7 +240,7 @@ fn roots() -> impl Iterator<Item = PathBuf> {
     [here, above, built_from, shared].into_iter().flatten()
 }
 
-/// The first of them that has `file`.
+/// The first directory that has `file`.
 pub fn root(file: &str) -> anyhow::Result<PathBuf> {
     roots().find(|r| r.join(file).is_file()).ok_or_else(|| {
         let dirs: Vec<String> = roots().map(|r| shown(&r)).collect();
@@ -298,7 +298,7 @@ struct Kept<'a, T> {
 }
 
 impl<T> Kept<'_, T> {
-    /// Those with these names; what is wrong with others is added to `wrong`.
+    /// Reads those with these names; adds errors to `wrong`.
     fn read_all(&self, names: &[String], wrong: &mut Vec<String>) -> BTreeMap<String, (T, String)> {
         let mut all = BTreeMap::new();
         for name in names {

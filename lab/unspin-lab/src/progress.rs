@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How far a plan is. Lengths of runs are known in the machine's time; what a second of it takes
-//! is learnt from the runs already made.
+//! The progress of a plan. Lengths of runs are known in the machine's time; how long a second of it
+//! takes is learnt from finished runs.
 
 use indicatif::ProgressBar;
 use std::collections::HashMap;
@@ -102,7 +102,7 @@ impl Progress {
         }
     }
 
-    /// Time the rest will take at the pace of what was made; unknown before the first run's end.
+    /// Time for the rest, at the pace so far; unknown before the first run ends.
     fn left(&self) -> Option<Duration> {
         let made = self.done_ms - self.skipped_ms;
         let spent = self.since?.elapsed();

@@ -27,7 +27,7 @@ impl Share {
         Ok(Share { index, of })
     }
 
-    /// The share of a plan of so many runs.
+    /// The share of a plan with this many runs.
     pub fn of(self, runs: usize) -> Shard {
         Shard { index: self.index, of: self.of, runs: runs as u32 }
     }

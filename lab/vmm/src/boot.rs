@@ -39,7 +39,7 @@ const GDT: [u64; 5] = [
     0x00af_fb00_0000_ffff, // CS_USER
 ];
 
-/// The guest's images, by what they do besides.
+/// The guest's images, by what they do in addition.
 pub(crate) fn image(counts_stalls: bool, reports: bool) -> &'static [u8] {
     match (counts_stalls, reports) {
         (false, false) => include_bytes!(concat!(env!("OUT_DIR"), "/guest.bin")),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a vCPU of the bench guest has counted.
+//! The counters of a vCPU of the bench guest.
 
 use serde::{Deserialize, Serialize};
 use unspin_guest_abi as abi;
@@ -17,8 +17,8 @@ pub struct VcpuSample {
     /// empty unless counted.
     pub stalls_free: Vec<u64>,
     pub stalls_held: Vec<u64>,
-    /// Passes that a timer began, and how many TSC cycles after it they ended, all together; then by
-    /// their bucket, empty where there were none.
+    /// Passes that a timer began, and how many TSC cycles after it they ended: the sum, and by
+    /// bucket, empty if there were none.
     pub responses: u64,
     pub response_cycles: u64,
     pub response_hist: Vec<u64>,

@@ -209,7 +209,7 @@ fn next(input: &mut BufReader<File>) -> Result<Option<Command>, Error> {
 fn reply(reply: &Reply) {
     let line = serde_json::to_string(reply).expect("replies are plain data");
     let mut output = std::io::stdout().lock();
-    // A starter that has gone cannot be told anything.
+    // If the starting process has gone, there is nobody to report to.
     let _ = writeln!(output, "{line}").and_then(|()| output.flush());
 }
 
@@ -224,7 +224,7 @@ pub fn now_ns() -> u64 {
 /// Until CLOCK_MONOTONIC, the clock of [`now_ns`], is at `at_ns`.
 pub fn sleep_until(at_ns: u64) {
     let at = timespec(at_ns);
-    // SAFETY: `at` is valid, and nothing is written where no rest is asked for.
+    // SAFETY: `at` is valid, and nothing is written if no rest is requested.
     while unsafe {
         libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &at, std::ptr::null_mut())
     } == libc::EINTR

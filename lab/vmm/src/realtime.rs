@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SCHED_FIFO, and who has which priority of it. While a window is open whoever measures runs so: it
+//! SCHED_FIFO, and its priorities. The measuring thread runs with it during the measuring time: it
 //! sleeps nearly all of that time, and must not wait behind spinning vCPUs when it wakes to read.
 
 use std::io;
 
-/// vCPUs in their turn, where turns are made by SCHED_FIFO: below whoever measures them.
+/// vCPUs in their turn, if turns are made by SCHED_FIFO: below the measuring thread.
 pub const TURN_PRIORITY: i32 = 1;
-/// Whoever measures.
+/// The measuring thread.
 const MEASURE_PRIORITY: i32 = 2;
-/// Who begins and ends turns: above all else, so that a turn always ends.
+/// The thread that begins and ends turns: above all others, so that a turn always ends.
 pub const SWITCH_PRIORITY: i32 = 3;
 
 /// The calling thread under SCHED_FIFO, until this is dropped.
@@ -33,7 +33,7 @@ pub fn set_fifo(tid: i32, priority: i32) -> io::Result<()> {
     set(tid, libc::SCHED_FIFO, priority)
 }
 
-/// Makes a thread SCHED_OTHER; its nice value stays what it is.
+/// Makes a thread SCHED_OTHER, and keeps its nice value.
 pub fn set_normal(tid: i32) -> io::Result<()> {
     set(tid, libc::SCHED_OTHER, 0)
 }

@@ -3,7 +3,7 @@
 
 use crate::Error;
 
-/// What the clock says of a thread, ns.
+/// The time of a thread's clock, ns.
 pub fn cpu_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is valid; the clock of a thread that has ended gives an error and leaves 0.
@@ -15,7 +15,7 @@ pub fn cpu_ns(clock: libc::clockid_t) -> u64 {
 pub fn pin(tid: i32, cpu: u32) -> Result<(), Error> {
     let mut mask = vec![0u64; cpu as usize / 64 + 1];
     mask[cpu as usize / 64] = 1 << (cpu % 64);
-    // SAFETY: the kernel reads as many bytes as it is told.
+    // SAFETY: the kernel reads as many bytes as passed.
     let result =
         unsafe { libc::sched_setaffinity(tid, size_of_val(mask.as_slice()), mask.as_ptr().cast()) };
     if result == 0 {

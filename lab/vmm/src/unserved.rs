@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What was seen of threads.
+/// What was observed of threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unserved {
     /// The longest time that one had no CPU time. A thread that runs counts as served at every look, so it
@@ -29,7 +29,7 @@ pub fn ran_ns(schedstat: &PathBuf) -> Option<u64> {
     fs::read_to_string(schedstat).ok()?.split(' ').next()?.parse().ok()
 }
 
-/// Watches threads by their `schedstat` for `time`. One that ends is left out from then on.
+/// Watches threads by their `schedstat` for `time`. Threads that end are left out from then on.
 pub fn unserved(schedstats: impl IntoIterator<Item = PathBuf>, time: Duration) -> Unserved {
     let begin = Instant::now();
     let thread = |schedstat| Thread { ran_ns: ran_ns(&schedstat), schedstat, since: begin };

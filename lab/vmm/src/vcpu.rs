@@ -53,8 +53,8 @@ fn cpuid_of(supported: &CpuId, index: u32) -> CpuId {
     cpuid
 }
 
-/// Runs the vCPU until its guest ends. `Ok` if it ended because it was told to, by the stop word or
-/// by `kill` (looked at whenever a signal interrupts KVM_RUN).
+/// Runs the vCPU until its guest ends. `Ok` if it was stopped, by the stop word or by `kill`, which
+/// is checked whenever a signal interrupts KVM_RUN.
 pub(crate) fn run(vcpu: &mut VcpuFd, kill: &AtomicBool) -> Result<(), GuestFault> {
     while !kill.load(Ordering::Acquire) {
         let end = match vcpu.run() {

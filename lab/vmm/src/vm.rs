@@ -28,7 +28,7 @@ const KVM_TSS_ADDR: usize = 0xfffb_d000;
 /// How often a vCPU that has not ended is reminded.
 const STOP_RETRY: Duration = Duration::from_millis(20);
 
-/// What a VM is made from.
+/// The configuration of a VM.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VmConfig {
     pub vcpus: u32,
@@ -205,7 +205,8 @@ impl Vm {
                     tid_out.store(unsafe { libc::gettid() } as u32, Ordering::Release);
                     gate.wait();
                     let result = vcpu::run(&mut vcpu, &kill);
-                    // The VM outlives the receiver's last use; a failed send has nobody to tell.
+                    // The VM outlives the receiver's last use, so nobody reads a message that
+                    // cannot be sent.
                     let _ = sender.send(Ended { vcpu: index, result });
                     let one = 1u64.to_ne_bytes();
                     // SAFETY: `event` stays open until this thread has been joined.
@@ -304,7 +305,7 @@ impl Vm {
         }
     }
 
-    /// Ends all vCPUs and checks what they leave. VMs that never started are ended too.
+    /// Ends all vCPUs and checks their results. VMs that never started are ended, too.
     pub fn stop(&mut self, timeout: Duration) -> Result<(), Error> {
         let stop_at = abi::CONFIG_ADDR + std::mem::offset_of!(abi::Config, stop) as u64;
         self.memory
@@ -369,7 +370,7 @@ impl Vm {
 
     fn join(&mut self) {
         for handle in self.threads.iter_mut().filter_map(|t| t.handle.take()) {
-            // A panic in a vCPU thread has been printed; the VM is over either way.
+            // A panic in a vCPU thread has been printed; the VM is over in either case.
             let _ = handle.join();
         }
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Watches vCPUs' threads for whoever measures them. Says `ready` when its BPF programs are loaded. Each
-//! line of standard input asks for a window; its answer is a line of JSON, once the window has passed. It
-//! ends with its standard input.
+//! Watches vCPUs' threads for the program that measures them. Prints `ready` when its BPF programs
+//! are loaded. Each line of standard input asks for a measurement; the answer is a line of JSON
+//! once the measuring time has passed. It ends with its standard input.
 //!
-//! A program of its own: the agent does without libbpf.
+//! It is a separate program, so that the agent needs no libbpf.
 
 mod request;
 
@@ -20,7 +20,7 @@ const USAGE: &str = "usage: unspin-watch [--brief], and lines of BEGIN_NS END_NS
   BEGIN_NS, END_NS   the window, by CLOCK_MONOTONIC
   PID:TID,TID…       a VM: its process, and its vCPUs' threads
   --brief            by the programs that unspin shape loads";
-/// The module's directory, where it is loaded.
+/// The module's directory, if it is loaded.
 const MODULE: &str = "/sys/module/unspin";
 
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +61,7 @@ fn run() -> Result<(), Error> {
 fn watch(probe: &mut Probe, request: &Request) -> Result<Watched, Error> {
     probe.watch(&request.vms.iter().flatten().copied().collect())?;
     let (before, after) = {
-        // Whoever measures does not wait behind vCPUs.
+        // The measuring thread does not wait behind vCPUs.
         let _realtime = Realtime::enter();
         sleep_until(request.begin_ns);
         let before = probe.read()?;

@@ -36,7 +36,7 @@ impl Band {
         })
     }
 
-    /// The 90 % band in which what is left of its width, `left` (0 to 1), lies about the median.
+    /// The 90 % band around the median, with its width shrunk to `left` (0 to 1).
     pub fn shrunk(&self, left: f64) -> (f64, f64) {
         let about = |x: f64| (self.p50.ln() + left * (x.ln() - self.p50.ln())).exp();
         (about(self.p05), about(self.p95))

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shares of variance from a plain sample, at no cost of their own: the worlds in the order of one input,
-//! in groups of as many, and how much of the outcomes' variance is between the groups (E. Plischke,
-//! E. Borgonovo, C. L. Smith, "Global sensitivity measures from given data", EJOR 2013). What groups
-//! differ by chance is taken off (epsilon squared: T. L. Kelley, 1935).
+//! Shares of variance from a plain sample, without further runs: sorts the worlds by one input,
+//! divides them into groups of equal size, and computes how much of the outcomes' variance is
+//! between the groups (E. Plischke, E. Borgonovo, C. L. Smith, "Global sensitivity measures from
+//! given data", EJOR 2013). Differences of groups by chance are subtracted (epsilon squared: T. L.
+//! Kelley, 1935).
 
 use crate::quantile::variance;
 use crate::random::Random;
@@ -49,7 +50,7 @@ fn share(sorted: &[usize], outcomes: &[f64]) -> f64 {
     1.0 - by_chance * within / (n as f64 * whole)
 }
 
-/// How many groups: more lose less of what a group hides, fewer are told from chance more surely.
+/// Number of groups: more groups hide less, fewer are distinguished from chance more reliably.
 fn groups(worlds: usize) -> usize {
     ((0.4 * worlds as f64).sqrt().round() as usize).clamp(2, 20)
 }

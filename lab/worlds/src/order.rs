@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! In which order arms come.
+//! The order of the arms.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub struct Order {
     /// Numbers of the arms, the best first.
     pub best_first: Vec<usize>,
-    /// The share of worlds that have them in this order.
+    /// The share of worlds with this order.
     pub probability: f64,
     pub pairs: Vec<Pair>,
 }
@@ -23,8 +23,8 @@ pub struct Pair {
     pub probability: f64,
 }
 
-/// The order of arms whose outcomes are `worlds[world][arm]`; `None` of no worlds. Arms that do the
-/// same in a world come there as they are counted.
+/// The order of arms whose outcomes are `worlds[world][arm]`; `None` without worlds. Arms with
+/// equal outcomes in a world keep their order there.
 pub fn order(worlds: &[Vec<f64>]) -> Option<Order> {
     let mut seen: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
     for world in worlds {

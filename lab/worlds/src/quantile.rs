@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Quantiles of a sample.
 
-/// The quantile `p` (0 to 1) of values in ascending order, between neighbours in proportion (type 7 of
-/// Hyndman and Fan, 1996, as R and NumPy have it). `None` of no values.
+/// The quantile `p` (0 to 1) of values in ascending order, interpolated between neighbours (type 7
+/// of Hyndman and Fan, 1996, as in R and NumPy). `None` without values.
 pub fn quantile(sorted: &[f64], p: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let at = p.clamp(0.0, 1.0) * last as f64;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an input decides.
+//! The influence of an input.
 
 use serde::Serialize;
 
-/// The share of the outcome's variance that one input decides by itself (first-order index of Sobol).
+/// The share of the outcome's variance that one input decides alone (first-order index of Sobol).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Share {
     /// 0 to 1.
@@ -19,13 +19,13 @@ impl Share {
         Share { share: fit(share), low: fit(low), high: fit(high) }
     }
 
-    /// Whether the input is told from one that decides nothing.
+    /// Whether the input differs from one without influence.
     pub fn is_told(&self) -> bool {
         self.low > 0.0
     }
 
-    /// What is left of a band's width once the input is known: the root of the variance that is left,
-    /// as of a normal distribution.
+    /// The remaining width of a band once the input is known: the root of the remaining variance,
+    /// as in a normal distribution.
     pub fn width_left(&self) -> f64 {
         (1.0 - self.share).sqrt()
     }

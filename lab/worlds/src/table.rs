@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-/// What is wrong with a design.
+/// An error of a design.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     #[error("not CSV: {0}")]

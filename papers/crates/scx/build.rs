@@ -10,8 +10,8 @@ mod bpf;
 
 use bpf::{Error, Program};
 
-/// What the verifier must see through stands in one function: it forgets half of what was in memory.
-/// No loop may become a call of memset().
+/// What the verifier must follow is in one function, because it forgets half of the memory at
+/// calls. No loop may become a call of memset().
 const FLAGS: &[&str] =
     &["-fno-builtin", "-D__TARGET_ARCH_x86", "-mllvm", "-inline-threshold=100000"];
 

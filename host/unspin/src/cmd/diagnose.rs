@@ -25,9 +25,9 @@ use unspin_host::{Host, VmProcess};
 const TIME: Duration = Duration::from_secs(10);
 
 const HELP: &str = "\
-Of several VMs it prints a line each, the worst first; of one VM, or with --details, also its vCPUs, its \
-states, who has the CPUs that it waits for, and advice. Ctrl-C ends it early, with what was watched \
-until then. Lines are as wide as the terminal, or as COLUMNS says; 80 without a terminal.
+For several VMs it prints one line each, the worst first. For one VM, or with --details, it also prints \
+the vCPUs, the states, who has the CPUs that the VM waits for, and advice. Ctrl-C ends it early and \
+prints what was measured until then. Lines are as wide as the terminal, or as COLUMNS says; 80 without a terminal.
 
 A VM loses time to 9 causes: contention (a vCPU is runnable, and another task has its CPU), spin-switch \
 (pause-loop exits), idle-switch (sleep and wake-up), ipi (interrupts), user-spin (spinning in user \
@@ -48,8 +48,8 @@ one is killed or hangs. If both are killed, the next unspin that uses the journa
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
-    /// The VM: any of its names, its UUID or VMID, or PID-N from `unspin status`. KIND:NAME says what is
-    /// meant, as in vmid:104, pid:4242 or name:web1. Default: all VMs.
+    /// The VM: any of its names, its UUID or VMID, or PID-N from `unspin status`. KIND:NAME selects
+    /// the kind of name, as in vmid:104, pid:4242 or name:web1. Default: all VMs.
     #[arg(value_name = "VM")]
     vm: Option<OsString>,
     /// How long to watch, 0.1 to 3600 [default: 10]. With --ab: the length of a phase [default: 5].
@@ -58,7 +58,7 @@ pub struct Args {
     /// Print JSON, with all values.
     #[arg(long)]
     json: bool,
-    /// Of several VMs: print all of each, not a line.
+    /// Print all about each VM instead of one line per VM.
     #[arg(long)]
     details: bool,
     #[command(flatten)]

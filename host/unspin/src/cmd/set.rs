@@ -12,8 +12,8 @@ use unspin_host::{place, Host};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The VM: any of its names, its UUID or VMID, or PID-N from `unspin status`. KIND:NAME says what is
-    /// meant, as in vmid:104, pid:4242 or name:web1. Default: the defaults, which apply to all VMs
+    /// The VM: any of its names, its UUID or VMID, or PID-N from `unspin status`. KIND:NAME selects
+    /// the kind of name, as in vmid:104, pid:4242 or name:web1. Default: the defaults, which apply to all VMs
     /// without a setting of their own.
     #[arg(long, value_name = "VM")]
     vm: Option<OsString>,

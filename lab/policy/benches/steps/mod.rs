@@ -22,7 +22,7 @@ pub fn ready(count: usize) -> Vec<Slot> {
     (0..count).map(|i| Slot::ready(category(i), scattered(i))).collect()
 }
 
-/// What the module asks at an exit of vCPU 0, without its reading of the others.
+/// The module's decision at an exit of vCPU 0, without reading the other vCPUs.
 pub fn pick(slots: &[Slot]) -> impl FnMut() + '_ {
     move || {
         let slots = black_box(slots);
@@ -33,7 +33,7 @@ pub fn pick(slots: &[Slot]) -> impl FnMut() + '_ {
     }
 }
 
-/// The same in a VM of more than 64: whom to look at, and who of them it is.
+/// The same in a VM of more than 64 vCPUs: which vCPUs to consider, and the choice among them.
 pub fn pick_looked(slots: &[Slot]) -> impl FnMut() + '_ {
     let mut waiting = Waiting::new(slots.len() as u32);
     for (vcpu, slot) in slots.iter().enumerate().skip(1) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a VM whose vCPUs were watched lost, and on what.
+//! What a watched VM lost, and to which causes.
 
 use crate::compute::measures::{vms, Over};
 use crate::diagnosis::{Diagnosis, Lost};

@@ -136,7 +136,7 @@ fn rows_of_point(
     rows
 }
 
-/// Of the arms that hold one window, the one that did best and the one that did worst.
+/// The best and the worst of the arms with a fixed window.
 fn best_and_worst_fixed(rows: &[Row], runs: &[&RunResult]) -> Vec<Row> {
     let is_fixed = |arm: &str| {
         runs.iter()
@@ -182,7 +182,7 @@ fn traces(runs: &[&RunResult]) -> Vec<EpochTrace> {
     out
 }
 
-/// Whether the trace is of the run's arm and point, and of that VM.
+/// Whether the trace belongs to the run's arm and point, and to this VM.
 fn is_of(t: &EpochTrace, r: &RunResult, vm: u32) -> bool {
     (&t.profile, t.vms, t.cgroup, &t.lock)
         == (&r.run.profile, r.run.vms, r.run.cgroup, &r.run.lock_group)

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use unspin_scenario::result::{RunResult, VmResult};
 use unspin_scenario::IDEAL_ARM;
 
-/// Whether `r` shows what a VM of the group does alone: the same workload in the same kind of VM.
+/// Whether `r` shows a VM of the group alone: the same workload in the same kind of VM.
 pub(crate) fn is_alone_of(r: &RunResult, with_others: &RunResult, whole: Over) -> bool {
     let run = &with_others.run;
     match run.each.iter().find(|each| Some(each.group.as_str()) == whole.group) {
@@ -37,8 +37,8 @@ fn alone_of(r: &RunResult) -> Option<Alone<'_>> {
     (units > 0 && cpu > 0).then(|| Alone { vm, units, units_per_s: per_second(r, units) })
 }
 
-/// CPU time of a VM under the baseline and alone, ns. Time in which KVM polled for the end of a halt
-/// is left out where it is known of both: a VM alone polls where others would have run.
+/// CPU time of a VM under the baseline and alone, ns. Time in which KVM polled for the end of a
+/// halt is left out if it is known of both: a VM alone polls where others would have run.
 fn cpu_with_and_alone(v: &VmResult, alone: &VmResult) -> (u64, u64) {
     let cpu = |v: &VmResult| v.cpu_ns.iter().sum::<u64>();
     let (with, without) = (cpu(v), cpu(alone));

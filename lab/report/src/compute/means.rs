@@ -8,8 +8,8 @@ use unspin_scenario::IDEAL_ARM;
 
 /// Headroom (of ideal) from which a profile counts in the share closed.
 const HEADROOM_MIN: f64 = 0.05;
-/// Share of CPU time from which pause-loop exits are something that a program of a Linux guest loses
-/// by. Below it, a policy of these exits has nothing to win.
+/// Least share of CPU time for which pause-loop exits cost a program of a Linux guest anything.
+/// Below it, a policy for these exits has nothing to gain.
 const SEEN_MIN: f64 = 0.001;
 
 /// The ideal of a profile at a place.
@@ -78,7 +78,8 @@ fn limits<'a>(rows: &[&'a Row]) -> Vec<Limit<'a>> {
     rows.iter().filter(|r| r.key.arm == IDEAL_ARM).filter_map(limit).collect()
 }
 
-/// Whether pause-loop exits took next to nothing of a Linux guest's CPU time; not where nobody counted.
+/// Whether pause-loop exits took next to nothing of a Linux guest's CPU time; false if they were
+/// not counted.
 fn is_unseen(base: &Row) -> bool {
     base.linux.is_some() && base.inefficiency().is_some_and(|lost| lost < SEEN_MIN)
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What runs come to, over all VMs or some of them: throughput, inefficiency, time, windows, waits.
+//! Figures of runs, over all VMs or some of them: throughput, inefficiency, time, windows, waits.
 
 use crate::stat::{jain, median, round};
 use crate::summary::{CostNs, TimeShares, WindowCycles, Yields};
 use unspin_scenario::plan::{Window, YieldTo};
 use unspin_scenario::result::{Attribution, ModuleStats, RunResult, VmResult};
 
-/// What a figure is over: all VMs, a group of VMs that are alike, or one of them.
+/// The VMs that a figure is over: all, a group of equal VMs, or one.
 #[derive(Clone, Copy)]
 pub(crate) struct Over<'a> {
     /// `None`: all VMs, alike or not.
@@ -26,7 +26,7 @@ impl Over<'_> {
     }
 }
 
-/// The VMs a figure is over.
+/// The VMs that a figure is over.
 pub(crate) fn vms<'a>(r: &'a RunResult, over: Over<'a>) -> impl Iterator<Item = &'a VmResult> {
     (0..).zip(&r.vm).filter(move |(vm, _)| over.has(r, *vm)).map(|(_, v)| v)
 }
@@ -57,7 +57,7 @@ pub(crate) fn median_count(
     median(&all).map(|m| m.round() as u64)
 }
 
-/// Σ(spin + switch) ÷ Σ CPU cycles; unknown without PLE, whose exits are what is counted.
+/// Σ(spin + switch) ÷ Σ CPU cycles; unknown without PLE, whose exits it counts.
 pub(crate) fn inefficiency(r: &RunResult, over: Over) -> Option<f64> {
     if r.run.arm.window == Window::Off {
         return None;
@@ -157,8 +157,8 @@ pub(crate) fn fairness_vms(r: &RunResult, over: Over) -> Option<f64> {
     jain(&share)
 }
 
-/// The part of a Linux guest's CPU time in which KVM polled for the end of a halt: others could have
-/// run, and the guest did nothing. `None` where it is not known, and of other guests.
+/// The part of a Linux guest's CPU time in which KVM polled for the end of a halt: others could
+/// have run, and the guest did nothing. `None` if unknown, and for other guests.
 pub(crate) fn polled_ns(v: &VmResult) -> Option<u64> {
     v.guest.as_ref()?;
     // Both are read one after the other.
@@ -216,7 +216,7 @@ pub(crate) fn yields(of: &[&RunResult], over: Over) -> Option<Yields> {
     })
 }
 
-/// Where KVM picks by itself, the module sees the exits but not what came of them.
+/// If KVM picks by itself, the module sees the exits but not the results.
 pub(crate) fn picks_are_kvms_own(of: &[&RunResult], over: Over) -> bool {
     let seen = |m: &ModuleStats| m.yields() + m.yields_none + m.yields_gave_way + m.yields_failed;
     of.iter().all(|r| {
@@ -240,7 +240,7 @@ pub(crate) fn merged_waits(of: &[&RunResult], over: Over) -> Vec<u64> {
     merged
 }
 
-/// PLE windows: over the epochs where they were traced, and at the end.
+/// PLE windows: over the traced epochs, and at the end.
 pub(crate) fn window_cycles(of: &[&RunResult], over: Over) -> WindowCycles {
     let seen: Vec<u64> = of
         .iter()

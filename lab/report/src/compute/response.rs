@@ -6,9 +6,9 @@ use crate::one_vm::Response;
 use crate::stat::round;
 use unspin_scenario::result::{Begin, Responses, RunResult};
 
-/// With fewer samples beyond a percentile, it is not told.
+/// A percentile needs at least this many samples beyond it.
 const BEYOND_MIN: f64 = 10.0;
-/// With fewer samples, none is told.
+/// Percentiles need at least this many samples.
 const SAMPLES_MIN: u64 = 1000;
 
 /// All repeats together, on a machine whose clock is that of `begin`; `None` where the program's passes
@@ -33,15 +33,15 @@ pub(crate) fn response(of: &[&RunResult], begin: &Begin, over: Over) -> Option<R
     Some(Response { mean_us: mean, p50_us, p99_us, p999_us, samples: all.count })
 }
 
-/// Whether so many samples tell the percentile at `part`.
+/// Whether this many samples are enough for the percentile at `part`.
 fn are_enough(samples: u64, part: f64) -> bool {
     // Rounded: a thousandth of 10,000 is 10.
     let beyond = (samples as f64 * (1.0 - part)).round();
     samples >= SAMPLES_MIN && beyond >= BEYOND_MIN
 }
 
-/// The length that this part of them do not exceed, in cycles; within a bucket they are taken as evenly
-/// spread.
+/// The length that this part of them do not exceed, in cycles, assuming an even distribution within
+/// a bucket.
 fn percentile(hist: &[u64], part: f64) -> Option<f64> {
     let mut left = part * hist.iter().sum::<u64>() as f64;
     for (bucket, count) in hist.iter().enumerate().filter(|(_, count)| **count > 0) {

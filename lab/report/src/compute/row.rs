@@ -92,7 +92,7 @@ pub(crate) fn key(run: &Run, over: Over) -> Key {
     }
 }
 
-/// Whether the group's workload is one of those that spin.
+/// Whether the group's workload spins.
 fn spin_intensive(run: &Run, group: &str) -> bool {
     let of_group = run.each.iter().find(|each| each.group == group);
     of_group.map_or(run.spin_intensive, |each| each.spin_intensive)
@@ -184,7 +184,7 @@ fn windows(of: &[&RunResult], over: Over) -> Windows {
     }
 }
 
-/// PLE exits that made an epoch of the run; `None` without PLE or where none were counted.
+/// PLE exits per epoch of the run; `None` without PLE or if none were counted.
 pub(crate) fn epoch_ple_exits(r: &RunResult) -> Option<u32> {
     match &r.run.arm.window {
         Window::Aple(p) => Some(p.epoch_ple_exits),
@@ -226,12 +226,13 @@ fn guests_differ(run: &Run) -> bool {
     (1..run.vms).any(|vm| guest(vm) != guest(0))
 }
 
-/// Sum that stays at the largest number rather than start again: records may say anything.
+/// A sum that saturates, because records may contain any numbers.
 fn sum(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
 
-/// The most frequent places of one kind, by symbol; `others`: exits of that kind at no place listed.
+/// The most frequent places of one kind, by symbol. `others`: exits of that kind at places that are
+/// not listed.
 fn spinners(
     looked: &[&Spinners],
     kind: fn(&Spinners) -> &Vec<SpinPlace>,

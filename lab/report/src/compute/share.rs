@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one VM got of the host: CPU time, and turns of its own; and what it is there.
+//! What one VM got of the host (CPU time, and its own turns), and its role there.
 
 use crate::compute::measures::{vms, Over};
 use crate::one_vm::Share;

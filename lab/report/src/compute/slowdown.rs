@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A VM's slowdown, split among the five factors of virtualization's cost (NJIT 2018, chapter 2): by
-//! accounting, and by what comes back without each (`unspin-lab bench --attribute`).
+//! A VM's slowdown, split among the five factors of virtualization's cost (NJIT 2018, chapter 2):
+//! by accounting, and by what is regained without each (`unspin-lab bench --attribute`).
 
 use crate::stat::round;
 use crate::summary::{CostNs, FactorShare, Row, SlowdownRow};
@@ -27,7 +27,7 @@ fn suffix(factor: &str) -> String {
     format!("-no-{factor}")
 }
 
-/// The rows of the scenario's own arms, and what the others say about each.
+/// The rows of the scenario's own arms, with what the other arms say about each.
 pub(crate) fn split(rows: Vec<Row>, checks: &BTreeSet<String>) -> (Vec<Row>, Vec<SlowdownRow>) {
     let (added, own): (Vec<Row>, Vec<Row>) = rows
         .into_iter()

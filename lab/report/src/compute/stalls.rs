@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waits that got long, by what the lock was meanwhile (VEE 2013, section 3 and table 1): free, so that
-//! whoever is next does not run, or held.
+//! Long waits by the state of the lock meanwhile (VEE 2013, section 3 and table 1): free, so that
+//! the next in line does not run, or held.
 
 use crate::stat::round;
 use crate::summary::{StallCount, StallRow};

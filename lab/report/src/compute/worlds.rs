@@ -11,11 +11,11 @@ use unspin_scenario::result::{Begin, ModelError, RunResult, World, WorldDesign};
 use unspin_worlds as stat;
 use unspin_worlds::Band;
 
-/// For what is drawn again where intervals are computed.
+/// Seed for resampling, where intervals are computed.
 const SEED: u64 = 16;
 const DESIGNS: [WorldDesign; 2] = [WorldDesign::Sample, WorldDesign::Given];
 
-/// A world and what was run in it.
+/// A world and its runs.
 pub(crate) struct Seen<'a> {
     pub world: &'a World,
     runs: BTreeMap<u32, &'a RunResult>,
@@ -28,7 +28,7 @@ pub(crate) struct Worlds<'a> {
 }
 
 impl<'a> Worlds<'a> {
-    /// Those of `streams` that are of the plan which `usual` begins. What is missing is noted.
+    /// The streams that belong to the plan which `usual` begins. Missing ones are noted.
     pub(crate) fn of(usual: &Begin, streams: &'a [Stream], notices: &mut Vec<String>) -> Self {
         let mut designs: BTreeMap<WorldDesign, BTreeMap<u32, Seen>> = BTreeMap::new();
         for s in streams {
@@ -106,7 +106,7 @@ impl<'a> Worlds<'a> {
         all
     }
 
-    /// What was made, design by design.
+    /// What was simulated, per design.
     pub(crate) fn made(&self) -> Vec<WorldsMade> {
         let there = DESIGNS.iter().filter_map(|d| Some((*d, self.designs.get(d)?)));
         there.map(|(design, worlds)| made(design, worlds)).collect()
@@ -139,8 +139,8 @@ fn rounded(b: Band) -> Band {
     }
 }
 
-/// Logarithm of the arm's throughput over the baseline's, with the model's error; `None` where one of
-/// them was not made or did nothing.
+/// Logarithm of the arm's throughput over the baseline's, with the model's error; `None` if one of
+/// them was not simulated or did nothing.
 pub(crate) fn outcome(w: &Seen, (arm, base): (u32, u32), over: Over) -> Option<f64> {
     let of =
         |id| w.runs.get(&id).map(|r| throughput(r, over)).filter(|t| *t > 0.0 && t.is_finite());
@@ -156,8 +156,8 @@ pub(crate) fn outcome(w: &Seen, (arm, base): (u32, u32), over: Over) -> Option<f
     Some(ratio + error.unwrap_or(0.0))
 }
 
-/// What the model's error adds to the logarithm of a run's ratio, `outcome`, where the error lies at `at`
-/// in its range, from 0 to 1.
+/// The model's error in the logarithm of a run's ratio, `outcome`, if the error is at `at` of its
+/// range, from 0 to 1.
 pub fn off(error: &ModelError, run: &Run, outcome: f64, at: f64) -> f64 {
     error.deviation(run, outcome) * stat::normal_quantile(at)
 }
@@ -181,7 +181,7 @@ fn made(design: WorldDesign, worlds: &BTreeMap<u32, Seen>) -> WorldsMade {
     let mut reasons: BTreeMap<&str, u32> = BTreeMap::new();
     let impossible: Vec<&Seen> = worlds.values().filter(|w| !w.failed.is_empty()).collect();
     for w in &impossible {
-        // What is wrong is the same of all runs, or the first says enough.
+        // The error is the same for all runs, or the first one is enough.
         let error = w.failed[0].1.as_str();
         let error = error
             .split_once(": ")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Records come from files anyone may have written: what of them is believed, and what of their
-//! text is shown.
+//! Records come from files that anyone may have written: this decides which of them are believed,
+//! and which of their text is shown.
 
 use unspin_scenario::is_name;
 use unspin_scenario::result::{Begin, RunResult, VmResult};
@@ -14,7 +14,7 @@ const VMS_MAX: u32 = 1024;
 /// Buckets of a histogram over powers of two of 64-bit values.
 const BUCKETS_MAX: usize = 64;
 
-/// What makes a run's record one that unspin never writes, if anything does.
+/// What makes a record one that unspin never writes, if anything.
 pub(crate) fn wrong_in(r: &RunResult) -> Option<String> {
     let run = &r.run;
     for (what, name) in

@@ -7,7 +7,7 @@ use crate::show::place::count;
 use unspin_scenario::plan::CgroupLayout;
 use unspin_scenario::result::RunResult;
 
-/// What is compared arm by arm.
+/// A comparison of arms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Point {
     pub profile: String,

@@ -7,18 +7,18 @@ use unspin_scenario::plan::SCHEMA;
 use unspin_scenario::result::{Begin, Record, RunResult};
 use unspin_text::{printable, read_file, ReadError, RESULTS_MAX};
 
-/// One agent's records: from its Begin to its End, or to where they stop.
+/// The records of one agent: from its Begin to its End, or to the last one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stream {
     pub begin: Begin,
     pub runs: Vec<RunResult>,
     pub failed: Vec<(u32, String)>,
-    /// Runs the plan had, if a progress record said so.
+    /// Runs of the plan, if a progress record has them.
     pub total: Option<u32>,
     pub ended: bool,
 }
 
-/// What was read, and what was wrong with it.
+/// The streams that were read, and what was wrong with them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Input {
     pub streams: Vec<Stream>,
@@ -75,7 +75,7 @@ pub fn read_str(path: &Path, text: &str) -> Input {
 struct Reader<'a> {
     path: &'a Path,
     input: Input,
-    /// The stream whose End has not come yet.
+    /// The stream without an End so far.
     open: Option<Stream>,
 }
 

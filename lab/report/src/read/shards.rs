@@ -5,8 +5,8 @@ use crate::read::input::Stream;
 use std::collections::BTreeSet;
 use unspin_scenario::result::{Begin, Shard};
 
-/// The streams with those of one plan's shares joined where the first of them stood, runs in the
-/// plan's order; and what is missing.
+/// Joins the streams of one plan's shares at the place of the first, with runs in the plan's order.
+/// Also returns what is missing.
 pub(crate) fn join(streams: &[Stream]) -> (Vec<Stream>, Vec<String>) {
     let mut groups: Vec<(Option<Begin>, Vec<&Stream>)> = Vec::new();
     for s in streams {

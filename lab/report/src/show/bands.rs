@@ -36,7 +36,7 @@ pub(crate) fn lines(s: &Summary, place: &Place) -> Vec<Vec<String>> {
 pub(crate) const HEAD: [&str; 6] =
     ["profile", "arm", "median", "50 % of worlds", "90 % of worlds", "P(gain)"];
 
-/// What the bands of a place hang on, and in which order the arms come.
+/// What the bands of a place depend on, and the order of the arms.
 pub(crate) fn sentences(s: &Summary, place: &Place) -> Vec<String> {
     let of_row = |(r, b): (&Row, &Bands)| {
         let who = format!("{}, {}", r.key.profile, r.key.arm);

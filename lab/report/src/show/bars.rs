@@ -60,7 +60,7 @@ fn grouped(
     svg.finish(title)
 }
 
-/// Wide enough for the names of the profiles, and for bars that can be told apart.
+/// Wide enough for the names of the profiles, and for distinguishable bars.
 fn width(arms: &[&str], profiles: &[&str]) -> f64 {
     let longest = profiles.iter().map(|p| p.chars().count()).max().unwrap_or(0);
     let group = f64::max(7.0 * longest as f64 + 8.0, 12.0 * arms.len() as f64);

@@ -134,7 +134,7 @@ pub(crate) fn windows(
     Some(Chart { name, kind: Kind::Window, svg: svg.finish(&title), title })
 }
 
-/// The axis of time over `long` ns, and what the picture's axes are.
+/// The axis of time over `long` ns, and the titles of the axes.
 fn draw_time(svg: &mut Svg, s: &Summary, long: f64, bottom: f64) {
     for i in 0..=6 {
         let x = LEFT + (NARROW - LEFT - RIGHT) * f64::from(i) / 6.0;

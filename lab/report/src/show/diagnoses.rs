@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each VM that was watched lost, and on what.
+//! What each watched VM lost, and to which causes.
 
 use crate::diagnosis::Diagnosis;
 use crate::summary::{Row, Summary};

@@ -97,7 +97,7 @@ fn panel_at(svg: &mut String, left: usize, top: usize, columns: &[String], panel
     }
 }
 
-/// Blue above 1, orange below: told apart without red and green.
+/// Blue above 1, orange below, which can be distinguished without red and green.
 fn colour(ratio: f64) -> String {
     let depth = (ratio.max(1e-9).ln() / DARKEST.ln()).clamp(-1.0, 1.0);
     let end = if depth > 0.0 { [86.0, 160.0, 211.0] } else { [230.0, 140.0, 60.0] };

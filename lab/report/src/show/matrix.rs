@@ -10,7 +10,7 @@ use crate::show::place::series;
 use crate::stat::{spread, Verdict};
 use std::fmt::Write;
 
-/// Two cells further apart than this (as a ratio) and told apart by the seeds are worth a sentence.
+/// Cells that differ by more than this ratio, and significantly over the seeds, get a sentence.
 const WORTH_SAYING: f64 = 0.05;
 
 /// A page, and the pictures it shows: name of the file beside the page, and its text.
@@ -93,7 +93,7 @@ fn grid_rows(
     }
 }
 
-/// What the cells say, in sentences that only figures decide.
+/// Sentences about the cells, from the figures alone.
 fn say(page: &mut String, t: &LockTable, profile: &str) {
     page.push('\n');
     for vms in &t.vms {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A picture of any series: lines where every x is a number, bars where they are names.
+//! A picture of any series: lines if every x is a number, bars if they are names.
 
 use crate::show::svg::{colour, curve, paint, Axis, Svg, LEFT, RIGHT, WIDTH};
 
@@ -20,7 +20,7 @@ pub struct Plot {
     pub series: Vec<PlotSeries>,
 }
 
-/// Draws it. Values below zero are drawn at zero, what is no number not at all.
+/// Draws it. Negative values are drawn at zero, and NaN is left out.
 pub fn plot_svg(plot: &Plot) -> String {
     let mut svg = Svg::new(0.0);
     let names: Vec<&str> = plot.series.iter().map(|s| s.name.as_str()).collect();

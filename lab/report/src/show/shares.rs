@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each VM got of the host, of the arms that make turns.
+//! What each VM got of the host, in arms with turns.
 
 use crate::one_vm::Share;
 use crate::summary::{Place, Row, Summary};

@@ -35,7 +35,7 @@ pub(crate) const WIDTH: f64 = 920.0;
 pub(crate) const LEFT: f64 = 64.0;
 pub(crate) const RIGHT: f64 = 16.0;
 
-/// For series without a colour of their own (Okabe and Ito).
+/// For series without a colour (Okabe and Ito).
 const COLOURS: [&str; 8] =
     ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800", "#7F7F7F"];
 
@@ -88,7 +88,7 @@ pub(crate) fn escape(s: &str) -> String {
     s.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// How each of these pictures begins.
+/// The head of each picture.
 pub(crate) const SVG_HEAD: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"unspin\"";
 
 /// A picture that a phone shows whole.

@@ -165,7 +165,7 @@ fn spinners(s: &Summary) -> String {
     titled(&title, &["profile", "VMs", "guest lock", "seen at", "where"], rows, None)
 }
 
-/// What the host's scheduler saw of a Linux guest's vCPUs.
+/// The time of a Linux guest's vCPUs, by the host's scheduler.
 fn linux_time(r: &Row) -> Option<VcpuTime> {
     r.linux.as_ref()?.time
 }
@@ -248,10 +248,10 @@ fn exit_handling(r: &Row) -> String {
     cycles.map_or("-".to_string(), |x| x.to_string())
 }
 
-/// What a table shows of an arm's mean over the profiles that spin.
+/// The text of an arm's mean over the profiles that spin.
 type MeanCell = fn(&Mean) -> Option<String>;
 
-/// Arms across, profiles down, and means below where they are given.
+/// Arms as columns, profiles as rows, and means below if given.
 fn grid(
     what: &str,
     rows: &[&Row],
@@ -292,7 +292,7 @@ fn table(records: Vec<Vec<String>>, right_from: Option<usize>) -> Table {
     t
 }
 
-/// A table under its title; nothing where it has no rows.
+/// A table under its title; empty without rows.
 fn titled(title: &str, head: &[&str], rows: Vec<Vec<String>>, right_from: Option<usize>) -> String {
     if rows.is_empty() {
         return String::new();

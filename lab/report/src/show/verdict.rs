@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a document comes to, in a sentence: what won, by how much, how sure.
+//! The verdict of a document in one sentence: which arm won, by how much, and over how many seeds.
 
 use crate::show::place::{baseline, count, distinct};
 use crate::summary::{Row, Summary};
@@ -38,7 +38,7 @@ pub(crate) fn verdict(s: &Summary) -> String {
     let (better, worse) = (told("better"), told("worse"));
     let seeds = count(s.provenance.seeds.len() as u32, "seed");
     let sure = match (s.provenance.seeds.len(), rows.as_slice()) {
-        (0 | 1, _) => format!("from {seeds}, so how sure that is is unknown"),
+        (0 | 1, _) => format!("from {seeds}, so its spread is unknown"),
         (_, [one]) => {
             let ends = one.perf.performance_low.zip(one.perf.performance_high);
             ends.map_or(format!("over {seeds}"), |(low, high)| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Windows of the arms that adapt them: where they stood, how often they were decided on, and which
+//! The windows of arms that adapt them: their values, the number of decisions, and the arms that
 //! never moved.
 
 use crate::show::place::arm_order;

@@ -7,8 +7,8 @@ use crate::schema::program::Profile;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-/// SHA-256 over what the scenario and its workloads ask for, each with its name and length: neither
-/// comments count nor what profiles record of their calibration.
+/// SHA-256 over what the scenario and its workloads ask for, each with its name and length.
+/// Comments do not count, nor do the calibration records of profiles.
 pub(crate) fn hash(text: &str, workloads: &[(String, &str)]) -> String {
     let mut h = Sha256::new();
     let mut add = |name: &str, text: &str| {
@@ -23,7 +23,7 @@ pub(crate) fn hash(text: &str, workloads: &[(String, &str)]) -> String {
     hex(&h.finalize())
 }
 
-/// What a file asks for: its keys and values, sorted. What is not TOML counts as it stands.
+/// What a file asks for: its keys and values, sorted. Text that is not TOML counts as it is.
 fn asked(text: &str) -> String {
     let Ok(mut keys) = text.parse::<toml::Table>() else { return text.to_string() };
     keys.remove(CALIBRATION.name);

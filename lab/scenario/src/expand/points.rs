@@ -108,8 +108,8 @@ fn swept_of(scenario: &Scenario) -> Vec<(&str, Option<&str>)> {
     }
 }
 
-/// Linux guests take long to boot: runs of the same guests come together, and among them those of
-/// one workload, whose repeats follow each other. Other runs stay where they are, before these.
+/// Linux guests take long to boot. So runs of the same guests are grouped, and within a group runs
+/// of one workload with their repeats. Other runs keep their order, before these.
 fn boot_guests_once(runs: &mut [Run]) {
     let guests_of = |r: &Run| {
         let each = (0..r.vms).filter_map(|vm| Some(r.linux_of(vm)?.guest.clone()));
@@ -153,11 +153,11 @@ fn check_runs(scenario: &Scenario, runs: &[Run]) -> Result<(), ExpandError> {
     Ok(())
 }
 
-/// What the arms are compared at.
+/// A point at which the arms are compared.
 struct Point<'a> {
     /// What its runs are called.
     name: String,
-    /// Name of what the VMs run that have no workload of their own.
+    /// Name of the workload of VMs without their own.
     swept: &'a str,
     /// The one group that has its quota; `None`: all have.
     quota_on: Option<&'a str>,
@@ -175,7 +175,7 @@ struct SweptLocks {
     linux: Option<GuestLock>,
 }
 
-/// All combinations of what is swept.
+/// All combinations of the swept locks.
 fn locks_of(s: &Scenario) -> Vec<SweptLocks> {
     fn of<T: Copy>(swept: &[T]) -> Vec<Option<T>> {
         match swept {
@@ -188,8 +188,7 @@ fn locks_of(s: &Scenario) -> Vec<SweptLocks> {
     of(&s.sweep.locks).into_iter().flat_map(with).collect()
 }
 
-/// What the locks are called that a point is compared under; nothing where no lock is swept and the
-/// guests are this project's own.
+/// The name of a point's locks; empty if no lock is swept and the guests are this project's own.
 fn lock_group(g: &VmGroup, locks: SweptLocks) -> String {
     match &g.linux {
         Some(guest) => locks.linux.unwrap_or(guest.lock).called().to_string(),
@@ -300,7 +299,7 @@ fn quota_of(g: &VmGroup, point: &Point) -> Option<u32> {
     g.quota_ppm.filter(|_| point.quota_on.is_none_or(|on| g.name.as_deref() == Some(on)))
 }
 
-/// What each VM is; empty where all are alike and none has a name.
+/// The description of each VM; empty if all are equal and none has a name.
 fn each_vm(s: &Scenario, point: &Point, arm: &Arm) -> Vec<EachVm> {
     let kind = |g| kind_of(g, point.swept);
     let first = kind(point.groups[0]);
@@ -337,7 +336,7 @@ fn each_vm(s: &Scenario, point: &Point, arm: &Arm) -> Vec<EachVm> {
     each.collect()
 }
 
-/// What the rows of each VM are called: VMs of one kind alike, other kinds otherwise.
+/// The names in the rows of each VM: the same for VMs of one kind.
 fn group_names(s: &Scenario, point: &Point) -> Vec<String> {
     let sweeps = s.sweep.profiles.len() > 1 || point.quota_on.is_some();
     let one_kind = |g: &&VmGroup| kind_of(g, point.swept) == kind_of(point.groups[0], point.swept);
@@ -368,7 +367,7 @@ fn group_names(s: &Scenario, point: &Point) -> Vec<String> {
     all
 }
 
-/// What is run alone to learn what it could do: every workload in every kind of VM that runs it.
+/// The runs alone, for ideal: every workload in every kind of VM that runs it.
 fn lonely<'a>(s: &'a Scenario, used: &Used<'a>) -> Vec<(Work<'a>, &'a VmGroup)> {
     let mut seen: Vec<Kind> = Vec::new();
     let mut all = Vec::new();
@@ -393,7 +392,7 @@ fn lonely<'a>(s: &'a Scenario, used: &Used<'a>) -> Vec<(Work<'a>, &'a VmGroup)> 
     all
 }
 
-/// Linux guests stay where they are in cgroups: it is the same boot.
+/// Linux guests stay where they are in cgroups, because it is the same boot.
 fn alone_run(
     s: &Scenario,
     used: &Used,

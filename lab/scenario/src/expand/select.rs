@@ -12,7 +12,7 @@ use unspin_text::names::nearest;
 /// What of a scenario to run; an empty list means all of it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Selection {
-    /// The baseline comes along.
+    /// The baseline is always included.
     pub arms: Vec<String>,
     pub profiles: Vec<String>,
     pub vms: Vec<u32>,
@@ -93,7 +93,7 @@ pub(crate) fn selected(r: &Run, sweep: &Sweep, select: &Selection, baseline: &st
     fn among<T: PartialEq>(wanted: &[T], x: &T) -> bool {
         wanted.is_empty() || wanted.contains(x)
     }
-    // Alone nobody has a quota: such a run is for all its points.
+    // A VM alone has no quota, so such a run serves all its points.
     let is_for_all = r.alone && !sweep.quota_on.is_empty();
     (is_for_all || among(&select.profiles, &r.profile))
         && among(&select.locks, &r.lock_group)

@@ -52,9 +52,9 @@ pub fn split(plan: &Plan, parts: u32) -> Vec<Plan> {
         .collect()
 }
 
-/// Share `index` (1 to `of`) of a plan for a computer of many, empty where there are more shares
-/// than there is to share. `whole_points`: arms and repeats of a point stay together, for machines
-/// whose runs are compared within a boot; else every `of`-th run.
+/// Share `index` (1 to `of`) of a plan, for one of many computers; empty if there are more shares
+/// than parts. `whole_points`: arms and repeats of a point stay together, for machines whose runs
+/// are compared within a boot. Otherwise every `of`-th run.
 pub fn shard(plan: &Plan, index: u32, of: u32, whole_points: bool) -> Plan {
     let at = index.saturating_sub(1) as usize;
     let runs = if whole_points {

@@ -22,7 +22,7 @@ impl From<BTreeMap<String, (Profile, String)>> for Workloads {
 }
 
 impl Workloads {
-    /// Those that the scenario names.
+    /// The workloads that the scenario names.
     pub(crate) fn of(&self, scenario: &Scenario) -> Result<Used<'_>, ExpandError> {
         let mut used = Used::default();
         for name in scenario.profile_names() {
@@ -51,7 +51,7 @@ pub(crate) struct Used<'a> {
 }
 
 impl<'a> Used<'a> {
-    /// What a group runs where `swept` is what is swept over.
+    /// The workload of a group, if `swept` is the swept one.
     pub(crate) fn work(&self, g: &VmGroup, swept: &str) -> Work<'a> {
         let name = g.workload.as_deref().unwrap_or(swept);
         match g.linux {
@@ -68,7 +68,7 @@ impl<'a> Used<'a> {
     }
 }
 
-/// What a VM runs.
+/// The workload of a VM.
 #[derive(Clone, Copy)]
 pub(crate) enum Work<'a> {
     Profile(&'a Profile),
@@ -91,7 +91,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// What each thread does; nothing that is known of a program.
+    /// The steps of each thread; none for a program, whose steps are unknown.
     pub(crate) fn steps(self) -> Vec<Step> {
         match self {
             Work::Profile(profile) => profile.program.clone(),

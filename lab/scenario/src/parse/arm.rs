@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `[[arm]]`: windows, choices of whom to yield to, and what else an arm changes.
+//! `[[arm]]`: windows, choices of yield targets, and the other settings of an arm.
 
 use crate::parse::keys::OfKeys;
 use crate::parse::keys::Read;

@@ -16,7 +16,7 @@ pub(crate) struct Written {
     arm: Option<String>,
 }
 
-/// The cases of a scenario. They are all that is run: nothing else may say what is.
+/// The cases of a scenario. Only they are run, so no other key may select runs.
 pub(crate) fn read_cases(top: &Table) -> Option<Vec<Written>> {
     let Some(v) = top.at(&keys::CASE) else { return Some(Vec::new()) };
     let all = v.array("[[case]] tables")?;

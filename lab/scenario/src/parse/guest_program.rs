@@ -10,7 +10,7 @@ use crate::schema::linux::GuestProgram;
 use unspin_text::Problems;
 use unspin_text::{Reader, Table, Value};
 
-/// Reads the description of a program. `file` is what errors call it; `name` what the scenario does.
+/// Reads the description of a program. `file` is its name in errors, `name` in the scenario.
 pub fn parse_guest_program(file: &str, name: &str, text: &str) -> Result<GuestProgram, Problems> {
     let reader = Reader::new(file, text);
     let doc = reader.parse();
@@ -81,7 +81,8 @@ fn words(top: &Table, key: &Key<GuestProgram, Maybe<List<Form>>>) -> Option<Vec<
     })
 }
 
-/// Only what the library in the guest can count; it would refuse the others when the program starts.
+/// Only functions that the library in the guest can count; it would refuse others when the program
+/// starts.
 fn counts(top: &Table) -> Option<Vec<String>> {
     let counts = words(top, &keys::COUNTS)?;
     let at = top.at(&keys::COUNTS).and_then(|v| v.array(""));

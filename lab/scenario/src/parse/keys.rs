@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads what a table has of its declared keys.
+//! Reads the declared keys of a table.
 
 use crate::schema::key::{self, Flag, Integer, Key, Kind, List, Maybe, Name, Share, Usual, Word};
 use crate::schema::names::{is_name, Named};
@@ -11,7 +11,7 @@ pub(crate) trait Read: Kind {
     type Value;
     /// `None`, and a problem noted, for a wrong value.
     fn read(&self, v: &Value) -> Option<Self::Value>;
-    /// What is so without the key.
+    /// The value without the key.
     fn usual(usual: Self::Usual) -> Self::Value;
 }
 
@@ -131,18 +131,18 @@ pub(crate) fn read_list<K: Kind, T: PartialEq + Debug>(
     Some(read)
 }
 
-/// What a table has of declared keys.
+/// Reads the declared keys of a table.
 pub(crate) trait OfKeys<'r, 't> {
     /// Notes every key that the table has not.
     fn only_of<Of>(&self, table: &key::Table<Of>);
 
-    /// What the key is, where it stands.
+    /// The value of the key, if it is there.
     fn at<Of, K: Kind>(&self, key: &Key<Of, K>) -> Option<Value<'r, 't>>;
 
-    /// The same of a key that must stand there: a problem is noted where it does not.
+    /// The same for a required key: a missing one is a problem.
     fn needed<Of, K: Kind>(&self, key: &Key<Of, K>) -> Option<Value<'r, 't>>;
 
-    /// The key's value, or what is so without it; `None` for a wrong value, or a missing one.
+    /// The key's value, or its default; `None` for a wrong value, or a missing one.
     fn read<Of, K: Read>(&self, key: &Key<Of, K>) -> Option<K::Value>;
 
     /// The same where something else is so without the key.
@@ -184,7 +184,7 @@ impl<'r, 't> OfKeys<'r, 't> for Table<'r, 't> {
     }
 }
 
-/// A table that may be left out: then all its keys are.
+/// A table that may be left out, with all its keys.
 pub(crate) fn optional<'r, 't, Of>(
     v: Option<Value<'r, 't>>,
     table: &key::Table<Of>,

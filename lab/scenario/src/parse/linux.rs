@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Linux guests: what `[[vm]]` says of one, and what else a scenario may say where there are such.
+//! Linux guests: the keys of `[[vm]]` for them, and the other keys that they allow.
 
 use crate::parse::keys::OfKeys;
 use crate::schema::arm::Arm;
@@ -10,7 +10,7 @@ use unspin_text::{or, Table, Value};
 
 const GUEST_KERNEL_USUAL: &str = "6.12";
 
-/// The guest, where it is Linux: keys that are for the other kind of guest are problems.
+/// The guest, if it is Linux. Keys for the other kind of guest are problems.
 pub(crate) fn read_linux(t: &Table) -> Option<Option<LinuxGuest>> {
     let kind = t.read(&vm::GUEST);
     let kernel = or(t.at(&vm::GUEST_KERNEL), GUEST_KERNEL_USUAL.to_string(), |v| read_series(&v));
@@ -59,8 +59,8 @@ pub(crate) fn read_series(v: &Value) -> Option<String> {
     Some(s.to_string())
 }
 
-/// Words for the guest's kernel that something else already says, and that instead. Those that end in
-/// `=` have a value.
+/// Words for the guest's kernel that another key sets, and that key. Those that end in `=` have a
+/// value.
 const TAKEN_WORDS: [(&str, &str); 14] = [
     ("nopvspin", "guest_lock = \"queued\""),
     ("idle=", "the key idle"),
@@ -93,8 +93,8 @@ fn read_cmdline(v: &Value) -> Option<String> {
     Some(s.trim().to_string())
 }
 
-/// What says the same as this word, which must not be said twice. The kernel takes quotes off, and
-/// knows no difference between `-` and `_`.
+/// The key that sets the same as this word, so that the word is refused. The kernel removes quotes,
+/// and does not distinguish `-` from `_`.
 fn instead_of(word: &str) -> Option<&'static str> {
     let word = word.trim_matches('"').replace('-', "_");
     let is_it = |taken: &str| match taken.ends_with('=') {
@@ -104,17 +104,18 @@ fn instead_of(word: &str) -> Option<&'static str> {
     TAKEN_WORDS.iter().find(|(taken, _)| is_it(taken)).map(|(_, instead)| *instead)
 }
 
-/// What a scenario says that guests have to do with.
+/// Keys of a scenario that concern guests.
 pub(crate) struct Said<'a> {
     pub groups: &'a [VmGroup],
     pub arms: &'a [Arm],
-    /// Cases, each with VMs of its own, are all that is run.
+    /// Cases, each with its own VMs, are all that is run.
     pub by_case: bool,
     /// Swept ones.
     pub guest_locks: Option<&'a [GuestLock]>,
 }
 
-/// What is said of Linux guests, and of the guests of this project, is said where there are such.
+/// Checks that keys for Linux guests, and for the guests of this project, are used only with such
+/// guests.
 pub(crate) fn check_guests(top: &Table, said: &Said) {
     let linux = said.groups.iter().filter(|g| g.linux.is_some()).count();
     let in_sweep = |key| top.get("sweep")?.table("")?.get(key);
@@ -151,7 +152,7 @@ pub(crate) fn check_guests(top: &Table, said: &Said) {
     check_bench_only(top);
 }
 
-/// The key of `[[vm]]` number `at`, or where it is not there that table.
+/// The key of `[[vm]]` number `at`, or if it is missing the table.
 fn of_vm<'r, 't>(top: &Table<'r, 't>, at: usize, key: &str) -> Option<Value<'r, 't>> {
     let all = top.get("vm")?.array("")?;
     let table = all.get(at)?;

@@ -12,7 +12,8 @@ use crate::schema::program::{Calibration, Profile, Step};
 use unspin_text::Problems;
 use unspin_text::{Reader, Table, Value};
 
-/// Reads a profile; of ranges and choices the usual values. `file` is what errors call it; `name` what the scenario does.
+/// Reads a profile, with the usual values of ranges and choices. `file` is its name in errors,
+/// `name` in the scenario.
 pub fn parse_profile(file: &str, name: &str, text: &str) -> Result<Profile, Problems> {
     let text = Ranges::read(file, text)?.usual();
     let reader = Reader::new(file, &text);

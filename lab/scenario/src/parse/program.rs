@@ -5,7 +5,7 @@ use crate::schema::limits::LOCKS_MAX;
 use crate::schema::program::{Dist, Op, Step};
 use unspin_text::Value;
 
-/// A socket's lock, where locks are told apart.
+/// A socket's lock, where locks are distinguished.
 const SOCKET_LOCK: u32 = LOCKS_MAX;
 
 /// Locks pair and nest in ascending order, so that no two vCPUs can wait for each other, and nothing
@@ -39,12 +39,12 @@ fn name(lock: u32) -> String {
 /// Spin-locks along a program.
 #[derive(Default)]
 struct Locks {
-    /// Each with the step that takes it, the last taken last.
+    /// The locks with the steps that take them, in the order in which they are taken.
     held: Vec<(u32, usize)>,
 }
 
 impl Locks {
-    /// Step number `i`, and what is wrong with it.
+    /// Follows step number `i`, and notes what is wrong with it.
     fn follow(&mut self, i: usize, s: &Step, at: &Value) {
         match s.op {
             Op::Lock | Op::SocketLock => self.take(i, lock_of(s), at),
@@ -131,7 +131,7 @@ fn waits(op: Op) -> bool {
         )
 }
 
-/// Whether nobody goes on before all threads have come.
+/// Whether no thread continues before all have come.
 fn waits_for_all(op: Op) -> bool {
     matches!(
         op,

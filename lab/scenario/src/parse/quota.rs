@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Quotas of VMs (cpu.max), and the sweep over who has one.
+//! Quotas of VMs (cpu.max), and the sweep over the VM that has one.
 
 use crate::parse::sweep::SweepKeys;
 use crate::schema::arm::{Arm, CoschedulingMechanism};
@@ -45,7 +45,7 @@ pub(crate) fn check_quotas(top: &Table, of: &Quotas, sweep: &SweepKeys) {
     }
 }
 
-/// It is clear who has a quota at each point.
+/// Checks that each point says which VM has a quota.
 fn check_sweep(top: &Table, of: &Quotas, sweep: &SweepKeys) {
     let (Some(names), Some(at)) = (&sweep.quota_on, top.get("sweep")) else { return };
     if sweep.says.profiles || sweep.says.vms || sweep.beside.is_some() || of.by_case {

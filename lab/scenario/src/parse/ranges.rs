@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Values that a file does not know: `{ range = [1200, 33000], source = "…" }` and
-//! `{ any = ["flat", "vm"], source = "…" }` in place of any value.
+//! Values that a file leaves unknown: `{ range = [1200, 33000], source = "…" }` and `{ any =
+//! ["flat", "vm"], source = "…" }` instead of any value.
 //!
-//! They are put in place of by text before a file is read, so that nothing that reads a key knows of
-//! them. Lines stay where they are.
+//! They are replaced in the text before a file is read, so that the code that reads keys need not
+//! know them. Lines keep their numbers.
 
 use std::collections::HashSet;
 use std::ops::Range;
 use unspin_text::Problems;
 use unspin_text::{Reader, Table, Value};
 
-/// What a value may be.
+/// The possible values.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Domain {
     /// Anything from the least to the most, each as likely; whole numbers alone where both are. With
@@ -26,9 +26,9 @@ pub struct Unknown {
     /// Dotted and counted, as `host.exit_cycles` or `step[2].iterations`.
     pub path: String,
     pub domain: Domain,
-    /// Where the range or choice comes from.
+    /// The source of the range or choice.
     pub source: String,
-    /// What a run takes that draws nothing, as it is written in the file.
+    /// The value for a run that draws nothing, as it is written in the file.
     pub usual: String,
 }
 
@@ -92,7 +92,7 @@ fn below(at: f64, n: usize) -> usize {
     ((at * n as f64) as usize).min(n - 1)
 }
 
-/// A number as TOML has it.
+/// A number in TOML.
 fn written(x: f64, whole: bool) -> String {
     match whole {
         true => format!("{:.0}", x.round()),
@@ -110,10 +110,13 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Finds the ranges and choices of a file. `file` is what errors call it.
+    /// Finds the ranges and choices of a file. `file` is its name in errors.
     ///
-    /// # Errors Ranges upside down or of one value, an empty choice, and those without a source, each
-    /// with its place. What is not TOML has no ranges: whoever reads the file says what is wrong.
+    /// # Errors
+    ///
+    /// Ranges that are reversed or have one value, empty choices, and those without a source, each
+    /// with its place. Text that is not TOML has no ranges; the reader of the file reports what is
+    /// wrong.
     pub fn read(file: &str, text: &str) -> Result<Ranges, Problems> {
         let none = Ranges { text: text.to_string(), unknown: Vec::new(), spans: Vec::new() };
         let reader = Reader::new(file, text);
@@ -131,13 +134,13 @@ impl Ranges {
         reader.finish(Some(Ranges { unknown, spans, ..none }))
     }
 
-    /// The file with what a run takes that draws nothing.
+    /// The file with the usual values.
     pub fn usual(&self) -> String {
         self.with(|unknown, _| unknown.usual.clone())
     }
 
-    /// The file in the world at these places, one for each of `unknown`, from 0 to 1; as usual where
-    /// there is none.
+    /// The file in the world at these places, one for each of `unknown`, from 0 to 1; the usual
+    /// value if there is none.
     pub fn at(&self, at: &[Option<f64>]) -> String {
         let place = |i: usize| at.get(i).copied().flatten();
         self.with(|unknown, i| place(i).map_or(unknown.usual.clone(), |at| unknown.value(at)))
@@ -162,7 +165,7 @@ impl Ranges {
     }
 }
 
-/// What is swept over is a list: one value is a list of it.
+/// A swept key is a list, so a single value becomes a list of one.
 fn in_place(path: &str, value: String) -> String {
     let is_list = path.strip_prefix("sweep.").is_some_and(|key| !key.contains(['.', '[']));
     match is_list && !value.starts_with('[') {
@@ -215,7 +218,7 @@ fn read(v: &Value, t: &Table, text: &str) -> Option<Unknown> {
     Some(Unknown { path: v.path.clone(), domain, source: source?, usual })
 }
 
-/// The range, and the usual value: the middle, where nothing else is said.
+/// The range and its usual value: the middle, unless given.
 fn read_range(t: &Table, range: &Value, text: &str) -> Option<(Domain, String)> {
     const FORM: &str = "[least, most]";
     let ends = range.array(FORM)?;
@@ -267,7 +270,7 @@ fn number(v: &Value) -> Option<f64> {
     finite
 }
 
-/// The choice, and the usual value: the first, where nothing else is said.
+/// The choice and its usual value: the first, unless given.
 fn read_choice(t: &Table, any: &Value, text: &str) -> Option<(Domain, String)> {
     let all = any.array("a list of values")?;
     let all: Vec<String> = all.iter().map(|v| text[v.span()].to_string()).collect();

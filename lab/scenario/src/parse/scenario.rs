@@ -111,7 +111,7 @@ fn read_kernels(v: &Value) -> Option<Vec<String>> {
     Some(all)
 }
 
-/// Locks are said in one place: of the VMs, of the arms, or swept; and those that halt at CPL 0.
+/// Locks are set in one place: by the VMs, by the arms, or by a sweep. Locks that halt need CPL 0.
 fn check_locks(top: &Table, group: &VmGroup, sweep: &SweepKeys, arms: &[Arm]) {
     let arm_locks = || arms.iter().filter_map(|a| a.lock.as_ref());
     let swept = sweep.locks.as_deref().unwrap_or_default();

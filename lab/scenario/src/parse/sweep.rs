@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `[sweep]`: what is run over for every arm.
+//! `[sweep]`: the values that every arm is run with.
 
 use crate::parse::keys::read_list;
 use crate::parse::keys::OfKeys;
@@ -11,7 +11,7 @@ use crate::schema::lock::LockChoice;
 use crate::schema::scenario::{usual_layout, vms_beside, Beside, Role, Sweep, VmGroup};
 use unspin_text::{Table, Value};
 
-/// What `[sweep]` says; `None` where it says nothing.
+/// The keys of `[sweep]`; `None` if not given.
 #[derive(Default)]
 pub(crate) struct SweepKeys {
     profiles: Option<Vec<String>>,
@@ -25,7 +25,7 @@ pub(crate) struct SweepKeys {
 }
 
 impl SweepKeys {
-    /// What is run over: what is not swept is as the VMs have it.
+    /// The sweep: what is not swept is as in the VMs.
     pub(crate) fn of(self, groups: &[VmGroup]) -> Sweep {
         let workload = || groups[0].workload.clone().into_iter().collect();
         let beside = self.beside.unwrap_or_default();
@@ -65,7 +65,8 @@ pub(crate) fn read_sweep(v: Value) -> SweepKeys {
     }
 }
 
-/// It is clear who is shaped and who is a hog, and their numbers tell whom the VM stands beside.
+/// Checks that each point says which VMs are shaped and which are hogs, and that their numbers tell
+/// what is beside the VM.
 pub(crate) fn check_beside(top: &Table, groups: &[VmGroup], sweep: &SweepKeys) {
     let (Some(_), Some(at)) = (&sweep.beside, top.get("sweep")) else { return };
     let of = |role| groups.iter().filter(move |g| g.role == role).map(|g| g.count).sum::<u32>();

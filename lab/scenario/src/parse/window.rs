@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An arm's window, and the parameters of one that adapts.
+//! An arm's window, and the parameters of an adaptive one.
 
 use crate::parse::keys::OfKeys;
 use crate::schema::arm::{ApleParams, Window};
@@ -44,7 +44,7 @@ fn read_aple(v: &Value, usual: &ApleParams) -> Option<Window> {
     let epoch = t.read_or(&keys::EPOCH, usual.epoch_ple_exits);
     let epoch_min = t.read_or(&keys::EPOCH_MIN, usual.epoch_min_us);
     let window_max = window_max?;
-    // As the module does: what nobody asked for gives way to a lower bound.
+    // As in the module: a default gives way to a lower bound.
     let settled = |key: &Key<ApleParams, Integer<u32>>, said: u32| match t.at(key) {
         Some(_) => said,
         None => said.min(window_max),

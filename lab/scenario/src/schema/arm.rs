@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Arms: windows, choices of whom to yield to, and what else an arm changes.
+//! Arms: windows, choices of yield targets, and the other settings of an arm.
 
 use crate::schema::lock::LockChoice;
 use crate::schema::names::{is_default, named, Named};
@@ -19,15 +19,15 @@ pub struct Arm {
     pub yield_to: YieldTo,
     /// Mode of the module when window and yield_to are both KVM's own: `observe` counts, `off` does not.
     pub observe: bool,
-    /// The guest shows its lock queues: a vCPU that waits for a lock yields to whoever has it or is
-    /// next for it (APSys 2015, section 6: PLE integrated with the lock; machine `sim`).
+    /// The guest shows its lock queues: a vCPU that waits for a lock yields to the one that has it
+    /// or is next for it (APSys 2015, section 6: PLE integrated with the lock; machine `sim`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub queue_aware: bool,
     /// The guests' lock under this arm, instead of the VMs'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock: Option<LockChoice>,
-    /// Which VMs' vCPUs run together, in turns that the module makes; on machine `sim` on a host with
-    /// Credit as ASMan has it.
+    /// Which VMs' vCPUs run together, in turns that the module makes; on machine `sim` on a host
+    /// with Credit, as in ASMan.
     #[serde(default, skip_serializing_if = "is_default")]
     pub coscheduling: Coscheduling,
     /// What makes the turns of `coscheduling`.
@@ -39,12 +39,12 @@ pub struct Arm {
     /// Asymmetric vCPUs, on a host with the fair scheduler (machine `sim`).
     #[serde(default, skip_serializing_if = "is_default")]
     pub asym: Asym,
-    /// What the VMs run on, where it is not the host as it is (machine `sim`).
+    /// The platform of the VMs, if it differs from the host (machine `sim`).
     #[serde(default, skip_serializing_if = "is_default")]
     pub platform: Platform,
 }
 
-/// What an arm changes of the machine, to see what that costs (NJIT 2018, 2.4).
+/// Changes of the machine that show what a factor costs (NJIT 2018, 2.4).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Platform {
@@ -52,7 +52,7 @@ pub struct Platform {
     pub physical: bool,
     /// The processor virtualizes the APIC: the guest receives interrupts without exits.
     pub apicv: bool,
-    /// KVM polls so long for a wake-up before it takes a halted vCPU off its pCPU, us.
+    /// How long KVM polls for a wake-up before it takes a halted vCPU off its pCPU, us.
     pub halt_poll_us: u32,
     /// Factors of virtualization's cost that are switched off.
     pub without: Vec<Factor>,
@@ -66,7 +66,7 @@ pub enum Factor {
     IdleSwitch,
     /// Switching spinning vCPUs (2.4.2); without: no pause-loop exits.
     SpinSwitch,
-    /// Interrupts between vCPUs (2.4.3); without: they cost what the hardware's do.
+    /// Interrupts between vCPUs (2.4.3); without it they cost as much as the hardware's.
     Ipi,
     /// Spinning in user space (2.4.4); without: loop detection sees it too.
     UserSpin,
@@ -106,7 +106,7 @@ const fn named(factor: Factor) -> (&'static str, Factor) {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Coscheduling {
-    /// Nobody's.
+    /// None.
     #[default]
     None,
     /// Those of the VMs whose workload synchronizes, always: static coscheduling.
@@ -117,7 +117,7 @@ pub enum Coscheduling {
     VcrdPle,
     /// Those of the VMs whose vCPUs spin in user space, as the host sees it by samples.
     VcrdUser,
-    /// Both of what the host sees.
+    /// Both kinds that the host sees.
     VcrdBoth,
 }
 
@@ -130,7 +130,7 @@ pub enum CoschedulingMechanism {
     /// The module, which keeps the vCPUs of others from running.
     #[default]
     Park,
-    /// Whoever runs the VMs, who makes the threads of a VM's vCPUs SCHED_FIFO: for comparison.
+    /// The program that runs the VMs makes the threads of a VM's vCPUs SCHED_FIFO: for comparison.
     Fifo,
     /// Xen's Credit as a scheduler of sched_ext, which has all vCPUs' threads: for comparison.
     SchedExt,
@@ -146,7 +146,8 @@ pub struct Asym {
     pub latency: bool,
     /// Resource conflict resolver (5.4.3).
     pub resolver: bool,
-    /// A VM's own weight stays, as in the text; otherwise it is corrected so that the VM gets what is due.
+    /// A VM's own weight is not changed, as in the text; otherwise it is corrected so that the VM
+    /// gets its due share.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub uncorrected: bool,
     /// How often they look and decide; left out: each allocation period of the host.

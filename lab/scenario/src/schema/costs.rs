@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a scenario says of the costs of the host that machine `sim` models.
+//! The costs of the host of machine `sim` that a scenario can set.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,10 +15,10 @@ macro_rules! costs {
         }
 
         impl HostCosts {
-            /// What they are called in a scenario.
+            /// Their keys in a scenario.
             pub const KEYS: &'static [&'static str] = &[$(stringify!($key)),+];
 
-            /// The cost that is called so in a scenario; `None` where none is.
+            /// The cost with this key in a scenario, if any.
             pub fn named(&mut self, key: &str) -> Option<&mut Option<u32>> {
                 match key {
                     $(stringify!($key) => Some(&mut self.$key),)+
@@ -49,12 +49,12 @@ costs! {
     kick_cycles,
     /// HLT, until the thread is off its pCPU.
     halt_cycles,
-    /// From running again after a HLT until the guest goes on.
+    /// From running again after a HLT until the guest continues.
     wake_cycles,
-    /// From a release of a lock until the waiter whose turn it is goes on.
+    /// From a release of a lock until the next waiter continues.
     handoff_cycles,
     /// The guest's kernel switching from one thread to another.
     guest_switch_cycles,
-    /// What a vCPU misses that comes to another last-level cache.
+    /// Cache misses of a vCPU that moves to another last-level cache.
     migration_cycles,
 }

@@ -29,11 +29,11 @@ pub enum HostScheduler {
     /// The kernel's own: CFS or EEVDF.
     #[default]
     Fair,
-    /// The same where no VM gets more than its weight's share (`cpu.max`).
+    /// The same, but no VM gets more than its weight's share (`cpu.max`).
     FairCapped,
-    /// Xen Credit, work-conserving: time that a VM leaves goes to the others.
+    /// Xen Credit, work-conserving: unused time of a VM goes to the others.
     Credit,
-    /// Xen Credit where no VM gets more than its weight's share.
+    /// Xen Credit; no VM gets more than its weight's share.
     CreditCapped,
 }
 
@@ -67,6 +67,6 @@ pub enum CgroupLayout {
     Vm,
     /// In it, one per vCPU.
     Vcpu,
-    /// As libvirt has it: `machine.slice/NAME.scope/libvirt/{emulator,vcpuN}`.
+    /// As libvirt: `machine.slice/NAME.scope/libvirt/{emulator,vcpuN}`.
     Libvirt,
 }

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Declarations of keys: what a key takes, what is so without it, which machines have it, and what it
-//! means. Reading, its errors, what machines refuse and the reference are made from them.
+//! Declarations of keys: their values, their defaults, the machines that support them, and their
+//! meaning. The code that reads keys, its errors, the refusals of machines and the reference are
+//! derived from them.
 
 use crate::schema::names::Named;
 use std::fmt::Display;
 use std::marker::PhantomData;
 use unspin_text::names::quoted;
 
-/// What a key takes.
+/// The values that a key takes.
 pub(crate) trait Kind: Copy {
-    /// What is so without the key.
+    /// The default.
     type Usual: Copy;
-    /// What may be written, for errors and for the reference.
+    /// The allowed values, for errors and for the reference.
     fn describe(&self) -> String;
-    /// The same for people, of what is so without the key.
+    /// The default, for people.
     fn show(&self, usual: Self::Usual) -> String;
 }
 
@@ -107,7 +108,7 @@ impl Kind for Name {
 /// A list that is not empty and has no value twice.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct List<K> {
-    /// What is in it; empty: as each is described.
+    /// The contents of the table; empty: each is described.
     pub of: &'static str,
     pub each: K,
 }
@@ -133,7 +134,7 @@ impl<K: Kind> Kind for List<K> {
     }
 }
 
-/// What has a form of its own, and a reader of its own.
+/// A value with its own form and its own reader.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Form(pub &'static str);
 
@@ -149,7 +150,7 @@ impl Kind for Form {
     }
 }
 
-/// What may be left out, and then is something that cannot be written: it is described instead.
+/// A key that may be left out, with a default that cannot be written and is described instead.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Maybe<K>(pub K);
 
@@ -165,15 +166,15 @@ impl<K: Kind> Kind for Maybe<K> {
     }
 }
 
-/// What is so where a key is left out.
+/// What a missing key means.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Usual<U> {
-    /// It may not be; errors say what is to be written.
+    /// The key is required; errors say what to write.
     Needed(&'static str),
     Is(U),
 }
 
-/// Which machines have what a key asks for.
+/// The machines that support a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Machines {
     All,
@@ -233,12 +234,12 @@ impl<Of, K: Kind> Key<Of, K> {
         Key { help, ..self }
     }
 
-    /// Only these have it, and refuse by their plans what asks for it.
+    /// Only these machines support it; they refuse by their plans.
     pub(crate) const fn on(self, machines: Machines) -> Self {
         Key { machines, ..self }
     }
 
-    /// Only these have it: others refuse a table that asks for it.
+    /// Only these machines support it; others refuse a table that contains it.
     pub(crate) const fn only_on(self, machines: Machines, asks: fn(&Of) -> bool) -> Self {
         Key { machines, asks: Some(asks), ..self }
     }

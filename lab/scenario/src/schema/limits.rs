@@ -3,8 +3,8 @@
 
 use unspin_uapi::Number;
 
-/// Windows a scenario may ask for, TSC cycles. Stricter than the module: a window not above KVM's
-/// gap (128) tells loops apart no more.
+/// Windows in scenarios, TSC cycles. Stricter than the module: a window not above KVM's gap (128)
+/// cannot distinguish loops.
 pub const WINDOW_MIN_CYCLES: u32 = 128;
 pub const WINDOW_MAX_CYCLES: u32 = Number::WINDOW_MAX.most();
 

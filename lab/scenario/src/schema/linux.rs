@@ -33,7 +33,7 @@ pub enum GuestLock {
     Pv,
     /// Queued, with waiters that spin (`nopvspin`).
     Queued,
-    /// Test-and-set: what a guest takes under a hypervisor whose CPU model offers no wake-ups
+    /// Test-and-set: the lock of a guest under a hypervisor whose CPU model offers no wake-ups
     /// (`-kvm-pv-unhalt`).
     TestAndSet,
 }
@@ -61,7 +61,7 @@ pub struct GuestProgram {
     /// Sources of guest/linux/ it is compiled from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
-    /// What the compiler is told besides.
+    /// Additional options of the compiler.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<String>,
     /// Run by the guest's shell before the command, once.
@@ -69,16 +69,16 @@ pub struct GuestProgram {
     pub prepare: String,
     /// Run by the guest's shell, which has `$vcpus` and `$seed`.
     pub command: String,
-    /// What a unit of its work is, for people.
+    /// A unit of its work, for people.
     pub unit: String,
-    /// Functions of the C library whose calls are counted; none: the program counts by itself.
+    /// Functions of the C library whose calls are counted; empty: the program counts by itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<String>,
-    /// Where it is from.
+    /// The source.
     pub from: String,
 }
 
-/// What a VM with a Linux guest is and does.
+/// A VM with a Linux guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinuxVm {

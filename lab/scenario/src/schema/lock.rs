@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Locks of the guests, and what is set of them.
+//! Locks of the guests, and their settings.
 
 use crate::schema::names::Named;
 use serde::{Deserialize, Serialize};
@@ -58,7 +58,7 @@ impl LockKind {
     }
 }
 
-/// A lock and what is set of it.
+/// A lock and its settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockChoice {
@@ -74,7 +74,7 @@ impl LockChoice {
         LockChoice { kind, tau_ns: None }
     }
 
-    /// What reports call it: its name, with τ in ns where one is set.
+    /// Its name in reports, with τ in ns if set.
     pub fn label(&self) -> String {
         match self.tau_ns {
             None => self.kind.name().to_string(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What scenarios and profiles are made of: the ground everything else here stands on.
+//! The types of scenarios and profiles, on which the rest of this crate is based.
 
 pub(crate) mod arm;
 pub(crate) mod costs;

@@ -7,7 +7,7 @@ pub const IDEAL_ARM: &str = "ideal";
 /// The arm that `--attribute` adds: the program on the machine itself.
 pub const PHYSICAL_ARM: &str = "without-vmm";
 
-/// What is chosen by its name.
+/// A value that is chosen by its name.
 pub trait Named: Copy + PartialEq + 'static {
     /// All there is to choose from, with their names.
     fn choices() -> Vec<(&'static str, Self)>;
@@ -22,7 +22,8 @@ pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Makes enums [`Named`] by their variants' names in kebab-case, as strum and serde have them.
+/// Implements [`Named`] for enums by their variants' names in kebab-case, as strum and serde spell
+/// them.
 macro_rules! named {
     ($($name:ty),+) => {
         $(impl $crate::schema::names::Named for $name {

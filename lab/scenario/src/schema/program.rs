@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a thread of a workload does: a small program of steps.
+//! The workload of a thread: a small program of steps.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,9 +21,9 @@ pub struct Calibration {
     pub date: String,
     /// The papers' claims it was fitted to, by id; none: nothing was fitted to a claim.
     pub entries: Vec<String>,
-    /// What was tried, and what of it taken.
+    /// What was tried, and what was chosen.
     pub how: String,
-    /// Of the program this is the record of, as `fingerprint()` has it.
+    /// The hash of the program that this record belongs to, as `fingerprint()` computes it.
     pub sha256: String,
 }
 
@@ -47,7 +47,8 @@ pub enum Op {
     Lock,
     Critical,
     Unlock,
-    /// All vCPUs of the VM wait for each other: so many PAUSEs as drawn, then halted (0: at once).
+    /// All vCPUs of the VM wait for each other: they spin for a drawn number of PAUSEs, then halt
+    /// (0: at once).
     Barrier,
     /// Sleep (HLT) until a `wake` or until that many timer cycles passed.
     Block,
@@ -56,16 +57,16 @@ pub enum Op {
     /// As `barrier`, waited for with PAUSE.
     SpinBarrier,
     /// Interrupts every sibling that does not sleep, as for a TLB flush, and waits for all. With a
-    /// length (machine `sim` only) one after the other, and each handles its interrupt for so long
-    /// before it answers.
+    /// length (machine `sim` only) one after the other, and each handles its interrupt for that
+    /// long before it answers.
     Shootdown,
     /// The same in kernels whose idle CPUs keep the last program's memory (lazy TLB, Linux before
-    /// 4.15): one that has gone to sleep since it was last asked is woken to answer as well.
+    /// 4.15): a vCPU that fell asleep since it was last asked is woken to answer, too.
     ShootdownLazy,
     // From here on machine `sim` only.
     /// As `spin-barrier`, the program itself spinning (CPL 3): no loop detector sees it.
     UserBarrier,
-    /// As `barrier`, made of a condition variable: sleepers wake each other one by one.
+    /// As `barrier`, but made of a condition variable: sleepers wake each other one by one.
     CondBarrier,
     /// A lock whose waiters sleep.
     Mutex,
@@ -87,8 +88,8 @@ pub enum Op {
     SerialRotating,
     /// Reads that many cache lines the previous vCPU wrote.
     Share,
-    /// Sleeps until the socket has room for a message, its buffer holding so many, or, of a
-    /// receiver, until one has come. Threads are groups of hackbench's: 20 send to each of 20.
+    /// Sleeps until the socket has room for a message (its buffer holds this many), or, in a
+    /// receiver, until one has come. Threads form groups as in hackbench: 20 send to each of 20.
     SocketWait,
     /// The spin-lock of that socket.
     SocketLock,

@@ -43,7 +43,7 @@ pub fn reference() -> String {
     out
 }
 
-/// A table of a file. What is at a file's top has a heading of its own.
+/// A table of a file. The keys at a file's top have their own heading.
 fn section<Of>(out: &mut String, title: &str, table: &Table<Of>) {
     match title {
         "" => *out += &format!("\n### `{}`\n", table.heading),

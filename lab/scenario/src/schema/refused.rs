@@ -6,14 +6,14 @@ use crate::schema::key::Table;
 use crate::schema::keys::{arm, host, scenario, vm};
 use crate::schema::scenario::Scenario;
 
-/// A key that asks for what a machine has not.
+/// A key that a machine does not support.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// Where it stands: `host.scheduler`, `arm[1].asym`.
+    /// Its place: `host.scheduler`, `arm[1].asym`.
     pub path: String,
     /// What it means.
     pub help: &'static str,
-    /// The machines that have it.
+    /// The machines that support it.
     pub machines: &'static [&'static str],
 }
 
@@ -25,7 +25,7 @@ fn refused<Of>(table: &Table<Of>, of: &Of, at: &str, machine: &str) -> Option<Re
 }
 
 impl Scenario {
-    /// The first key that asks for what `machine` has not; of its arms, those that are to be run.
+    /// The first key that `machine` does not support, among the arms that are to be run.
     pub fn refused_by(&self, machine: &str, is_run: impl Fn(&Arm) -> bool) -> Option<Refused> {
         let vms = || {
             let mut vms = self.vms.iter().enumerate();

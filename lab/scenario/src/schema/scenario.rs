@@ -32,7 +32,7 @@ pub struct Scenario {
     pub boots: u32,
     pub host: Host,
     pub vms: Vec<VmGroup>,
-    /// What is run instead of the points of `sweep`, each with some of the VMs; empty: nothing is.
+    /// Cases that are run instead of the points of `sweep`, each with some of the VMs; empty: none.
     pub cases: Vec<Case>,
     pub arms: Vec<Arm>,
     /// Which arm the others are normalised to.
@@ -42,8 +42,8 @@ pub struct Scenario {
     pub trace: Trace,
 }
 
-/// The host that a scenario wants, and that its plan asks a machine for. What is not `pcpus` and `slice_ns`
-/// is of machine `sim`; other machines are what they are.
+/// The host that a scenario wants, and that its plan asks a machine for. All keys but `pcpus` and
+/// `slice_ns` are for machine `sim`; other machines are what they are.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Host {
     /// Physical CPUs it must have.
@@ -53,7 +53,7 @@ pub struct Host {
     pub slice_ns: Option<u64>,
     #[serde(default, rename = "host_model", skip_serializing_if = "is_default")]
     pub model: HostModel,
-    /// Clock at which the locks' budgets become cycles; `None`: the machine's own. Runs have it.
+    /// Clock by which the locks' budgets become cycles; `None`: the machine's own. Set in runs.
     #[serde(skip)]
     pub lock_clock_mhz: Option<u32>,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -64,7 +64,7 @@ pub struct Host {
     /// How its processor sees a loop of PAUSEs.
     #[serde(default, skip_serializing_if = "is_default")]
     pub loop_detection: LoopDetection,
-    /// pCPUs that share a last-level cache, each group of so many; `None`: all share one.
+    /// Number of pCPUs that share a last-level cache; `None`: all share one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub llc_pcpus: Option<u32>,
     /// Threads of a core, each a pCPU: 1 or 2.
@@ -73,11 +73,11 @@ pub struct Host {
     /// How fast a thread works while the other one of its core is busy, %; `None`: the model's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_speed_percent: Option<u32>,
-    /// Ticks of different pCPUs come apart (the kernel's skew_tick=1), not at the same time.
+    /// Ticks of different pCPUs are spread in time (the kernel's skew_tick=1).
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub skew_tick: bool,
-    /// VMs' weights are divided by what their vCPUs last published of their loads, as Linux 3.8 to
-    /// 4.2 has it, not by their loads of now.
+    /// VMs' weights are divided by the loads that their vCPUs last published, as in Linux 3.8 to
+    /// 4.2, not by their present loads.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub group_load_lags: bool,
     /// Time that the host's own tasks take of each pCPU, millionths; `None`: the model's own.
@@ -89,7 +89,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host of so many pCPUs that is as usual.
+    /// A default host with this many pCPUs.
     pub fn new(pcpus: u32) -> Host {
         Host {
             pcpus,
@@ -156,7 +156,7 @@ pub struct VmGroup {
     /// Whether static coscheduling runs its vCPUs together; `None`: as its workload says.
     pub gang: Option<bool>,
     pub role: Role,
-    /// Threads of the program; `None`: one a vCPU.
+    /// Threads of the program; `None`: one per vCPU.
     pub threads: Option<u32>,
     /// Timer ticks a second of the guests' kernel; 0: none.
     pub tick_hz: u32,
@@ -169,7 +169,7 @@ pub struct VmGroup {
     pub quota_ppm: Option<u32>,
     pub lock: LockChoice,
     pub cpl: u8,
-    /// The guest, where it is Linux; `None`: this project's own, which runs profiles.
+    /// The guest, if it is Linux; `None`: this project's own, which runs profiles.
     pub linux: Option<LinuxGuest>,
 }
 
@@ -190,7 +190,7 @@ pub(crate) enum Mode {
     Arm,
 }
 
-/// What a VM is where arms make vCPUs asymmetric.
+/// The role of a VM in arms with asymmetric vCPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, EnumIter, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 #[derive(Serialize, Deserialize)]
@@ -199,9 +199,9 @@ pub enum Role {
     /// Its vCPUs are made asymmetric.
     #[default]
     Shaped,
-    /// They are not; what becomes of it is looked at.
+    /// Not shaped; its figures show what shaping does to it.
     Neighbour,
-    /// The same, of one that takes all the CPU time it can get.
+    /// The same, for a VM that takes all the CPU time it can get.
     Hog,
 }
 
@@ -213,15 +213,15 @@ pub(crate) enum GuestKind {
     Linux,
 }
 
-/// What is run over, for every arm.
+/// The values that every arm is run with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sweep {
     pub profiles: Vec<String>,
     pub vms: Vec<u32>,
     pub cgroups: Vec<CgroupLayout>,
-    /// Each is compared by itself; empty: the VMs' lock alone.
+    /// Each is compared separately; empty: only the VMs' lock.
     pub locks: Vec<LockChoice>,
-    /// Locks of Linux guests, each compared by itself; empty: the VMs' own alone.
+    /// Locks of Linux guests, each compared separately; empty: only the VMs' own.
     pub guest_locks: Vec<GuestLock>,
     /// Who stands beside the VM that is shaped; `vms` then has the number of VMs of each.
     pub beside: Vec<Beside>,
@@ -229,7 +229,7 @@ pub struct Sweep {
     pub quota_on: Vec<String>,
 }
 
-/// What the point is called at which that group has its quota.
+/// The name of the point at which this group has its quota.
 pub(crate) fn quota_point(group: &str) -> String {
     format!("quota-on-{group}")
 }
@@ -242,7 +242,7 @@ pub enum Beside {
     Hogs,
     /// As many VMs like it as there are hogs, itself among them.
     Alike,
-    /// Nobody.
+    /// None.
     None,
 }
 
@@ -253,7 +253,7 @@ pub struct Measure {
     pub stagger_ms: u64,
     /// Adds runs of one VM with PLE off, from which *ideal* is computed.
     pub alone: bool,
-    /// Tasks of the host that wake up so often, and whose lateness is told; `None`: there are none.
+    /// Wake-ups per second of tasks of the host, whose lateness is measured; `None`: no such tasks.
     pub wakeups_hz: Option<u32>,
     /// Tasks of the host that compute all the time.
     pub hogs: u32,
@@ -301,7 +301,7 @@ impl Scenario {
         self.workloads_of(|g| g.linux.is_some())
     }
 
-    /// What the VMs of a kind run: what is swept over, where one of them runs that, and their own.
+    /// The workloads of the VMs of a kind: the swept one if one of them runs it, and their own.
     fn workloads_of(&self, is_of_kind: impl Fn(&VmGroup) -> bool) -> Vec<String> {
         let groups = || self.vms.iter().filter(|g| is_of_kind(g));
         let mut names = Vec::new();

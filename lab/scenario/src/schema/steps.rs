@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a step can do: each with its name, what it takes, the machines that have it, and what it means.
+//! The steps: each with its name, its arguments, the machines that support it, and its meaning.
 
 use crate::schema::key::Machines;
 use crate::schema::names::Named;

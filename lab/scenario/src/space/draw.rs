@@ -12,7 +12,7 @@ pub const COUNT_MAX: u32 = 1000;
 /// Draws of one scenario until there is one.
 const TRIES: u32 = 1000;
 
-/// What is drawn of one scenario.
+/// The drawn values of one scenario.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Drawn {
     pub kernel: String,
@@ -22,7 +22,7 @@ pub struct Drawn {
     pub vms: Vec<DrawnVm>,
     /// Names, the baseline's first.
     pub arms: Vec<String>,
-    /// The scenario, as its file has it.
+    /// The scenario, as text of its file.
     pub text: String,
 }
 
@@ -36,7 +36,7 @@ pub struct DrawnVm {
     pub lock: Value,
 }
 
-/// The number that a text stands for: the first bytes of its SHA-256, of a size that TOML and JSON keep.
+/// A number for a text: the first bytes of its SHA-256, of a size that TOML and JSON keep.
 fn number(text: &str) -> u64 {
     let hash = Sha256::digest(text.as_bytes());
     let bytes: [u8; 8] = std::array::from_fn(|i| hash[i]);
@@ -59,16 +59,17 @@ impl Dice {
     }
 }
 
-/// Scenario number `index`, from 0, of that seed.
+/// Scenario number `index`, from 0, for this seed.
 ///
 /// # Errors
-/// Where no draw is a scenario.
+///
+/// If no draw gives a scenario.
 pub fn draw(space: &Space, seed: u64, index: u32) -> Result<Drawn, SpaceError> {
     let tries = (0..TRIES).map(|attempt| Dice { seed, index, attempt });
     tries.filter_map(|dice| drawn(space, &dice)).next().ok_or(SpaceError::Nothing)
 }
 
-/// `None` where what is drawn is no scenario worth measuring.
+/// `None` if the drawn values give no scenario worth measuring.
 fn drawn(space: &Space, dice: &Dice) -> Option<Drawn> {
     let d = &space.draw;
     let vms = vms(space, dice);
@@ -175,7 +176,7 @@ fn table(drawn: &Drawn, i: usize, vm: &DrawnVm) -> Value {
     Value::Table(keys.into_iter().map(|(key, value)| (key.to_string(), value)).collect())
 }
 
-/// The seed of a release: other scenarios with each, and the same of all who have it.
+/// The seed of a release: different for each release, and the same for all users of one.
 pub fn seed_of_release(version: &str) -> u64 {
     number(&format!("release {version}"))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Spaces, as their files have them.
+//! Reads spaces from their files.
 
 use crate::schema::names::is_name;
 use serde::Deserialize;
@@ -68,11 +68,12 @@ pub enum SpaceError {
 }
 
 impl Space {
-    /// Reads a space. `file` is what errors call it.
+    /// Reads a space. `file` is its name in errors.
     ///
     /// # Errors
-    /// What is wrong in it, and what is allowed. What a scenario alone can judge, such as a lock's name,
-    /// is judged when scenarios are read.
+    ///
+    /// What is wrong in it, and what is allowed. Values that only a scenario can check, such as a
+    /// lock's name, are checked when scenarios are read.
     pub fn parse(file: &str, text: &str) -> Result<Space, SpaceError> {
         let read = toml::from_str(text);
         let space: Space = read.map_err(|e| SpaceError::Toml(toml_problems(file, text, &e)))?;

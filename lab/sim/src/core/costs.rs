@@ -10,26 +10,26 @@ use unspin_scenario::plan::HostCosts;
 pub struct Costs {
     /// One iteration of a `compute` or `critical` step.
     pub iteration_cycles: u32,
-    /// What the guest's interpreter spends on a step besides.
+    /// Additional cost of a step in the guest's interpreter.
     pub step_cycles: u32,
     /// Taking a free lock, with the guest's own measuring of the wait.
     pub lock_cycles: u32,
     /// Releasing a lock.
     pub unlock_cycles: u32,
-    /// From a release until the waiter whose turn it is goes on.
+    /// From a release until the next waiter continues.
     pub handoff_cycles: u32,
-    /// What each further waiter adds to that where all spin on one word (`tas`, `ticket`).
+    /// Additional hand-over cost per further waiter, if all spin on one word (`tas`, `ticket`).
     pub handoff_per_waiter_cycles: u32,
     /// One turn of a loop that waits with PAUSE.
     pub pause_loop_cycles: u32,
-    /// A PLE exit and the entry after it, KVM selecting, but for its looking at siblings.
+    /// A PLE exit and the entry after it with KVM's selection, without the search of siblings.
     pub ple_exit_cycles: u32,
     /// KVM's selection looking at one sibling.
     pub search_cycles: u32,
     /// The same as `ple_exit_cycles`, the module selecting.
     pub ple_exit_selected_cycles: u32,
-    /// Of both, from the exit until who gets the pCPU is decided. Where it is 0, hosts decide at
-    /// the moment of an exit or interrupt, and what these cost is paid when the vCPU goes on.
+    /// For both selections: from the exit until the decision who gets the pCPU. If it is 0, the
+    /// host decides at the exit or interrupt itself, and the cost is paid when the vCPU continues.
     pub decide_cycles: u32,
     /// One call of yield_to(), successful or not.
     pub yield_cycles: u32,
@@ -41,7 +41,7 @@ pub struct Costs {
     pub tick_cycles: u32,
     /// An interrupt that takes a running vCPU out of its guest and back.
     pub interrupt_cycles: u32,
-    /// A request to reschedule that comes while the host handles an exit of the vCPU.
+    /// A request to reschedule that arrives while the host handles an exit of the vCPU.
     pub kernel_interrupt_cycles: u32,
     /// A guest's write to its APIC that sends an interrupt.
     pub ipi_cycles: u32,
@@ -51,17 +51,17 @@ pub struct Costs {
     pub timer_cycles: u32,
     /// HLT, until the thread is off its pCPU.
     pub halt_cycles: u32,
-    /// From running again after a HLT until the guest goes on.
+    /// From running again after a HLT until the guest continues.
     pub wake_cycles: u32,
-    /// The host's timer interrupt that wakes a halted vCPU: paid by who runs there, or for want of
-    /// one by that vCPU.
+    /// The host's timer interrupt that wakes a halted vCPU. The vCPU that runs there pays it, or if
+    /// there is none the woken one.
     pub timer_wake_cycles: u32,
     /// The guest's kernel switching from one thread to another.
     pub guest_switch_cycles: u32,
     /// Reading a cache line a sibling wrote, from the same last-level cache and from another.
     pub share_near_cycles: u32,
     pub share_far_cycles: u32,
-    /// What a vCPU misses that comes to another last-level cache.
+    /// Cache misses of a vCPU that moves to another last-level cache.
     pub migration_cycles: u32,
     /// From one pCPU asking another to reschedule until that one does (is interrupted, where
     /// `decide_cycles` is not 0).
@@ -69,7 +69,7 @@ pub struct Costs {
     pub group: GroupCosts,
 }
 
-/// What each level of scheduling groups adds, cycles.
+/// Additional cycles per level of scheduling groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupCosts {
     pub switch_cycles: u32,
@@ -85,7 +85,7 @@ impl GroupCosts {
 
 impl Costs {
     /// The emulated computer of docs/lab.md, where a cycle is an instruction, with kernel 6.1.
-    /// Measured there: what a PLE exit costs (docs/results.md), the rest in traces of the host's
+    /// Measured there: the cost of a PLE exit (docs/results.md); the rest in traces of the host's
     /// scheduler, exits and interrupts (docs/simulator.md, "Costs"). Counted in the guest's code:
     /// iteration, step, lock, unlock, pause loop.
     pub const LAB: Costs = Costs {
@@ -101,7 +101,7 @@ impl Costs {
         ple_exit_selected_cycles: 1_216,
         decide_cycles: 800,
         yield_cycles: 400,
-        // Read off yield_to() (kernel/sched/core.c, 6.1): a fifth of it is before and behind the locks.
+        // From yield_to() (kernel/sched/core.c, 6.1): a fifth of it is outside of the locks.
         queue_lock_cycles: 320,
         switch_cycles: 3_000,
         tick_cycles: 3_050,
@@ -183,9 +183,9 @@ impl Costs {
         group: GroupCosts::NONE,
     };
 
-    /// Threads of a Linux program instead of vCPUs (machine `threads`): there are no exits, halting
-    /// and kicks are futex(2), a switch is one between threads of a process. Estimates of system
-    /// calls and switches of current kernels; none was fitted to what a lock gave.
+    /// Threads of a Linux program instead of vCPUs (machine `threads`): no exits, halting and kicks
+    /// are futex(2), and a switch is between threads of a process. The values are estimates for
+    /// system calls and switches of current kernels; none was fitted to the results of a lock.
     pub const THREADS: Costs = Costs {
         pause_loop_cycles: 40,
         switch_cycles: 3_000,
@@ -199,7 +199,7 @@ impl Costs {
         ..Costs::SERVER
     };
 
-    /// What a scenario can say of them, as they are.
+    /// The costs that a scenario can set.
     pub fn said(&self) -> HostCosts {
         HostCosts {
             exit_cycles: Some(self.ple_exit_cycles),
@@ -218,8 +218,8 @@ impl Costs {
         }
     }
 
-    /// The same with what is `said` of them. The exit with the module selecting, and the part of an exit
-    /// until the host decides, change as the exit does, and the time of run queues' locks as a yield.
+    /// Applies the costs of a scenario. The exit with the module's selection, and the time until
+    /// the decision, scale with the exit; the time of the run queues' locks scales with a yield.
     pub fn with(self, said: &HostCosts) -> Costs {
         let exit = said.exit_cycles.unwrap_or(self.ple_exit_cycles);
         let scaled = |cycles: u32, from: u32, to: u32| {
@@ -248,8 +248,8 @@ impl Costs {
         }
     }
 
-    /// What the same costs without a VMM: interrupts are two writes and a handler, idling is an
-    /// instruction and less than a microsecond to come back from C1 (NJIT 2018, 2.4.1).
+    /// The costs without a VMM: interrupts are two writes and a handler. Idling is one instruction,
+    /// and less than a microsecond to return from C1 (NJIT 2018, 2.4.1).
     pub fn physical(self) -> Costs {
         let native = self.native_ipi();
         Costs {
@@ -270,7 +270,7 @@ impl Costs {
         }
     }
 
-    /// The same with tasks in groups, so many levels deep.
+    /// The costs with tasks in this many levels of groups.
     pub(crate) fn in_groups(self, levels: u32) -> Costs {
         Costs {
             switch_cycles: self.switch_cycles + levels * self.group.switch_cycles,
@@ -293,7 +293,7 @@ impl Costs {
     }
 }
 
-/// The same in the host's ns, and cycles of what is drawn in iterations.
+/// The costs in the host's ns, and in cycles for what is drawn in iterations.
 #[derive(Debug, Clone)]
 pub struct Prices {
     pub iteration_cycles: u64,

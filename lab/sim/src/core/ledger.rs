@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A vCPU's account: where its time went, and the host time it owes before its guest goes on. What
-//! things cost is charged here.
+//! The account of a vCPU: where its time went, and how much host time it must pay before its guest
+//! continues. Costs are charged here.
 
-/// Where a vCPU's time goes; every nanosecond is in exactly one class.
+/// Where a vCPU's time goes. Every nanosecond is in exactly one class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Class {
     /// The guest works: steps of its program and the lock operations between them.
     Useful = 0,
-    /// It waits spinning, and whoever it waits for is on a pCPU.
+    /// It spins, and the vCPU that it waits for is on a pCPU.
     SpinHolderRunning = 1,
-    /// It waits spinning for somebody who is not on a pCPU.
+    /// It spins, and the vCPU that it waits for is not on a pCPU.
     SpinHolderPreempted = 2,
     /// The host switches to it.
     Switch = 3,
@@ -23,7 +23,7 @@ pub enum Class {
 }
 
 pub const CLASSES: usize = 7;
-/// Classes in which a vCPU is on a pCPU come first.
+/// The classes on a pCPU come first.
 pub const ON_CPU_CLASSES: usize = 5;
 
 /// What exits and switches are for (NJIT 2018, chapter 2), as far as it is one of its factors.
@@ -42,14 +42,15 @@ pub enum Cause {
     Other = 4,
 }
 
-/// Causes that are told apart; the rest is what remains.
+/// Number of causes that are distinguished; the rest is the remainder.
 const CAUSES: usize = 4;
 
 #[derive(Debug, Clone)]
 pub struct Ledger {
     /// Time it was last accounted to.
     pub since_ns: u64,
-    /// Host time it pays before its guest goes on: first for the switch to it, then for exits.
+    /// Host time that it pays before its guest continues: first for the switch to it, then for
+    /// exits.
     pub switch_ns: u64,
     pub exit_ns: u64,
     pub switch_cause: Cause,
@@ -92,13 +93,13 @@ impl Ledger {
         self.cause_ns[cause as usize]
     }
 
-    /// Host time it owes before its guest goes on, ns.
+    /// Host time that it must pay before its guest continues, ns.
     #[inline]
     pub fn host_ns(&self) -> u64 {
         self.switch_ns + self.exit_ns
     }
 
-    /// Handling an exit is to take so long.
+    /// Sets the time for handling an exit.
     #[inline]
     pub fn owe_host(&mut self, ns: u64, cause: Cause) {
         self.exit_ns += ns;
@@ -113,7 +114,7 @@ impl Ledger {
         self.owed_ns = [0; CAUSES];
     }
 
-    /// It was on a pCPU for `ns`: host time first. What is left is its guest's.
+    /// It was on a pCPU for `ns`. Pays host time first; returns what is left for its guest.
     #[inline]
     pub fn pay_host(&mut self, ns: u64) -> u64 {
         // Most often it is in its guest.

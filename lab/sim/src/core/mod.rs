@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What every room above stands on: which vCPU is where, where its time went, what things cost, and
-//! the pending events. Whoever is above may change it; it calls nobody.
+//! The state that all other parts share: where each vCPU is, where its time went, what things cost,
+//! and the pending events. Parts above may change it; it calls none of them.
 
 mod costs;
 mod effect;
@@ -41,7 +41,7 @@ pub struct Core {
     pub vms: Table<VmId, Vm>,
     /// The pCPU whose timer interrupt is being handled.
     pub interrupted: PcpuId,
-    /// What the guests' doings mean for other rooms; the machine sees to them in this order.
+    /// Effects of the guests on other parts; the machine handles them in this order.
     pub effects: Vec<Effect>,
 }
 
@@ -58,14 +58,14 @@ impl Core {
         vcpu.ledger.cpu_ns() + since_ns
     }
 
-    /// The host needs so much time before the guest of `v` goes on: for an exit, a switch, a tick, …
+    /// Charges `v` with host time before its guest continues: for an exit, a switch, a tick, …
     #[inline]
     pub fn charge(&mut self, v: VcpuId, ns: u64, cause: Cause) {
         self.vcpus[v].ledger.owe_host(ns, cause);
     }
 
-    /// Brings the account of `v` up to now, but for what is its guest's time: so much of it, ns, is
-    /// left. `None`: no time has passed.
+    /// Accounts `v` up to now, except for its guest's time, which is returned in ns. `None`: no
+    /// time has passed.
     #[inline]
     pub fn account_host(&mut self, v: VcpuId) -> Option<u64> {
         let vcpu = &mut self.vcpus[v];
@@ -99,8 +99,8 @@ impl Core {
         }
     }
 
-    /// An interrupt takes `v`, running and accounted for, out of its guest and back; a pause loop
-    /// begins anew.
+    /// An interrupt takes `v`, which runs and has been accounted, out of its guest and back. Its
+    /// pause loop starts again.
     #[inline]
     pub fn interrupt(&mut self, v: VcpuId) {
         self.charge(v, self.prices.interrupt_ns, Cause::Ipi);
@@ -139,18 +139,18 @@ impl Core {
         self.model.threads_share_cores.then_some(PcpuId(p.0 ^ 1))
     }
 
-    /// Whether somebody runs on the other thread of the core of `p`.
+    /// Whether the other thread of the core of `p` runs a vCPU.
     #[inline]
     pub fn is_core_shared(&self, p: PcpuId) -> bool {
         self.sibling(p).is_some_and(|sibling| !self.pcpus[sibling].idle)
     }
 
-    /// How much work a guest does in so much time of a thread whose core is shared, ns.
+    /// Work of a guest in this much time of a thread whose core is shared, ns.
     pub fn shared_work_ns(&self, ns: u64) -> u64 {
         (u128::from(ns) * u128::from(self.model.thread_speed_percent) / 100) as u64
     }
 
-    /// The time that so much work takes there, ns.
+    /// Time for this much work on a thread whose core is shared, ns.
     pub fn shared_time_ns(&self, work_ns: u64) -> u64 {
         let percent = u128::from(self.model.thread_speed_percent);
         (u128::from(work_ns) * 100).div_ceil(percent) as u64
@@ -162,8 +162,8 @@ impl Core {
         self.model.llc_pcpus.map_or(0, |size| p.0 / size.max(1))
     }
 
-    /// Whether the host's way from an exit to its decision takes time, as measured; else it decides
-    /// at once, and the exit is paid for when the vCPU goes on.
+    /// Whether the host needs time from an exit to its decision, as measured. Otherwise it decides
+    /// at once, and the exit is paid when the vCPU continues.
     #[inline]
     pub fn times_handling(&self) -> bool {
         self.model.costs.decide_cycles > 0 && self.model.credit.is_none()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host that is modelled: its kernel, its scheduler and what an arm changes of it.
+//! The modelled host: its kernel, its scheduler, and the changes of an arm.
 
 use super::costs::Costs;
 use unspin_policy::kvm_stock::{Variant, WindowParams, WINDOW_PAUSES_MAX_SVM, WINDOW_PAUSES_SVM};
@@ -9,14 +9,14 @@ use unspin_scenario::plan::{Factor, HostModel, HostScheduler, LoopDetection, Pla
 /// Whose scheduler, KVM window and directed yield are modelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
-    /// What was proposed on the KVM list in 2012 and never merged: a window that grows where a
-    /// directed yield finds nobody and shrinks where it succeeds. CFS.
+    /// A proposal on the KVM list of 2012 that was never merged: a window that grows if a directed
+    /// yield finds no target, and shrinks if it succeeds. CFS.
     Proposal2012,
     /// The papers' host: CFS, KVM's first growing window.
     V3_19,
     /// CFS.
     V6_1,
-    /// EEVDF, a yield forfeiting virtual run time as its stable series has it.
+    /// EEVDF; a yield forfeits virtual run time, as in its stable series.
     V6_12,
     /// EEVDF as first released; KVM's directed yield with its index bug (about 6.13 to 6.18).
     V6_13,
@@ -35,7 +35,7 @@ impl Kernel {
         Kernel::V6_19,
     ];
 
-    /// The series' name, as scenarios and `--kernel` have it.
+    /// The series' name, as in scenarios and `--kernel`.
     pub fn name(self) -> &'static str {
         match self {
             Kernel::Proposal2012 => "2012",
@@ -47,7 +47,7 @@ impl Kernel {
         }
     }
 
-    /// The kernel of that name.
+    /// The kernel with this name.
     pub fn parse(name: &str) -> Option<Kernel> {
         Kernel::ALL.into_iter().find(|k| k.name() == name)
     }
@@ -68,14 +68,14 @@ impl Kernel {
     }
 }
 
-/// Xen's Credit as a host has it.
+/// Parameters of Xen's Credit scheduler.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CreditHost {
     /// Slots, credits and the cap; one credit is a microsecond.
     pub params: credit::Params,
     /// How long a vCPU runs before the pCPU chooses again, ns.
     pub slice_ns: u64,
-    /// A slice's timer goes off so much late at most, ns.
+    /// Largest delay of a slice's timer, ns.
     pub slop_ns: u64,
     /// Whether a vCPU that wakes with credit comes first (Xen's BOOST).
     pub boost: bool,
@@ -88,7 +88,7 @@ pub struct CreditHost {
 pub struct IdleState {
     /// Not for a pCPU that is expected to idle for less than this, ns.
     pub residency_ns: u64,
-    /// From an interrupt until the pCPU goes on, ns.
+    /// From an interrupt until the pCPU runs again, ns.
     pub exit_ns: u64,
 }
 
@@ -115,8 +115,8 @@ impl IdleState {
     ];
 }
 
-/// What a CPU of an idle host loses to its tasks, millionths: 460 us in a second, the median of the eight
-/// CPUs in Documentation/trace/osnoise-tracer.rst (109 to 7,816).
+/// Time that a CPU of an idle host loses to its tasks, in millionths: 460 us per second, the median
+/// of the eight CPUs in Documentation/trace/osnoise-tracer.rst (109 to 7,816).
 pub const HOUSEKEEPING_USUAL_PPM: u32 = 460;
 
 /// Two busy threads do 1.25 times as much as one: D. Marr et al., "Hyper-Threading Technology
@@ -138,7 +138,7 @@ pub struct Host {
     pub slice_ns: Option<u64>,
     /// Allocation period: CFS's latency; `None`: the kernel's own. Credit's is in `credit`.
     pub period_ns: Option<u64>,
-    /// Asymmetric vCPUs, in arms that have them.
+    /// Parameters of asymmetric vCPUs, for arms that use them.
     pub asym: asym::Params,
     /// Xen's Credit schedules, not the kernel's fair scheduler.
     pub credit: Option<CreditHost>,
@@ -153,25 +153,25 @@ pub struct Host {
     pub costs: Costs,
     /// pCPUs that share a last-level cache; `None`: all share one.
     pub llc_pcpus: Option<u32>,
-    /// pCPUs `2 n` and `2 n + 1` are the two threads of one core, not cores of their own.
+    /// pCPUs `2 n` and `2 n + 1` are two threads of one core, not two cores.
     pub threads_share_cores: bool,
     /// How fast a guest works on a thread while the other one of its core is busy, % of a core.
     pub thread_speed_percent: u32,
-    /// Ticks of different pCPUs come apart, as with skew_tick=1, which the emulated computer boots
-    /// with. Linux's own is 0: all tick at the same time.
+    /// Ticks of different pCPUs are spread in time, as with skew_tick=1, with which the emulated
+    /// computer boots. Linux's default is 0: all tick at the same time.
     pub skew_tick: bool,
-    /// What a VM's weight is divided by is what its vCPUs last published, as Linux 3.8 to 4.2 has
-    /// it, not their load of now (`host/groups.rs`).
+    /// A VM's weight is divided by what its vCPUs last published, as in Linux 3.8 to 4.2, not by
+    /// their present load (`host/groups.rs`).
     pub group_load_lags: bool,
-    /// Time that the host's own tasks take of each pCPU, in millionths (`host/housekeeping.rs`); 0: there
-    /// are none, and ticks come on time. Not under Credit, whose Dom0 is not modelled.
+    /// Time that the host's own tasks use of each pCPU, in millionths (`host/housekeeping.rs`). 0:
+    /// no tasks, and ticks are on time. Not with Credit, whose Dom0 is not modelled.
     pub housekeeping_ppm: u32,
-    /// KVM polls so long for a wake-up of a halted vCPU before it lets its pCPU go.
+    /// How long KVM polls for a wake-up of a halted vCPU before the vCPU leaves its pCPU.
     pub halt_poll_ns: u64,
-    /// Where a pCPU goes that has nobody to run, shallowest first, by how long it idled before
-    /// (Linux's menu governor); empty: coming back is free.
+    /// The states of an idle pCPU, shallowest first; it chooses by how long it idled before
+    /// (Linux's menu governor). Empty: leaving idle costs nothing.
     pub idle_states: &'static [IdleState],
-    /// There is no VMM, and the VM is what runs on the machine itself.
+    /// There is no VMM: the VM stands for the physical machine.
     pub physical: bool,
     /// Interrupts are received without exits (APICv, AVIC).
     pub apicv: bool,
@@ -192,9 +192,9 @@ impl Host {
             tick_ns: 4_000_000,
             slice_ns: None,
             period_ns: None,
-            // A sleeper is credited with half of CFS's latency, 9 ms on four pCPUs: above that a
-            // vCPU that wakes never interrupts anybody. Below, "a minimal value allowed by the
-            // system" (5.4.2): Linux takes any wake-up granularity from 0 on, policy/ from 1 us.
+            // A sleeper gets a credit of half of CFS's latency, 9 ms on four pCPUs. Above that, a
+            // vCPU that wakes never preempts another. Below: "a minimal value allowed by the
+            // system" (5.4.2). Linux accepts any wake-up granularity from 0 on, policy/ from 1 us.
             // EEVDF has slices instead, as `unspin shape` sets them.
             asym: match kernel.is_eevdf() {
                 true => asym::Params::default(),
@@ -226,7 +226,7 @@ impl Host {
         }
     }
 
-    /// A server: 2.4 GHz, 250 ticks a second, and what an idle Linux host does beside.
+    /// A server: 2.4 GHz, 250 ticks per second, with the background work of an idle Linux host.
     pub fn server(pcpus: u32, kernel: Kernel) -> Host {
         Host {
             khz: 2_400_000,
@@ -277,9 +277,9 @@ impl Host {
         }
     }
 
-    /// The same host under Xen's Credit: 10 ms ticks, 30 ms slices, 30 ms between hand-outs of
-    /// credit (HPDC 2011, section 3.3). `capped`: nobody gets more than their weight's share.
-    /// A window of pause-loop exits does not grow, as Xen's do not.
+    /// The host under Xen's Credit: 10 ms ticks, 30 ms slices, 30 ms between distributions of
+    /// credit (HPDC 2011, section 3.3). `capped`: no VM gets more than its weight's share. The
+    /// pause-loop window does not grow, as in Xen.
     pub fn with_credit(self, capped: bool) -> Host {
         let host = CreditHost {
             params: credit::Params { capped: capped.into(), ..credit::Params::default() },
@@ -294,9 +294,9 @@ impl Host {
         Host { tick_ns, window, credit: Some(host), ..self }
     }
 
-    /// The same host with AMD's pause filter: 3000 PAUSEs to begin with, 65535 at most
-    /// (`pause_filter_count`, 16 bits), wherever the guest spins. Windows are these counts times the
-    /// cycles of one turn, as the module has them (docs/sysfs.md).
+    /// The host with AMD's pause filter: initially 3000 PAUSEs, at most 65535
+    /// (`pause_filter_count`, 16 bits), at any privilege level of the guest. Windows are these
+    /// counts times the cycles of one turn, as in the module (docs/sysfs.md).
     pub fn with_pause_filter(self) -> Host {
         let turn = self.costs.pause_loop_cycles.max(1);
         let window = WindowParams {
@@ -346,7 +346,7 @@ impl Host {
         Host { period_ns: Some(period_ns), ..self }
     }
 
-    /// What coming back costs a pCPU that was expected to idle for so long, ns.
+    /// Cost of leaving idle for a pCPU that was expected to idle for this long, ns.
     pub(crate) fn idle_exit_ns(&self, expected_ns: u64) -> u64 {
         let mut deepest_first = self.idle_states.iter().rev();
         deepest_first.find(|s| s.residency_ns <= expected_ns).map_or(0, |s| s.exit_ns)

@@ -23,7 +23,7 @@ pub struct Pcpu {
 }
 
 impl Pcpu {
-    /// Nobody has run here.
+    /// A pCPU on which no vCPU has run.
     pub const NEW: Pcpu = Pcpu {
         idle: true,
         billed_ns: 0,
@@ -51,8 +51,8 @@ impl Pcpu {
         self.has_idled(idle_ns)
     }
 
-    /// It has idled for `ns`: what was expected, which is the mean of what was, an older time
-    /// counting 7/8 of the next (DECAY of Linux's menu governor).
+    /// Updates the expected idle time after it idled for `ns`: the mean of idle times, with a decay
+    /// of 7/8 (DECAY of Linux's menu governor).
     fn has_idled(&mut self, ns: u64) -> u64 {
         let guess_ns = self.idle_guess_ns;
         self.idle_guess_ns = guess_ns - guess_ns / 8 + ns / 8;

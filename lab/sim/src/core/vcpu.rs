@@ -33,12 +33,12 @@ pub struct PauseLoop {
     pub window_ns: u64,
 }
 
-/// What the host has yet to do with it before its guest goes on.
+/// What the host still has to do with it before its guest continues.
 #[derive(Debug, Clone, Default)]
 pub struct Handling {
     /// A PLE exit of it is being handled.
     pub in_ple_exit: bool,
-    /// Whom that exit yields to is not decided yet: it is when the host time before that is spent.
+    /// Its PLE exit has not chosen a target yet; it does when the host time before that is spent.
     pub undecided: bool,
     /// Its pCPU schedules before it goes back to its guest.
     pub need_resched: bool,
@@ -60,7 +60,7 @@ pub struct Vcpu {
     /// Number within its VM.
     pub index: u32,
     pub on: Placement,
-    /// It runs, and so does somebody on the other thread of its core.
+    /// It runs, and the other thread of its core runs a vCPU, too.
     pub shares_core: bool,
     pub exit: Handling,
     pub pauses: PauseLoop,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can happen, and which timer of the queue stands for it: each has at most one pending.
+//! Events, and the timers of the queue for them. Each timer has at most one pending event.
 
 use super::ids::{PcpuId, ThreadId, VcpuId, VmId};
 use super::queue::{Queue, Timer};
@@ -7,11 +7,11 @@ use super::queue::{Queue, Timer};
 /// What a timer is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// What the vCPU on this pCPU does has ended.
+    /// The action of the vCPU on this pCPU ends.
     ActionEnd(PcpuId),
     /// The pCPU's timer tick.
     Tick(PcpuId),
-    /// Somebody has asked this pCPU to reschedule.
+    /// This pCPU was asked to reschedule.
     Reschedule(PcpuId),
     /// A thread's sleep ends.
     SleepEnd(ThreadId),
@@ -26,7 +26,7 @@ pub enum Event {
     BandwidthPeriod,
     /// A turn ends.
     TurnEnd,
-    /// Somebody may have waited for a turn for too long.
+    /// A vCPU may have waited for its turn for too long.
     ParkEnd,
     /// A wait for a lock has lasted for long enough to count as a stall.
     Stall(VcpuId),
@@ -57,8 +57,8 @@ pub struct Layout {
 const SINGLE: u32 = 6;
 
 impl Layout {
-    /// For a machine of that size. `watched`: waits for locks are, or guests' kernels tick; `has_tasks`:
-    /// the host has tasks of its own. Other machines save those timers.
+    /// Timers for a machine of this size. `watched`: waits for locks are watched, or guests'
+    /// kernels tick. `has_tasks`: the host has its own tasks. Other machines need no such timers.
     pub fn new(
         pcpus: u32,
         threads: u32,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Numbers of vCPUs, pCPUs, VMs, threads and locks, each a type of its own, and tables indexed by
-//! them: a pCPU's number cannot be taken for a vCPU's.
+//! Numbers of vCPUs, pCPUs, VMs, threads and locks, each with its own type, and tables indexed by
+//! them. So a pCPU's number cannot be used as a vCPU's.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -20,7 +20,7 @@ macro_rules! id {
 
         #[allow(dead_code)] // not every kind of number needs each
         impl $name {
-            /// Nobody.
+            /// None.
             pub const NONE: $name = $name(u32::MAX);
 
             /// `count` numbers from this one on.

@@ -18,7 +18,8 @@ pub const TIMERS_MAX: usize = 1 << TIMER_BITS;
 const ABSENT: u32 = u32::MAX;
 /// The empty root: before every event.
 const HOLE: u128 = 0;
-/// What is past the last entry: after every event, so that the last entry's siblings are all there.
+/// Entries behind the last one. They compare after every event, so that the last entry always has
+/// siblings.
 const EMPTY: u128 = u128::MAX;
 
 /// Pending events. Never allocates after [`Queue::new`].
@@ -104,7 +105,7 @@ impl Queue {
         }
     }
 
-    /// Makes `timer` idle. Nothing happens where it is idle already.
+    /// Makes `timer` idle, if it is not already.
     pub fn cancel(&mut self, timer: Timer) {
         let at = self.place[timer as usize];
         if at == ABSENT {
@@ -184,8 +185,8 @@ impl Queue {
     }
 }
 
-/// Which of four events is the earliest. Without a jump: that nobody can foretell, and a wrong guess
-/// costs more than all compares of a step.
+/// The earliest of four events, without a branch: it could not be predicted, and a wrong guess
+/// costs more than all comparisons of a step.
 fn earliest(of: &[u128; ARITY]) -> usize {
     let left = usize::from(of[1] < of[0]);
     let right = 2 + usize::from(of[3] < of[2]);

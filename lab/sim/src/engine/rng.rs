@@ -26,7 +26,7 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// The stream of vCPU number `vcpu` in a VM of that seed.
+    /// The stream of vCPU number `vcpu` in a VM with this seed.
     pub fn new(vm_seed: u64, vcpu: u32) -> Rng {
         let state = splitmix64(vm_seed ^ splitmix64(u64::from(vcpu) + 1));
         Rng { state: state.max(1), table: exp_table() }
@@ -52,7 +52,7 @@ impl Rng {
         min + (((self.next() >> 32) * (u64::from(max - min) + 1)) >> 32) as u32
     }
 
-    /// An exponentially distributed number of that mean, cut off at `max`.
+    /// An exponentially distributed number with this mean, cut off at `max`.
     pub fn exp(&mut self, mean: u32, max: u32) -> u32 {
         let random = self.next();
         let k = u64::from(random.leading_zeros());

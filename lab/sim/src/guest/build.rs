@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use unspin_guest_abi::STALL_BUCKETS;
 use unspin_scenario::result;
 
-/// What a VM's guest is.
+/// Describes the guest of a VM.
 #[derive(Debug, Clone, Copy)]
 pub struct VmSpec {
     pub vcpus: u32,

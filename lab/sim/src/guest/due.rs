@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a vCPU's guest has to do when the time is over for what it did, and what others may know of
-//! what it waits for.
+//! What a vCPU's guest does when the time of its action is over, and what others may know of what
+//! it waits for.
 
 use super::state::{Doing, Guest};
 use crate::core::{Core, State};
 use crate::engine::{Event, VcpuId, VmId};
 
-/// What is due.
+/// An action that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
-    /// It goes on with its program.
+    /// It continues with its program.
     Program,
     /// It looks at its lock; it may also have spun for its window.
     Look,
@@ -44,8 +44,8 @@ impl Guest {
         }
     }
 
-    /// What is due and concerns the guest alone: `v` answers its siblings, falls asleep at its barrier,
-    /// or has sent an interrupt.
+    /// Does what is due and concerns only the guest: `v` answers its siblings, falls asleep at its
+    /// barrier, or has sent an interrupt.
     pub fn do_due(&mut self, core: &mut Core, v: VcpuId) {
         if self.cpus[v].answers_next() {
             self.answer(core, v);
@@ -63,7 +63,8 @@ impl Guest {
         self.cpus[v].run.doing == Doing::SpinLock && pauses.spun_ns >= pauses.window_ns
     }
 
-    /// `v` gets or loses its pCPU: its account, and those of who waits for its answer.
+    /// `v` gets or loses its pCPU: updates its account, and the accounts of those that wait for its
+    /// answer.
     #[inline]
     pub fn account_for_switch(&mut self, core: &mut Core, v: VcpuId) {
         self.account(core, v);
@@ -93,7 +94,7 @@ impl Guest {
         let tick_ns = self.vms[vm].tick_ns;
         let crate::core::Vm { first, vcpus, .. } = core.vms[vm];
         for v in first.and_next(vcpus).filter(|_| tick_ns > 0) {
-            // Each on its own grid, as skew_tick=1 has it.
+            // Each vCPU ticks on its own grid, as with skew_tick=1.
             let offset = tick_ns * u64::from(v - first) / u64::from(vcpus);
             core.events.arm(Event::GuestTick(v), core.now_ns + 1 + offset);
         }
@@ -119,7 +120,7 @@ impl Guest {
             let asked = acks.get(core.vcpus[u].index as usize);
             return asked.is_some_and(|askers| askers.contains(&core.vcpus[v].index));
         }
-        // Who has the lock, or is next for it.
+        // It has the lock, or is next for it.
         self.waits_for_lock(v)
             && self.cpus[u].owned & 1 << self.lock_number(self.cpus[v].wait.lock) != 0
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a guest says to its host.
+//! The effects that a guest reports to its host.
 
 use super::state::Guest;
 use crate::core::{Core, Effect};
@@ -19,8 +19,8 @@ impl Guest {
         }
     }
 
-    /// What `v` does ends at another time: after what was asked for before, so that events of one time
-    /// keep their order.
+    /// The action of `v` ends at another time. Queued behind earlier effects, so that events of the
+    /// same time keep their order.
     #[inline]
     pub(super) fn touch(&mut self, core: &mut Core, v: VcpuId) {
         if core.effects.is_empty() {

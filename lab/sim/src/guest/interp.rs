@@ -15,9 +15,9 @@ impl Guest {
         draw.from(&mut self.cpus[v].run.rng)
     }
 
-    /// Runs the program of `v` on from its `pc`, after `ns` of work that is due already, up to the
-    /// next thing that takes time and that others may notice. If others are concerned before: `Some`, to
-    /// be called again with so many ns when they have been seen to.
+    /// Runs the program of `v` from its `pc`, after `ns` of work that is due already, up to the
+    /// next action that takes time and that others may notice. If others are concerned before, it
+    /// returns `Some(ns)`: call it again with that, once they have been handled.
     pub fn advance(&mut self, core: &mut Core, v: VcpuId, mut ns: u64) -> Option<u64> {
         if std::mem::take(&mut self.cpus[v].wakes_next) {
             // Woken for something else it may stand in line still.
@@ -50,17 +50,17 @@ impl Guest {
         stopped
     }
 
-    /// `v`, with `ns` of work before it, goes on through all steps that are work too, and works for as
-    /// long as they take. Whether no work is due before the next step that others notice, which is
-    /// behind it now ([`Guest::act`]).
+    /// `v`, with `ns` of work before it, continues through all steps that are also work. Returns
+    /// whether no work is due before the next step that others notice, which it has passed now
+    /// ([`Guest::act`]).
     pub fn work_on(&mut self, core: &mut Core, v: VcpuId, mut ns: u64) -> bool {
         let vm = &self.vms[core.vcpus[v].vm];
         let (begin, end, responds) = (vm.program, vm.program_end, vm.responses.is_some());
         let mut pc = self.cpus[v].run.pc;
         loop {
             if pc == end {
-                // A unit counts when its work is done; what releasing its last lock takes is no
-                // reason for an event of its own.
+                // A unit counts when its work is done. The time for releasing its last lock is no
+                // reason for an event.
                 if ns > core.prices.unlock_ns {
                     break;
                 }
@@ -73,7 +73,7 @@ impl Guest {
                 // Also a program of no length takes time.
                 ns += core.prices.unit_ns;
             }
-            // By reference: a copy of a step goes through memory, and stalls.
+            // By reference, because a copy of a step would go through memory and stall.
             let Instruction { step, permille, skip } = &self.steps[pc as usize];
             let run = &mut self.cpus[v].run;
             if !run.taken {
@@ -213,16 +213,17 @@ impl Guest {
         (turn % u64::from(self.vms[core.vcpus[v].vm].threads)) as u32
     }
 
-    /// `v`, let go on by somebody else, has `ns` (not 0) of work before it, and what follows that is
-    /// work too. It does nothing that others notice: so nobody who lets others go on is called back.
+    /// `v` was released by another vCPU, has `ns` (not 0) of work before it, and continues with
+    /// work. It does nothing that others notice, so the vCPU that releases others is not called
+    /// back.
     pub fn go_on_working(&mut self, core: &mut Core, v: VcpuId, ns: u64) {
         debug_assert!(ns > 0 && !self.cpus[v].wakes_next);
         let acts = self.work_on(core, v, ns);
         debug_assert!(!acts);
     }
 
-    /// Time to read `lines` cache lines that the vCPU before `v` wrote, and how much of it is for
-    /// their coming from another last-level cache, ns.
+    /// Time to read `lines` cache lines that the vCPU before `v` wrote, and how much of it is
+    /// because they come from another last-level cache, ns.
     pub fn share_ns(&self, core: &Core, v: VcpuId, lines: u64) -> (u64, u64) {
         let vcpu = &core.vcpus[v];
         let vm = &core.vms[vcpu.vm];

@@ -24,7 +24,7 @@ impl Guest {
         core.events.arm(Event::Report(v), at);
     }
 
-    /// The timer has gone off; `v` may have been interrupted, or have its lock.
+    /// The timer fired. `v` may have been interrupted, or have its lock.
     pub fn report_wait(&mut self, core: &mut Core, v: VcpuId) {
         let vcpu = &self.cpus[v];
         let spins = vcpu.run.doing == Doing::SpinLock && !vcpu.wait.reported;
@@ -47,7 +47,7 @@ impl Guest {
         core.effects.push(Effect::Reported(core.vcpus[v].vm));
     }
 
-    /// The guest of `v` has waited for a spin-lock for so long.
+    /// The guest of `v` has waited for a spin-lock for this long.
     pub(super) fn watch_wait(&mut self, core: &mut Core, v: VcpuId, cycles: u64) {
         if !self.monitor.is_some_and(|params| params.is_over_threshold(cycles)) {
             return;

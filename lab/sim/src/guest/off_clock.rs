@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A clock that runs only while somebody that others wait for is off its pCPU.
+//! A clock that runs only while a vCPU that others wait for is off its pCPU.
 
-/// How long somebody that others wait for has been off its pCPU: a clock that runs only then.
+/// How long a vCPU that others wait for has been off its pCPU: a clock that runs only then.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OffClock {
     sum_ns: u64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The model's programs: the guest's own steps, and those that only the model does.
+//! The model's programs: the guest's own steps, and steps that only the model has.
 
 use crate::engine::Rng;
 use unspin_guest_abi::{self as abi, ProgramError};
@@ -42,32 +42,32 @@ pub enum OneThread {
     Moving,
 }
 
-/// How those that arrive at a barrier wait until all have.
+/// How threads at a barrier wait until all have arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meet {
-    /// Spinning for so many pauses, then asleep.
+    /// Spins for this many pauses, then sleeps.
     Sleep { pauses: Draw },
     /// Spinning, without end.
     Spin,
-    /// Spinning in user space; for so many pauses where there is an end.
+    /// Spins in user space; for this many pauses, if limited.
     User { pauses: Option<Draw> },
     /// Asleep at a condition variable, spinning before in user space where `user`; the sleepers wake
     /// each other one by one.
     Cond { pauses: Draw, user: bool },
 }
 
-/// What a step does that only takes time: nobody else notices.
+/// Steps that only take time, and that other vCPUs do not notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// So many iterations (`compute`, and `critical` while it has a lock).
+    /// This many iterations (`compute`, and `critical` while it has a lock).
     Iterations(Draw),
     /// The same, if this thread is the one.
     OfOneThread(OneThread, Draw),
-    /// Reads so many cache lines that a sibling wrote.
+    /// Reads this many cache lines that a sibling wrote.
     Share(Draw),
 }
 
-/// What a step does that others notice.
+/// Steps that others notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
     Lock(u32),
@@ -77,7 +77,7 @@ pub enum Act {
     MutexUnlock(u32),
     /// Wakes the next thread, if that sleeps in a `block`.
     Wake,
-    /// Sleeps until the timer fires, or where there is none until it is woken.
+    /// Sleeps until the timer fires, or without a timer until it is woken.
     Block {
         ns: Draw,
         has_timer: bool,
@@ -93,15 +93,15 @@ pub enum Act {
     SocketUnlock {
         capacity: u32,
     },
-    /// Interrupts its siblings and waits for their answers. `lazy`: also those that sleep with the
-    /// program's memory still theirs. `handler`: iterations of their handler.
+    /// Interrupts its siblings and waits for their answers. `lazy`: also those that sleep and still
+    /// have the program's memory. `handler`: iterations of their handler.
     Shootdown {
         lazy: bool,
         handler: Draw,
     },
 }
 
-/// What a thread does next.
+/// The next step of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     Work(Work),
@@ -114,11 +114,11 @@ pub struct Instruction {
     pub step: Step,
     /// In how many of a thousand passes it is taken.
     pub permille: u32,
-    /// Where the program goes on when it is not.
+    /// The step that follows if it is not taken.
     pub skip: u32,
 }
 
-/// What stands for a step that only the model does where the guest's rules are checked.
+/// The step that represents a step of the model only, for the check of the guest's rules.
 fn stand_in(op: Op) -> Op {
     match op {
         Op::UserBarrier => Op::SpinBarrier,
@@ -139,7 +139,7 @@ fn stand_in(op: Op) -> Op {
     }
 }
 
-/// The step of that kind, checked and with its bounds as `step` has them.
+/// A checked step of this kind, with the bounds of `step`.
 fn step_of(op: Op, step: &abi::Step, capacity: u32) -> Step {
     let draw = Draw::of(step);
     let act = match op {
@@ -157,7 +157,7 @@ fn step_of(op: Op, step: &abi::Step, capacity: u32) -> Step {
         Op::Block => Act::Block { ns: draw, has_timer: step.b != 0 },
         Op::Barrier => Act::Barrier(Meet::Sleep { pauses: draw }),
         Op::SpinBarrier => Act::Barrier(Meet::Spin),
-        // Without a length of its own who spins in user space never goes to sleep.
+        // Without a length, a thread that spins in user space never goes to sleep.
         Op::UserBarrier => Act::Barrier(Meet::User { pauses: (step.b > 0).then_some(draw) }),
         Op::CondBarrier => Act::Barrier(Meet::Cond { pauses: draw, user: step.b > 0 }),
         Op::SerialFirst => Act::Serial(OneThread::First, draw),
@@ -189,7 +189,7 @@ pub fn compile(program: &[plan::Step], cpl: u8) -> Result<Vec<Instruction>, Prog
     Ok(instructions.collect())
 }
 
-/// Where a program goes on that does not take the mutex of step `index`.
+/// The step that follows if a program does not take the mutex of step `index`.
 fn after_unlock(program: &[plan::Step], index: usize) -> u32 {
     let lock = program[index].lock;
     let unlocks = |s: &plan::Step| s.op == Op::MutexUnlock && s.lock == lock;
@@ -197,7 +197,7 @@ fn after_unlock(program: &[plan::Step], index: usize) -> u32 {
     (index + distance) as u32 + 1
 }
 
-/// How many messages a socket holds, as the program's `socket-wait` says; 0 where it sends none.
+/// How many messages a socket holds, from the program's `socket-wait`; 0 if it sends none.
 fn capacity(program: &[plan::Step]) -> Result<u32, ProgramError> {
     const OPS: [Op; 3] = [Op::SocketWait, Op::SocketLock, Op::SocketUnlock];
     let all: Vec<&plan::Step> = program.iter().filter(|s| OPS.contains(&s.op)).collect();

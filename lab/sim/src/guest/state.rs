@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a guest is: its vCPUs, threads and VMs. Locks and what else its threads wait for are beside it
-//! (`lock/state.rs`, `sync/state.rs`).
+//! The state of a guest: its vCPUs, threads and VMs. Locks and the other things that threads wait
+//! for are in `lock/state.rs` and `sync/state.rs`.
 
 use super::lock::{Lock, Stalls, Wait};
 use super::program::Instruction;
@@ -10,10 +10,10 @@ use std::collections::VecDeque;
 use unspin_policy::vcrd;
 use unspin_scenario::result;
 
-/// What a vCPU does once the host lets it.
+/// What a vCPU does once the host lets it run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doing {
-    /// Works for `remaining_ns`, then goes on with its program.
+    /// Works for `remaining_ns`, then continues with its program.
     Work,
     /// Waits for its lock, spinning.
     SpinLock,
@@ -51,7 +51,7 @@ impl Doing {
 /// Where a thread is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThreadState {
-    /// On its vCPU (which may be off its pCPU).
+    /// On its vCPU, which may be off its pCPU.
     Running,
     /// Waits for a vCPU.
     Ready,
@@ -74,7 +74,7 @@ pub struct Thread {
     pub away: Context,
 }
 
-/// What a vCPU keeps of the thread it runs.
+/// State of the thread that a vCPU runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Context {
     pub doing: Doing,
@@ -105,7 +105,7 @@ impl Context {
     }
 }
 
-/// A VM's threads where there are more or fewer than vCPUs.
+/// A VM's threads, if there are more or fewer than vCPUs.
 #[derive(Debug, Clone, Default)]
 pub struct Scheduler {
     /// Threads that want each vCPU.
@@ -127,7 +127,7 @@ pub struct Cpu {
     pub owned: u128,
     /// It has got its lock while it was off its pCPU, and has not noticed yet.
     pub notice_lock: bool,
-    /// What the clock of those it waits for showed when it was last accounted to.
+    /// The clock of the vCPUs it waits for, at the last accounting.
     pub off_mark_ns: u64,
     pub units: u64,
     pub acquisitions: u64,
@@ -135,7 +135,7 @@ pub struct Cpu {
     pub owes_acks: bool,
     /// Answers it waits for.
     pub acks_missing: u32,
-    /// Whom it interrupts next, where it does so one after the other.
+    /// The sibling that it interrupts next, if it does so one after the other.
     pub next_sibling: u32,
     /// The program's memory is (still) that of its CPU: interrupts to all that use it are for it.
     pub in_mask: bool,
@@ -168,8 +168,8 @@ impl Cpu {
         }
     }
 
-    /// Whether it answers siblings' interrupts once it is in its guest: not where it has a spin-lock
-    /// or waits for one, which it does with interrupts off (spin_lock_irqsave()).
+    /// Whether it answers siblings' interrupts once it is in its guest. Not while it holds or waits
+    /// for a spin-lock, because it does so with interrupts off (spin_lock_irqsave()).
     #[inline]
     pub fn answers_next(&self) -> bool {
         self.owes_acks && self.owned == 0 && self.run.doing != Doing::SpinLock
@@ -185,7 +185,7 @@ pub struct Vm {
     /// Its threads are `first_thread..first_thread + threads` of all.
     pub first_thread: ThreadId,
     pub threads: u32,
-    /// Only where there are not as many threads as vCPUs.
+    /// Only if the number of threads differs from the number of vCPUs.
     pub scheduler: Option<Scheduler>,
     /// Period of its kernel's timer; 0: none.
     pub tick_ns: u64,
@@ -193,7 +193,7 @@ pub struct Vm {
     pub mutexes: Vec<Mutex>,
     /// None where its threads send no messages.
     pub sockets: Vec<Socket>,
-    /// Of each vCPU, the siblings that wait for its answer; none where there are no shootdowns.
+    /// For each vCPU, the siblings that wait for its answer; empty without shootdowns.
     pub acks: Vec<Vec<u32>>,
     /// Siblings are interrupted one after the other, and answer when they have handled it, not as soon
     /// as they run.
@@ -204,7 +204,7 @@ pub struct Vm {
     /// How long passes took that a timer began; `None` where its program begins with no such block.
     pub responses: Option<result::Responses>,
     pub stalls: Stalls,
-    /// Waits by how many turns of their loop they came to, where they are counted.
+    /// Waits by how many turns of their loop they reached, if counted.
     pub turns: Option<result::Stalls>,
     /// Times a waiter for a lock halted.
     pub lock_halts: u64,
@@ -214,13 +214,13 @@ pub struct Vm {
 
 pub struct Guest {
     pub cpus: Table<VcpuId, Cpu>,
-    /// Of all VMs; a vCPU's own where there are as many.
+    /// The threads of all VMs; a vCPU's own if there are as many.
     pub threads: Table<ThreadId, Thread>,
     pub vms: Table<VmId, Vm>,
     pub locks: Table<LockId, Lock>,
     pub locks_per_vm: u32,
     pub steps: Vec<Instruction>,
-    /// Which of those that may have a lock gets it.
+    /// Chooses which of the vCPUs that may have a lock gets it.
     pub tas_rng: Rng,
     /// Bucket of a wait for a free lock.
     pub lock_bucket: usize,
@@ -230,12 +230,12 @@ pub struct Guest {
     pub stall_ns: u64,
     /// Waits are counted by the turns of their loop, as the guest's image does that counts them.
     pub counts_turns: bool,
-    /// A wait for a lock that lasts longer than this is reported by the guest; `u64::MAX`: none is.
+    /// The guest reports waits for a lock above this; `u64::MAX`: none.
     pub report_ns: u64,
     /// Waits are watched for either.
     pub watches_waits: bool,
-    /// ASMan's Monitoring Module, where guests have it.
+    /// ASMan's Monitoring Module, if guests have it.
     pub monitor: Option<vcrd::Params>,
-    /// Somebody wants to know who wakes whom.
+    /// Whether wakers are reported.
     pub tells_wakers: bool,
 }

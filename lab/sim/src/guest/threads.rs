@@ -43,7 +43,7 @@ impl Guest {
         self.mark_off_clock(core, v);
     }
 
-    /// The thread on `v` sleeps, and goes on with `doing` and `remaining_ns` as they stand.
+    /// The thread on `v` sleeps, and continues with `doing` and `remaining_ns` as they are.
     pub fn park(&mut self, core: &mut Core, v: VcpuId) {
         if !self.has_scheduler(core, v) {
             self.idle(core, v);
@@ -72,7 +72,7 @@ impl Guest {
         ready.iter_mut().max_by_key(|queue| queue.len())?.pop_front()
     }
 
-    /// `v` has nothing to do: it halts, or polls where guests are told to.
+    /// `v` has nothing to do: it halts, or polls if guests are set to.
     fn idle(&mut self, core: &mut Core, v: VcpuId) {
         let vcpu = &mut self.cpus[v];
         vcpu.run.remaining_ns = 0;
@@ -156,7 +156,7 @@ impl Guest {
         core.events.arm(timer, core.now_ns + period);
         let vcpu = &core.vcpus[v];
         if vcpu.on.state == State::Halted && self.cpus[v].run.doing == Doing::HaltLock {
-            // Its tick goes on, as its kernel does not idle, and ends the HLT (safe_halt()).
+            // Its tick continues, because its kernel does not idle, and ends the HLT (safe_halt()).
             self.account(core, v);
             core.charge(v, core.prices.timer_ns, Cause::Other);
             self.spin_again(core, v);
@@ -192,7 +192,7 @@ impl Guest {
         self.take_up(core, v, next);
     }
 
-    /// Everybody else goes on: `opener` was the last of its VM's threads to arrive.
+    /// All others continue: `opener` was the last of its VM's threads to arrive.
     pub fn open_barrier_of_threads(&mut self, core: &mut Core, opener: VcpuId) {
         let vm = core.vcpus[opener].vm;
         let (first, count) = (self.vms[vm].first_thread, self.vms[vm].threads);
@@ -242,7 +242,7 @@ impl Guest {
         self.park(core, v);
     }
 
-    /// The sleep of the only thread of `v` is over, by its timer or by a sibling.
+    /// The sleep of the only thread of `v` ends, by its timer or by a sibling.
     pub fn end_block(&mut self, core: &mut Core, v: VcpuId) {
         self.account(core, v);
         core.stop_halt_poll(v);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guests' time: what a vCPU did with it, and when what it does ends.
+//! The guests' time: what a vCPU did with it, and when its action ends.
 
 use super::state::{Doing, Guest};
 use crate::core::{Class, Core, State};
 use crate::engine::{Event, LockId, VcpuId};
 
 impl Guest {
-    /// Books the time of `v` up to now, and takes it off what `v` has before it.
+    /// Accounts the time of `v` up to now, and subtracts it from the time that its action still
+    /// takes.
     #[inline]
     pub fn account(&mut self, core: &mut Core, v: VcpuId) {
         match core.account_host(v) {
@@ -16,7 +17,7 @@ impl Guest {
         }
     }
 
-    /// `v` did not spin up to now: what others missed until here is not what it will wait for.
+    /// `v` did not spin up to now, so what others missed until now is not what it will wait for.
     #[inline]
     pub fn mark_off_clock(&mut self, core: &mut Core, v: VcpuId) {
         let vcpu = &mut self.cpus[v];
@@ -67,7 +68,7 @@ impl Guest {
                     vcpu.run.remaining_ns -= ns;
                 }
                 let (missing, mark_ns) = (vcpu.acks_missing > 0, vcpu.off_mark_ns);
-                // All it waits for are off their pCPUs, or none is, unless they answer late.
+                // All that it waits for are off their pCPUs, or none is, unless they answer late.
                 let late = self.vms[core.vcpus[v].vm].handles_ipis;
                 mark_ns + if missing && (!late || self.awaits_preempted(core, v)) { ns } else { 0 }
             }
@@ -141,7 +142,7 @@ impl Guest {
         }
     }
 
-    /// Clocks of those who wait for `v`: it has left its pCPU.
+    /// The clocks of those that wait for `v`: it has left its pCPU.
     #[inline]
     pub fn note_off(&mut self, core: &Core, v: VcpuId) {
         let vcpu = &self.cpus[v];

@@ -5,7 +5,7 @@ use super::fair::NONE;
 use crate::core::{Core, Effect};
 use crate::engine::{Event, PcpuId, VcpuId};
 
-/// The next tick of `p` comes at `ns` at the latest.
+/// Arms the next tick of `p` at `ns` or earlier.
 pub fn arm_tick_by(core: &mut Core, p: PcpuId, ns: u64) {
     let timer = Event::Tick(p);
     if core.events.time_of(timer).is_some_and(|at| at > ns) {

@@ -40,8 +40,8 @@ pub struct Asym {
     woke: Table<VcpuId, bool>,
     /// Since when each vCPU that was woken has waited for a pCPU, ns; 0: it does not.
     woken_ns: Table<VcpuId, u64>,
-    /// What each needs that lasts: weights and places follow it. Of an `uncorrected` arm the last period
-    /// alone counts.
+    /// The lasting need of each vCPU: weights and places follow it. In an `uncorrected` arm only
+    /// the last period counts.
     needs: Table<VcpuId, Lasting>,
 }
 
@@ -86,9 +86,9 @@ impl Asym {
         }
     }
 
-    /// A VM of `count` vCPUs, each of that weight, on these pCPUs; `part` of `whole` is its part
-    /// of the host's time, of which it cannot use more than its vCPUs have.
-    /// One that is not `shaped` stays as it is.
+    /// Adds a VM of `count` vCPUs, each with this weight, on these pCPUs. `part` of `whole` is its
+    /// part of the host's time, of which it cannot use more than its vCPUs have. A VM that is not
+    /// `shaped` is left alone.
     pub fn add_vm(&mut self, pcpus: &[PcpuId], weight: u64, [part, whole]: [u64; 2], shaped: bool) {
         let count = pcpus.len() as u32;
         let host_ns = self.period_ns * self.cores.len() as u64;
@@ -179,8 +179,8 @@ impl Asym {
         self.vcpus.rows().map(stays).collect()
     }
 
-    /// Section 5.4.2 for all VMs, and how slices follow: where all VMs are shaped and arms are corrected, none is
-    /// shorter than it need be.
+    /// Section 5.4.2 for all VMs, and the slices that follow. If all VMs are shaped and the arm is
+    /// corrected, no slice is shorter than needed.
     fn latencies<'a>(&mut self, tunables: &'a Tunables) -> Slices<'a> {
         let Asym { vms, vcpus, params, parts, woke, .. } = self;
         if parts.latency {
@@ -226,7 +226,7 @@ impl Asym {
         is_own
     }
 
-    /// Who is not shaped is on no core that the resolvers know.
+    /// vCPUs that are not shaped are on no core of the resolvers.
     fn resolve(&mut self) {
         let Asym { vms, vcpus, cores, params, parts, needs, .. } = self;
         let mut needs_ns: Vec<u64> = Vec::with_capacity(vcpus.len());

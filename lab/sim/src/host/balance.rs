@@ -13,7 +13,7 @@ use crate::engine::PcpuId;
 
 /// `busy_factor` of a scheduling domain.
 const BUSY_FACTOR: u64 = 32;
-/// Who is expected to idle for less does not balance first (`sysctl_sched_migration_cost`).
+/// A pCPU that is expected to idle for less does not balance first (`sysctl_sched_migration_cost`).
 const WORTH_NS: u64 = 500_000;
 
 impl Scheduler {
@@ -23,7 +23,7 @@ impl Scheduler {
             * u64::from(core.model.llc_pcpus.unwrap_or(core.model.pcpus).min(core.model.pcpus))
     }
 
-    /// `p`, busy, ticks: its turn may have come, and that of those who idle.
+    /// `p`, busy, ticks: it may be due to balance, and so may the idle ones.
     pub fn balance_at_tick(&mut self, core: &mut Core, p: PcpuId) {
         let now = core.now_ns;
         let every_ns = self.balance_idle_ns(core);
@@ -40,7 +40,7 @@ impl Scheduler {
         }
     }
 
-    /// `p` has nobody to run from now on.
+    /// `p` has no vCPU to run from now on.
     pub fn balance_when_idle(&mut self, core: &mut Core, p: PcpuId) {
         let every_ns = self.balance_idle_ns(core);
         let pcpu = &mut core.pcpus[p];
@@ -50,7 +50,7 @@ impl Scheduler {
         }
     }
 
-    /// Groups learn what is left of the load of those who sleep on that pCPU, or on all that idle.
+    /// Publishes what is left of the load of sleeping vCPUs on that pCPU, or on all idle ones.
     fn publish_sleepers(&mut self, core: &mut Core, on: Option<PcpuId>) {
         let Some(groups) = &mut self.groups else { return };
         for (v, vcpu) in core.vcpus.rows() {

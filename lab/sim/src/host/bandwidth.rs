@@ -17,7 +17,7 @@ pub const PERIOD_NS: u64 = 100_000_000;
 const SLICE_NS: i64 = 5_000_000;
 const KEPT_ASLEEP_NS: i64 = 1_000_000;
 
-/// What a VM without a quota has each period: more than any host can give.
+/// Quota per period of a VM without a quota: more than any host can give.
 const UNLIMITED_NS: i64 = i64::MAX / 4;
 
 #[derive(Debug, Clone, Copy)]
@@ -86,7 +86,7 @@ impl Bandwidth {
         !self.acquire(v)
     }
 
-    /// Takes a slice for `v` where it has nothing left. Whether it may run.
+    /// Takes a slice for `v` if it has nothing left. Returns whether it may run.
     pub fn acquire(&mut self, v: VcpuId) -> bool {
         let share = &mut self.shares[v];
         if share.left_ns <= 0 {
@@ -98,7 +98,7 @@ impl Bandwidth {
         share.left_ns > 0
     }
 
-    /// `v` goes to sleep. Whether siblings may have what it leaves.
+    /// `v` goes to sleep. Returns whether siblings may have what it leaves.
     pub fn slept(&mut self, v: VcpuId) -> bool {
         let share = &mut self.shares[v];
         let over = share.left_ns - KEPT_ASLEEP_NS;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whose turn it is, and what turns know of VMs, vCPUs and pCPUs.
+//! Which VM has its turn, and the state of VMs, vCPUs and pCPUs in turns.
 //!
-//! As kmod/turns.c and kmod/wanted.c: `policy/demand` says which VMs are to have turns of their own,
-//! `policy/gang` whose each pCPU is and who fills a hole. Who is kept from running sleeps (`turns`).
+//! As kmod/turns.c and kmod/wanted.c: `policy/demand` decides which VMs have their own turns,
+//! `policy/gang` which VM owns each pCPU and which vCPU fills a hole. vCPUs that must not run sleep
+//! (`turns`).
 
 use crate::core::{Core, State};
 use crate::engine::{PcpuId, Table, VcpuId, VmId};
@@ -11,10 +12,10 @@ use unspin_policy::gang::{self, CpuSet, Owner};
 use unspin_scenario::result::ModuleStats;
 use unspin_uapi::Coscheduling;
 
-/// The first turn ends so long after the beginning.
+/// Length of the first turn.
 pub const FIRST_TURN_NS: u64 = gang::FIRST_TURN_US * 1000;
 
-/// What the module does with a VM, as turns need it.
+/// The module's settings for a VM in turns.
 #[derive(Debug, Clone, Copy)]
 pub struct InTurns {
     /// It waits for turns of others, and has some itself.
@@ -35,7 +36,7 @@ pub(super) struct VmTurns {
     pub counts: Counts,
 }
 
-/// What the module counts of a VM.
+/// The module's counts of a VM.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
     pub turns: u64,
@@ -65,18 +66,18 @@ pub(super) struct VcpuTurns {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PcpuTurns {
     owner: Owner,
-    /// Who runs there in a turn of others; [`VcpuId::NONE`]: nobody.
+    /// The vCPU that runs there in another VM's turn, or [`VcpuId::NONE`].
     pub filler: VcpuId,
 }
 
 /// What turns are seen to do, for checks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TurnsSeen {
-    /// The longest that anybody was kept from running.
+    /// The longest time that a vCPU was kept from running.
     pub longest_park_ns: u64,
     /// Ends of turns at which two vCPUs of a pCPU's owner were there while another of its pCPUs idled.
     pub crowded: u64,
-    /// Turns in which somebody owned a pCPU.
+    /// Turns in which a VM owned a pCPU.
     pub owned: u64,
 }
 

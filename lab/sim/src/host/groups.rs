@@ -65,7 +65,7 @@ const FADE_Q32: [u64; 33] = [
     0x8000_0000,
 ];
 
-/// What is left of a load after `ns`, in 32 bits: whole periods by the table, between them a line.
+/// What is left of a load after `ns`, in 32 bits: whole periods by the table, linear between them.
 fn fade_q32(ns: u64) -> u64 {
     let periods = ns / PERIOD_NS;
     if periods >= 64 * HALF_LIFE {
@@ -93,7 +93,7 @@ fn follow(value: u64, target: u64, fade_q32: u64) -> u64 {
 #[derive(Debug, Clone, Copy)]
 struct Member {
     group: u32,
-    /// Its share within its VM; 1024 unless somebody weighs a VM's vCPUs.
+    /// Its share within its VM; 1024 unless the VM's vCPUs have weights.
     share: u64,
     runnable: bool,
     /// Part of the time that it was run-able, of [`ONE`], faded.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a host does beside running vCPUs: its own tasks, and timer interrupts that come late.
+//! The background work of a host: its own tasks, and timer interrupts that come late.
 //!
-//! Numbers are those that the kernel's documentation shows of an idle computer of eight CPUs
+//! The numbers are those of an idle computer with eight CPUs in the kernel's documentation
 //! (Documentation/trace/osnoise-tracer.rst and timerlat-tracer.rst).
 
 use crate::core::Core;
@@ -9,7 +9,7 @@ use crate::engine::{Event, PcpuId, Rng, Table};
 
 /// Threads that interrupted a CPU: 88 in eight seconds.
 const TASKS_PER_S: u64 = 11;
-/// The longest piece of noise, against the mean one of a CPU that loses what the usual one does.
+/// The longest piece of noise, relative to the mean one of a CPU with the usual loss.
 const LONGEST: u32 = 5;
 /// How late a timer's interrupt came: 932, 2833, 769 and 935 ns. Ten times as late on a busy one.
 const LATE_NS: u32 = 1_367;
@@ -25,13 +25,13 @@ pub struct Housekeeping {
 }
 
 impl Housekeeping {
-    /// Tasks that take so many millionths of the time of each of `pcpus`.
+    /// Tasks that use this many millionths of the time of each of `pcpus`.
     pub fn new(pcpus: u32, ppm: u32, seed: u64) -> Housekeeping {
         let rngs: Vec<Rng> = (0..pcpus).map(|p| Rng::new(seed, FIRST_STREAM + p)).collect();
         Housekeeping { each: rngs.into(), mean_ns: (u64::from(ppm) * 1000 / TASKS_PER_S) as u32 }
     }
 
-    /// How late the next tick of `p` comes, ns.
+    /// The delay of the next tick of `p`, ns.
     pub(super) fn late_ns(&mut self, p: PcpuId) -> u64 {
         u64::from(self.each[p].exp(LATE_NS, LATEST_NS))
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the machine asks the host's scheduler, and what becomes of it.
+//! What the machine asks the host's scheduler, and the result.
 
 use super::ask::{arm_tick_by, ask_reschedule};
 use super::credit::CoschedulingStats;
@@ -10,13 +10,13 @@ use crate::engine::{Event, PcpuId, Table, VcpuId, VmId};
 use unspin_policy::kvm_stock::Yield;
 
 impl Scheduler {
-    /// Who runs on `p`; [`VcpuId::NONE`]: nobody.
+    /// The vCPU that runs on `p`, or [`VcpuId::NONE`].
     #[inline]
     pub fn current(&self, p: PcpuId) -> VcpuId {
         self.queues[p].current
     }
 
-    /// The scheduler's times of `p` up to now; whether the slice of who runs is over.
+    /// Updates the scheduler's times of `p`. Returns whether the slice of the running vCPU is over.
     #[inline]
     pub fn bill(&mut self, core: &mut Core, p: PcpuId) -> bool {
         let ns = self.unbilled_ns(core, p);
@@ -50,7 +50,7 @@ impl Scheduler {
         range_ns * skew / u64::from(core.pcpus.len() as u32)
     }
 
-    /// Whether `p` is on its grid now: a tick of its own, not the end of a slice.
+    /// Whether `p` is on its grid now: its own tick, not the end of a slice.
     pub fn ticks_now(&self, core: &Core, p: PcpuId) -> bool {
         let since = core.now_ns.checked_sub(self.tick_offset_ns(core, p));
         since.is_some_and(|ns| ns % core.model.tick_ns == 0)
@@ -148,8 +148,8 @@ impl Scheduler {
         queue.reweigh(&self.tunables, &mut self.entities, v, weight);
     }
 
-    /// Where a vCPU that wants to run goes: where it was, unless it may move and an idle pCPU, or
-    /// for want of one the shortest queue, is elsewhere.
+    /// The pCPU for a vCPU that wants to run: its last one, unless it may move and there is an idle
+    /// pCPU elsewhere, or without one a shorter queue.
     fn pcpu_for(&self, core: &Core, v: VcpuId) -> PcpuId {
         let vcpu = &core.vcpus[v];
         #[cfg(test)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the host's scheduler keeps.
+//! The state of the host's scheduler.
 
 use super::asym::Asym;
 use super::bandwidth::Bandwidth;
@@ -21,7 +21,7 @@ pub struct Scheduler {
     pub credit: Option<Box<Credit>>,
     /// The VMs' cgroups.
     pub groups: Option<Box<Groups>>,
-    /// When somebody balances next for the pCPUs that idle, where groups' loads lag.
+    /// When the idle pCPUs are balanced next, if groups' loads lag.
     pub nohz_balance_ns: u64,
     /// The VMs' caps.
     pub bandwidth: Option<Box<Bandwidth>>,

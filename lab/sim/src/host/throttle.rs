@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! vCPUs of VMs that have used what they may leave their queues, and come back (`bandwidth`).
+//! vCPUs of VMs that have used up their quota leave their queues, and return later (`bandwidth`).
 
 use super::bandwidth::PERIOD_NS;
 use super::fair::NONE;
@@ -66,7 +66,7 @@ impl Scheduler {
         core.events.arm(Event::BandwidthPeriod, core.now_ns + PERIOD_NS);
     }
 
-    /// Throttled vCPUs of `vm` come back as far as there is time for them.
+    /// Throttled vCPUs of `vm` return, as far as there is time for them.
     fn unthrottle(&mut self, core: &mut Core, vm: VmId) {
         let Some(bandwidth) = &self.bandwidth else { return };
         for v in bandwidth.vcpus_of(vm) {

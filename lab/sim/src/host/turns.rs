@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! vCPUs are kept from running in turns of others, and come back (`gangs`).
+//! Keeps vCPUs from running in turns of other VMs (`gangs`).
 //!
-//! As kmod/turns.c and kmod/park.c. Who may not run on its pCPU sleeps: it is in no queue and charged
-//! for nothing, though for its guest and for itself it waits. Its turn wakes it, or a hole that it
-//! fills, or the end of 200 ms.
+//! As kmod/turns.c and kmod/park.c. A vCPU that may not run on its pCPU sleeps: it is in no queue
+//! and charged for nothing, although for its guest and for itself it waits. Its turn wakes it, or a
+//! hole that it fills, or the end of 200 ms.
 
 use super::fair::NONE;
 #[cfg(test)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A PLE exit, and what KVM and the module keep of who gets and who loses a pCPU.
+//! A PLE exit, and what KVM and the module note when a vCPU gets or loses its pCPU.
 
 use super::state::Kvm;
 use crate::core::{Cause, Core};
@@ -32,7 +32,7 @@ impl Kvm {
         self.count_switching(core, v, cycles);
     }
 
-    /// Handling the exit of `v` waits for a lock of the host's for so long.
+    /// Handling the exit of `v` waits this long for a lock of the host.
     #[inline]
     pub fn charge_wait(&mut self, core: &mut Core, v: VcpuId, ns: u64) {
         if ns > 0 {
@@ -41,15 +41,15 @@ impl Kvm {
         }
     }
 
-    /// Exits of `v` cost so many cycles, charged elsewhere.
+    /// Exits of `v` cost this many cycles, charged elsewhere.
     #[inline]
     pub fn count_switching(&mut self, core: &Core, v: VcpuId, cycles: u32) {
         let module = &mut self.vms[core.vcpus[v].vm].module;
         module.stats.wasteful_switch_cycles += u64::from(cycles);
     }
 
-    /// `v` has left its pCPU though it could run; `displaced`, for one that a directed yield was for.
-    /// `user`: it was in user mode.
+    /// `v` has left its pCPU although it could run. `displaced`: for the target of a directed
+    /// yield. `user`: it was in user mode.
     #[inline]
     pub fn preempted(&mut self, core: &Core, v: VcpuId, displaced: bool, user: bool) {
         let vcpu = &core.vcpus[v];
@@ -95,7 +95,7 @@ impl Kvm {
         }
     }
 
-    /// `v` goes back to its guest after it was off its pCPU.
+    /// `v` returns to its guest after it was off its pCPU.
     #[inline]
     pub fn enters(&mut self, core: &mut Core, v: VcpuId) {
         self.end_search(core, v);
@@ -114,7 +114,7 @@ impl Kvm {
         vm.stops(vcpu.index);
     }
 
-    /// `v` sleeps on its way into its guest: KVM's flags say nothing of it until it runs again.
+    /// `v` sleeps before it enters its guest. KVM's flags do not show this until it runs again.
     pub fn parks(&mut self, core: &Core, v: VcpuId) {
         let vcpu = &core.vcpus[v];
         let vm = &mut self.vms[vcpu.vm];
@@ -134,7 +134,8 @@ impl Kvm {
         let vm = &mut self.vms[vcpu.vm];
         let slot = &mut vm.slots[vcpu.index as usize];
         slot.category = hvs::Category::Woken as u8;
-        // 3.19 notes who was preempted (kvm_sched_out()); who was woken is noted since 5.3 (d73eb57b80b9).
+        // 3.19 notes preempted vCPUs (kvm_sched_out()); woken ones are noted since 5.3
+        // (d73eb57b80b9).
         slot.ready = u8::from(self.stock_variant != Variant::V3_19);
         slot.user_mode = 0;
         let stock = &mut vm.stock[vcpu.index as usize];

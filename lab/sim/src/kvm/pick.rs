@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whom a PLE exit yields to: those that are waited for, where the host knows them, else whom the
-//! module selects, else whom KVM does.
+//! The target of a PLE exit's yield: those that the vCPU waits for, if the host knows them, else
+//! the module's selection, else KVM's.
 
 use super::state::{Kvm, VmExits};
 use crate::core::{Core, State};
@@ -37,7 +37,7 @@ impl Looked {
 
 /// A pick under way.
 pub enum Pick {
-    /// Among those that are waited for, and then the module's or KVM's own.
+    /// First those that are waited for, then the module's or KVM's selection.
     Awaited {
         excluded: u64,
         tries: u32,
@@ -58,19 +58,19 @@ pub enum Pick {
     },
 }
 
-/// What a pick wants next.
+/// The next action of a pick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ask {
-    /// That vCPU to run in the place of the one that spins.
+    /// Let this vCPU run instead of the one that spins.
     YieldTo(VcpuId),
-    /// Anybody else to run.
+    /// Let any other task run.
     GiveWay,
     Nobody,
 }
 
 impl Kvm {
-    /// Begins to decide whom the PLE exit of `v` yields to. `awaits`: whether it waits for that vCPU of
-    /// its VM.
+    /// Begins to choose the target of the PLE exit of `v`. `awaits`: whether it waits for that vCPU
+    /// of its VM.
     #[inline]
     pub fn begin_pick(
         &mut self,
@@ -96,7 +96,7 @@ impl Kvm {
         Pick::Awaited { excluded: 0, tries: YIELD_TRIES, spinner }
     }
 
-    /// As the module: it looks for those that are waited for where its snapshot has slots for all.
+    /// As the module: it considers those that are waited for if its snapshot has slots for all.
     #[inline]
     fn fits(&self, core: &Core, v: VcpuId) -> bool {
         core.vms[core.vcpus[v].vm].vcpus as usize <= hvs::SLOTS_MAX
@@ -119,7 +119,7 @@ impl Kvm {
         }
     }
 
-    /// As kmod/pick.c: whom `v` looks at in a VM that is larger than a snapshot.
+    /// As kmod/pick.c: which vCPUs `v` considers in a VM that is larger than a snapshot.
     fn look(&mut self, core: &Core, v: VcpuId, flags: hvs::Flags) -> Option<Box<Looked>> {
         let vm = core.vcpus[v].vm;
         let VmExits { waiting, slots, .. } = &mut self.vms[vm];
@@ -150,7 +150,8 @@ impl Kvm {
         Pick::Stock { search, last, begin: last + 1 }
     }
 
-    /// Of those that are waited for and ready, who was preempted longest ago: from the one after `index` on.
+    /// The one that was preempted longest ago, of those that are waited for and ready, from the one
+    /// after `index` on.
     fn longest_awaited(&self, index: usize, excluded: u64) -> Option<usize> {
         let count = self.seen.len();
         let others = (1..count).map(|step| (index + step) % count);
@@ -259,7 +260,7 @@ impl Kvm {
         outcome != Yield::Boosted
     }
 
-    /// The pick is over; `boosted`: that one was yielded to.
+    /// The pick is over. `boosted`: the vCPU that was yielded to.
     #[inline]
     pub fn end_pick(&mut self, core: &mut Core, v: VcpuId, pick: Pick, boosted: Option<VcpuId>) {
         let Pick::Stock { search, last, begin } = pick else { return };
@@ -284,7 +285,7 @@ impl Kvm {
         }
     }
 
-    /// `v` goes back to its guest: it spins no longer as far as KVM knows.
+    /// `v` returns to its guest: for KVM it no longer spins.
     #[inline]
     pub fn end_search(&mut self, core: &Core, v: VcpuId) {
         if let Some(search) = self.vcpus[v].search.take() {
@@ -305,7 +306,7 @@ impl Kvm {
             Some(Category::LockWaiter) => stats.yields_lock_waiter += 1,
             Some(Category::Yielded) => stats.yields_yielded += 1,
             Some(Category::Woken) => stats.yields_woken += 1,
-            // Who has the lock is asked for by name: it may have just started, and never run.
+            // The lock's holder is chosen by name: it may have just started, and never run.
             Some(Category::NotPreempted) | None => {}
         }
     }

@@ -14,7 +14,7 @@ pub struct Module {
     /// Mode `off` counts nothing.
     pub counts: bool,
     pub window_on: bool,
-    /// So does who has the spinner's lock, or is next for it.
+    /// The host also knows which vCPU has the spinner's lock, or is next for it.
     pub queue_aware: bool,
     /// When its vCPUs run together, in turns of this length.
     pub coscheduling: Coscheduling,
@@ -47,7 +47,7 @@ pub struct VcpuExits {
     /// Its last PLE exit found no sibling without a pCPU.
     pub complete: bool,
     pub search: Option<Search>,
-    /// A directed yield of the module was for it, there, when the pCPU had switched so often.
+    /// A directed yield of the module was for it on this pCPU, which had switched this often then.
     pub pick_pending: bool,
     pub pick_pcpu: PcpuId,
     pub pick_switches: u64,

@@ -6,8 +6,8 @@ use crate::core::State;
 use crate::engine::VcpuId;
 
 impl Sim {
-    /// What must hold whatever happened: each vCPU has as much time as has passed, each pCPU's busy
-    /// time is that of the vCPUs, everybody is in exactly one queue or in none.
+    /// Invariants: each vCPU has as much time as has passed, each pCPU's busy time is that of its
+    /// vCPUs, and every vCPU is in exactly one queue or in none.
     pub(super) fn check(&self) {
         let now = self.core.now_ns;
         let mut busy_ns = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Exits: a pause loop is stopped, a pCPU is asked to reschedule. KVM asks for yields, the scheduler
-//! says what comes of each.
+//! Exits: a pause loop is stopped, or a pCPU is asked to reschedule. KVM asks for yields, and the
+//! scheduler reports the outcome of each.
 
 use super::Sim;
 use crate::core::{Cause, State};
@@ -27,7 +27,7 @@ impl Sim {
         }
     }
 
-    /// Whom the PLE exit of `v` on `p` yields to, as things are now.
+    /// The target of the PLE exit of `v` on `p`, at this moment.
     fn decide(&mut self, p: PcpuId, v: VcpuId) {
         let guest = &self.guest;
         let for_lock = !guest.waits_for_answers(v) && guest.waits_for_lock(v);
@@ -62,7 +62,7 @@ impl Sim {
             }
         }
         self.kvm.end_pick(&mut self.core, v, pick, boosted);
-        // On its way back into the guest it may find that it is not its turn.
+        // On its way back to the guest it may find that its turn is over.
         if boosted.is_some() || gives_way || self.host.must_leave(v, p) {
             self.leave(p, v);
         }
@@ -71,7 +71,7 @@ impl Sim {
         }
     }
 
-    /// schedule() inside the exit of `v`; if nobody else is to run, `v` goes on.
+    /// schedule() inside the exit of `v`; if no other is to run, `v` continues.
     fn leave(&mut self, p: PcpuId, v: VcpuId) {
         self.schedule(p);
         if self.host.current(p) == v {
@@ -98,8 +98,8 @@ impl Sim {
         }
     }
 
-    /// One of the host's own tasks takes `p` away from who runs there, and sleeps again. The scheduler
-    /// then chooses as if nobody ran, and whoever was there has been scheduled out.
+    /// One of the host's own tasks takes `p` from the running vCPU, and sleeps again. The scheduler
+    /// then chooses as if none ran, and the former vCPU has been scheduled out.
     pub(super) fn host_task(&mut self, p: PcpuId) {
         let task_ns = self.host.host_task(&mut self.core, p);
         let v = self.host.current(p);
@@ -131,7 +131,7 @@ impl Sim {
                 self.sleep(p, v);
                 return;
             }
-            // One that is not in its guest sees the request on its way there.
+            // A vCPU that is not in its guest sees the request on its way there.
             let vcpu = &self.core.vcpus[v];
             let ns = match vcpu.ledger.host_ns() == 0 && !vcpu.exit.is_pending() {
                 true => self.core.prices.interrupt_ns,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a run reads of a machine.
+//! The readings that a run takes of a machine.
 
 use super::Sim;
 use crate::host::{CoschedulingStats, TurnsSeen};
@@ -31,12 +31,12 @@ impl Sim {
         self.host.coscheduling_stats()
     }
 
-    /// What turns were seen to do since the start; nothing where none are made.
+    /// What turns did since the start; empty without turns.
     pub fn turns_seen(&self) -> TurnsSeen {
         self.host.turns_seen(self.core.now_ns)
     }
 
-    /// The longest wait is that of what comes.
+    /// Restarts the longest wait, for the time that follows.
     pub fn forget_longest_waits(&mut self) {
         for vm in self.guest.vms.iter_mut() {
             vm.max_wait_cycles = 0;

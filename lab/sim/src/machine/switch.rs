@@ -48,7 +48,7 @@ impl Sim {
         self.core.charge(v, self.core.model.idle_exit_ns(expected_ns), Cause::Idle);
     }
 
-    /// `p` idles from now on, or no longer: who runs on the other thread of its core has the core for
+    /// `p` begins or ends idling: the vCPU on the other thread of its core gets the core for
     /// itself, or shares it.
     fn core_changes(&mut self, p: PcpuId) {
         let Some(sibling) = self.core.sibling(p) else { return };
@@ -61,7 +61,7 @@ impl Sim {
         self.guest.rearm(&mut self.core, v);
     }
 
-    /// `v` leaves its pCPU though it could run; `displaced`, for one that a directed yield was for.
+    /// `v` leaves its pCPU although it could run. `displaced`: for the target of a directed yield.
     fn switch_out(&mut self, v: VcpuId, displaced: bool) {
         self.guest.account_for_switch(&mut self.core, v);
         let vcpu = &mut self.core.vcpus[v];
@@ -134,7 +134,7 @@ impl Sim {
         self.host.starts(&mut self.core, v);
     }
 
-    /// `v` changes to another pCPU, for good if it is pinned.
+    /// Moves `v` to another pCPU, permanently if it is pinned.
     pub(super) fn migrate(&mut self, v: VcpuId, to: PcpuId) {
         let from = self.core.vcpus[v].on.pcpu;
         if from == to {

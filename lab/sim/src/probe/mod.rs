@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counts of a VM at one moment; two readings' difference is what a run measured.
+//! Counts of a VM at one moment. A run measures the difference of two readings.
 
 use crate::core::{Cause, Class, Core, State, Vcpu, CLASSES, ON_CPU_CLASSES};
 use crate::engine::VmId;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an arm sets in the module.
+//! The module's settings in an arm.
 
 use crate::kvm::Module;
 use unspin_policy::{aple, hvs};

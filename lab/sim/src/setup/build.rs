@@ -23,7 +23,7 @@ const TURN_WEIGHT_UNITS: u64 = 8;
 
 const MILLION: u64 = 1_000_000;
 
-/// What a machine is put together from.
+/// The parts of a machine.
 struct Parts {
     core: Core,
     guest: Guest,
@@ -53,7 +53,7 @@ impl Setup {
         self.stall_ns.is_some() || self.run.stalls
     }
 
-    /// How long a guest waits for a lock before it reports it, where it is asked to.
+    /// How long a guest waits for a lock before it reports it, if it reports.
     fn report_cycles(&self) -> Option<u64> {
         let credit = self.host.credit.as_ref()?;
         (self.run.arm.coscheduling == plan::Coscheduling::Vcrd)
@@ -93,7 +93,7 @@ impl Setup {
         Ok(Sim::new(sim.core, sim.guest, sim.kvm, sim.host))
     }
 
-    /// What the layout of cgroups costs included.
+    /// Includes the costs of the layout of cgroups.
     fn built_host(&self) -> Host {
         let levels = match self.run.cgroup {
             CgroupLayout::Flat => 0,
@@ -124,7 +124,7 @@ impl Setup {
     fn guest(&self, host: &Host) -> Guest {
         let clock = Clock::new(host.khz);
         let costs = &host.costs;
-        // The next cycle is over the threshold.
+        // The next cycle is above the threshold.
         let report_ns = self.report_cycles().map_or(u64::MAX, |cycles| clock.ns(cycles) + 1);
         let locks_per_vm = self.locks_per_vm();
         Guest {
@@ -231,7 +231,7 @@ impl Setup {
         Protocol::of(setup.lock.kind, setup.lock.tau_ns, &self.budgets)
     }
 
-    /// Those of the module, where it makes any.
+    /// The module's turns, if it has any.
     fn turns(&self, kvm: &Kvm) -> Option<Box<Turns>> {
         let mut modules = kvm.vms.iter().map(|vm| &vm.module);
         let asking = modules.find(|m| m.acts() && m.coscheduling != Coscheduling::NONE)?;
@@ -299,7 +299,7 @@ impl Setup {
     }
 }
 
-/// What a guest is told of its VM.
+/// What a guest knows of its VM.
 fn guest_vm(setup: &VmSetup) -> VmSpec {
     let has = |op: Op| setup.program.iter().any(|s| s.op == op);
     let handled = |s: &Step| {

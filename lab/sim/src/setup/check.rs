@@ -15,7 +15,7 @@ const THREADS_MAX: u32 = 1024;
 const TICK_MAX_HZ: u32 = 10_000;
 /// Most vCPUs of a VM: the largest of APSys'15 has 160.
 const VCPUS_MAX: u32 = 256;
-/// What the simulator's guests cannot be seen to do.
+/// What the simulator cannot see its guests do.
 const NO_USER_SPINNING: &str = "the simulator's guests do not spin in user space: coscheduling may be none, con, vcrd (with Credit) or vcrd-ple there";
 /// What Linux takes as cpu.shares.
 const SHARES: std::ops::RangeInclusive<u64> = 2..=262_144;

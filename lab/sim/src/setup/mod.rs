@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a run is made of, and the machine built from it.
+//! The description of a run, and the machine built from it.
 
 mod arm;
 mod build;
@@ -39,12 +39,12 @@ pub struct VmSetup {
     pub threads: u32,
     /// Timer ticks a second of its kernel; 0: none, unless threads must share vCPUs.
     pub tick_hz: u32,
-    /// What the arm means for it.
+    /// The arm's settings for it.
     pub arm: Arm,
     pub program: Vec<Step>,
 }
 
-/// A run as the model takes it: as a plan's [`Run`], but VM by VM.
+/// A run for the model: the plan's [`Run`], VM by VM.
 #[derive(Debug, Clone)]
 pub struct Setup {
     pub host: Host,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the modelled module is set to: the same as the agent would set the real one to.
+//! The settings of the modelled module, the same as the agent's for the real one.
 
 use super::Setup;
 use crate::error::Error;

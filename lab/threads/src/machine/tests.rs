@@ -111,7 +111,7 @@ fn a_lock_that_hangs_ends_the_run() {
 
 #[test]
 fn a_run_whose_threads_all_wait_ends() {
-    // 0: until a wake, which never comes.
+    // 0: until it is woken, which never happens.
     let block = step(Op::Block, 0, 1000);
     let half_block = step(Op::Block, 0, 500);
     for program in [

@@ -194,7 +194,7 @@ fn out_dir(args: &Args, scenario: &str) -> PathBuf {
 }
 
 impl Bench<'_> {
-    /// Makes what is not there yet, and shows all of it; whether all runs succeeded.
+    /// Runs what is missing, and shows all of it. Returns whether all runs succeeded.
     fn run(&self) -> anyhow::Result<bool> {
         let image = self.machine.image(self.stop)?;
         let mut boots = self.boots(&image)?;
@@ -314,8 +314,8 @@ impl Bench<'_> {
         if b.world.is_none() {
             lock(progress).say(&b.title);
         }
-        // An emulated boot replays from its start, to the same values; a host goes on after the runs
-        // it has made.
+        // An emulated boot starts again, and gives the same values. A host continues after the
+        // finished runs.
         let plan = if machine.boots() { b.plan.clone() } else { b.remaining() };
         let part = b.part();
         let mut file = b.open(!machine.boots())?;
@@ -391,7 +391,8 @@ fn name_origin(record: &mut Record, machine: &str, boot: &Boot) {
     }
 }
 
-/// results.jsonl and the report, of all that is there; whether that is all of what was asked for.
+/// Writes results.jsonl and the report of all that exists. Returns whether that is all that was
+/// requested.
 fn gather(boots: &[Boot], out: &Path) -> anyhow::Result<(Vec<Document>, bool)> {
     let mut all = Vec::new();
     for b in boots {

@@ -41,7 +41,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     out::print(&list)
 }
 
-/// So many scenarios, with the names of their files.
+/// Draws this many scenarios, with the names of their files.
 fn draw(file: &Path, seed: u64, count: u32) -> anyhow::Result<Vec<(String, Drawn)>> {
     let shown = shown(file);
     let text = read_text(file).map_err(unread)?;
@@ -57,7 +57,7 @@ fn draw(file: &Path, seed: u64, count: u32) -> anyhow::Result<Vec<(String, Drawn
     (0..count).map(one).collect()
 }
 
-/// Whoever runs all scenarios of the directory runs these.
+/// Refuses a directory with other scenarios, because they would be run along with these.
 fn no_others(dir: &Path, scenarios: &[(String, Drawn)]) -> anyhow::Result<()> {
     let entries = fs::read_dir(dir).with_context(|| format!("cannot read {}", shown(dir)))?;
     for name in entries.flatten().filter_map(|e| e.file_name().into_string().ok()) {
@@ -69,7 +69,7 @@ fn no_others(dir: &Path, scenarios: &[(String, Drawn)]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What was drawn, for people.
+/// The drawn values, for people.
 fn line(name: &str, d: &Drawn) -> String {
     let vm = |vm: &DrawnVm| {
         format!("{}x{}@{}", vm.vcpus, vm.lock.to_string().trim_matches('"'), vm.weight)

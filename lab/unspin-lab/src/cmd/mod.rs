@@ -78,7 +78,7 @@ const EXAMPLES: man::Examples = &[(
     ],
 )];
 
-/// Subcommands by what they are for.
+/// Subcommands by purpose.
 const GROUPS: help::Groups = &[
     ("Measure", &["try", "plan", "bench", "report", "replay", "generate"]),
     ("Predict", &["model", "figures", "agree"]),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin-lab plan`: what a scenario expands to.
+//! `unspin-lab plan`: the runs that a scenario expands to.
 
 use crate::load::{self, Select};
 use std::io::Write;
@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The guests' lock; that of a Linux guest's kernel is one of its own.
+/// The guests' lock; a Linux guest has its kernel's own.
 fn lock(run: &Run) -> String {
     match &run.linux {
         Some(linux) => format!("linux {}", linux.guest.lock.called()),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin-lab replay`: every decision a trace of the module holds is made again by the same policies
-//! in user space; each must come out the same.
+//! `unspin-lab replay`: repeats every decision in a trace of the module with the same policies in
+//! user space. Each must have the same result.
 
 use crate::exit::{said, unread, Usage};
 use crate::out;

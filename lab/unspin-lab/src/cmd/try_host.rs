@@ -28,8 +28,8 @@ use unspin_text::write_atomic;
 const CPUS: u32 = 4;
 const SCHEMA: u32 = 1;
 
-/// A scenario of the repository, as it is measured here: the windows' length, the repeats, and the arms
-/// beside the baseline (all where none is named).
+/// A scenario of the repository as it is measured here: the measuring time, the repeats, and the
+/// arms beside the baseline (empty: all).
 struct Part {
     name: &'static str,
     text: &'static str,
@@ -79,7 +79,7 @@ pub struct Args {
     /// Print no progress.
     #[arg(long, short)]
     quiet: bool,
-    /// Measures each run once, in windows of this length, ms, which begin as soon; for tests.
+    /// Measures each run once, for this long in ms, after a warm-up of the same length; for tests.
     #[arg(long, value_name = "MS", hide = true)]
     window_ms: Option<u32>,
     /// Times that turns are begun and ended.
@@ -87,7 +87,7 @@ pub struct Args {
     rounds: u32,
 }
 
-/// What is sent back: no names of hosts, VMs or people, no addresses.
+/// The contents of try.json: no names of hosts, VMs or people, no addresses.
 #[derive(Debug, Serialize)]
 struct Tried {
     schema: u32,
@@ -95,7 +95,7 @@ struct Tried {
     kernel: String,
     cpu_model: String,
     host_cpus: usize,
-    /// How the module sets windows, and why not where it cannot.
+    /// How the module sets windows, or why it cannot.
     window_control: Option<String>,
     seconds: u64,
     gains: Vec<Gain>,
@@ -114,7 +114,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let wish =
         Wish { pcpus: CPUS, load: true, lab_dir: None, emulator: Timed::default(), stop: &stop };
-    // Loads the module where it is not, and takes it out again at the end.
+    // Loads the module if it is not loaded, and unloads it again at the end.
     let _host = Kvm::new(Path::new("/"), &wish)
         .map_err(|e| Cannot(format!("unspin cannot be tried on this host: {e:#}")))?;
     let files = args.out.join("scenarios");
@@ -181,7 +181,7 @@ fn fitted(text: &str, window_ms: u32, repeats: u32) -> String {
     text.lines().map(line).collect()
 }
 
-/// Runs a scenario by `unspin-lab bench`, in a process of its own that ends with this one.
+/// Runs a scenario by `unspin-lab bench`, in a process that ends with this one.
 fn measure(args: &Args, part: &Part, files: &Path) -> anyhow::Result<Vec<Document>> {
     let dir = args.out.join(part.name);
     let program = std::env::current_exe().context("cannot find this program")?;

@@ -15,8 +15,8 @@ use unspin_scenario::result::Record;
 /// Mitigations of processors' faults take much of an emulated computer's time. Bochs takes its random
 /// numbers from this computer, and no two boots would be alike.
 const CMDLINE: &str = "mitigations=off clearcpuid=rdrand,rdseed";
-/// Of emulated seconds: guests are up after 5, and one that only spins would take more of this
-/// computer's time than the lab waits for a word.
+/// Emulated seconds. Guests are up after 5, and a spinning one would take more of this computer's
+/// time than the lab waits for a record.
 const PATIENCE_S: u64 = 15;
 
 pub struct Emulated {
@@ -164,7 +164,7 @@ fn guests_mib(plan: &Plan) -> u32 {
     plan.runs.iter().map(of_run).max().unwrap_or(0)
 }
 
-/// What the computer needs: its own, and its guests'.
+/// The memory of the computer: its own, and its guests'.
 fn memory_mib(plan: &Plan) -> u32 {
     let own = Computer::bochs(1).memory_mib;
     match guests_mib(plan) {

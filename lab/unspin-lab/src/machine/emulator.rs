@@ -4,10 +4,10 @@
 use std::ops::RangeInclusive;
 use unspin_computers::{Computer, Emulator, Topology};
 
-/// What the lab's QEMU takes.
+/// Allowed values of the settings of the lab's QEMU.
 const SETTING: RangeInclusive<u32> = 1..=65535;
 
-/// An emulator whose time is worth something, and what of it is not as usual.
+/// An emulator for timed runs, and its unusual settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timed {
     pub emulator: Emulator,
@@ -70,7 +70,7 @@ impl Timed {
         }
     }
 
-    /// Whether it can have so many CPUs.
+    /// Whether it can have this many CPUs.
     pub fn has(self, cpus: u32) -> bool {
         match self.topology {
             Some(topology) => topology.cpus() == cpus,
@@ -78,7 +78,7 @@ impl Timed {
         }
     }
 
-    /// So many CPUs can be had of it, and of another one how many more.
+    /// The number of CPUs it can have, and if another emulator can have more, how many.
     pub fn cpus(self) -> String {
         if let Some(topology) = self.topology {
             return format!("{} with topology={topology}", topology.cpus());

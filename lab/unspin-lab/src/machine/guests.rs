@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a plan's Linux guests are made of: kernels and a first file system, kept by the lab.
+//! The parts of a plan's Linux guests: kernels and an initramfs, kept by the lab.
 
 use super::lab::{explain, series};
 use super::Refusal;
@@ -20,7 +20,7 @@ pub struct Parts {
     pub initramfs: PathBuf,
 }
 
-/// What records of Linux guests are told that the agent does not know.
+/// Facts for records of Linux guests that the agent does not know.
 #[derive(Default)]
 pub struct About {
     /// Which QEMU runs them.
@@ -73,7 +73,7 @@ impl About {
     }
 }
 
-/// What this host's QEMU says it is; `None` where it does not, which is the agent's to find.
+/// The version of this host's QEMU; `None` if it does not print one, which the agent will report.
 pub fn qemu_version(program: &str) -> Option<String> {
     let said = Command::new(program).arg("--version").stdin(Stdio::null()).output().ok()?;
     version_in(&String::from_utf8_lossy(&said.stdout))
@@ -102,7 +102,7 @@ pub fn check_kernels(plan: &Plan) -> Result<(), (&'static str, Refusal)> {
     Err(("vm", refusal))
 }
 
-/// Fetches and makes what is not there yet; `say` is told what takes time.
+/// Fetches and builds what is missing; `say` gets each step that takes time.
 pub fn parts(
     lab: &Lab,
     plan: &Plan,

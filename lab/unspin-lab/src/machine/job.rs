@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a machine is, and what is asked of it.
+//! The trait of machines, and their jobs.
 
 use super::emulator::Timed;
 use crate::exit::Usage;
@@ -14,7 +14,7 @@ pub struct Job<'a> {
     pub plan: &'a Plan,
     /// Kernel series of an emulated computer; this host's release on kvm.
     pub kernel: &'a str,
-    /// Where the job may keep files of its own (consoles, images of its boot).
+    /// The directory for the job's own files (consoles, images of its boot).
     pub dir: &'a Path,
     /// Threads the job may keep busy.
     pub threads: usize,
@@ -24,17 +24,17 @@ pub struct Job<'a> {
     pub say: &'a (dyn Fn(&str) + Sync),
 }
 
-/// Takes each record as it comes; an error (a full disk) ends the job.
+/// Receives each record; an error (a full disk) ends the job.
 pub type Sink<'a> = dyn FnMut(Record) -> anyhow::Result<()> + 'a;
 
-/// Why a machine has not what is asked of it, and what it has.
+/// Why a machine does not support a request, and what it supports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     pub message: String,
     pub allowed: String,
 }
 
-/// A refusal of what the command line asks for.
+/// A refusal of an argument of the command line.
 impl From<Refusal> for Usage {
     fn from(r: Refusal) -> Usage {
         Usage(format!("{}; allowed: {}", r.message, r.allowed))
@@ -45,7 +45,7 @@ pub trait Machine: Sync {
     fn name(&self) -> &'static str;
     /// Kernels the plan is run on where the user and the scenario name none.
     fn default_kernels(&self) -> Vec<String>;
-    /// Whether kernels can be chosen, and a job begun anew gives the same records again.
+    /// Whether kernels can be chosen, and a repeated job gives the same records.
     fn boots(&self) -> bool;
     /// Whether a run takes something from those before it, so that those of a point belong together.
     fn measures(&self) -> bool {
@@ -59,13 +59,13 @@ pub trait Machine: Sync {
             1
         }
     }
-    /// Whether it has a kernel of that name.
+    /// Whether it has a kernel with this name.
     fn check_kernel(&self, name: &str) -> Result<(), Refusal>;
-    /// Whether it can have so many physical CPUs.
+    /// Whether it can have this many physical CPUs.
     fn check_pcpus(&self, _: u32) -> Result<(), Refusal> {
         Ok(())
     }
-    /// Whether its VMs can have so many vCPUs.
+    /// Whether its VMs can have this many vCPUs.
     fn check_vcpus(&self, vcpus: u32) -> Result<(), Refusal> {
         if vcpus as usize <= unspin_guest_abi::VCPUS_MAX {
             return Ok(());
@@ -80,19 +80,19 @@ pub trait Machine: Sync {
     fn check_plan(&self, _: &Plan) -> Result<(), (&'static str, Refusal)> {
         Ok(())
     }
-    /// SHA-256, in hex, of the code of ours that a run's figures come from: module, policies, agent
-    /// and guest, or the simulator. What else runs it is built first, until `stop` is set.
+    /// SHA-256, in hex, of this project's code behind a run's figures: module, policies, agent and
+    /// guest, or the simulator. Builds what else the runs need first, until `stop` is set.
     fn image(&self, stop: &AtomicBool) -> anyhow::Result<String>;
     /// Runs the job to its End record, or says why not.
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()>;
 }
 
-/// What is wanted of a machine, and what may be done to get it.
+/// The requested machine, and what may be done to get it.
 #[derive(Debug, Clone, Copy)]
 pub struct Wish<'a> {
     /// Physical CPUs of the scenario that wants most.
     pub pcpus: u32,
-    /// The module may be built and loaded.
+    /// Whether the module may be built and loaded.
     pub load: bool,
     /// Where emulated computers keep their kernels.
     pub lab_dir: Option<&'a Path>,

@@ -107,7 +107,7 @@ impl Drop for Loaded {
 }
 
 impl Kvm {
-    /// This host, whose files are under `root`; its module is loaded where it is not and the wish
+    /// This host, whose files are under `root`. Loads its module if it is not loaded and the wish
     /// allows it.
     pub fn new(root: &Path, wish: &Wish) -> anyhow::Result<Kvm> {
         let release = host::release(root)?;
@@ -192,8 +192,8 @@ impl Machine for Kvm {
 }
 
 impl Kvm {
-    /// The job's plan, which says where its Linux guests' files lie, and what is known of them.
-    /// QEMU is this host's own.
+    /// The job's plan, with the places of its Linux guests' files, and the facts about them. QEMU
+    /// is this host's own.
     fn with_guests(&self, job: &Job) -> anyhow::Result<(Plan, About)> {
         let mut plan = job.plan.clone();
         if plan.runs.iter().all(|run| guests::of(run).next().is_none()) {
@@ -250,12 +250,12 @@ fn pass_on(lines: impl BufRead, sink: &mut Sink) -> anyhow::Result<bool> {
     Ok(ended)
 }
 
-/// SIGTERM for what `command` starts when this thread ends without it, as at a kill -9: nobody would be
-/// left to stop it, and it puts back what it changed. The thread has to wait for it.
+/// Sends SIGTERM to the child when this thread ends without it, as at a kill -9: otherwise it would
+/// not be stopped, and it must restore what it changed. The thread has to wait for it.
 pub fn end_with_this_thread(command: &mut Command) {
     let parent = std::process::id();
     let ask = move || {
-        // SAFETY: both calls take no memory, and may be made between fork and exec.
+        // SAFETY: both calls allocate no memory, and may be made between fork and exec.
         let is_set = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } == 0;
         if !is_set {
             return Err(std::io::Error::last_os_error());

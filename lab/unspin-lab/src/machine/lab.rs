@@ -7,7 +7,7 @@ use anyhow::Context;
 use std::path::{Path, PathBuf};
 use unspin_computers::{Lab, LabError, Series, BOCHS_TOOLS};
 
-/// The lab, where this computer has what it takes.
+/// The lab, if this computer has the necessary tools.
 pub fn open(dir: Option<&Path>) -> anyhow::Result<Lab> {
     missing(BOCHS_TOOLS).map_err(Cannot)?;
     lab(dir)
@@ -18,7 +18,7 @@ pub fn lab(dir: Option<&Path>) -> anyhow::Result<Lab> {
     Lab::open(dir.map(Path::to_path_buf), agent()?).map_err(explain)
 }
 
-/// An error that says what is to be installed, unless all `tools` are there.
+/// An error that says what to install, unless all `tools` exist.
 pub fn missing(tools: &[&str]) -> Result<(), String> {
     let missing = unspin_computers::missing_tools(tools);
     if missing.is_empty() {

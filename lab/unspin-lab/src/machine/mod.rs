@@ -31,7 +31,7 @@ pub enum Choice {
     Threads,
 }
 
-/// The machine chosen, or why this computer cannot be it.
+/// The chosen machine, or why this computer does not support it.
 pub fn choose(choice: Choice, wish: &Wish) -> anyhow::Result<Box<dyn Machine>> {
     if matches!(choice, Choice::Kvm | Choice::Sim | Choice::Threads)
         && wish.emulator != Timed::default()

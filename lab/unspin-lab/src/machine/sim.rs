@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Machine `sim`: a model of a host (lab/sim). Runs are independent, so that they are made on
-//! several threads; their records come in the plan's order whatever the number of threads.
+//! Machine `sim`: a model of a host (lab/sim). Runs are independent, so several threads simulate
+//! them. Their records are in the plan's order for any number of threads.
 
 use super::{Job, Machine, Refusal, Sink};
 use crate::exit::Usage;
@@ -46,7 +46,7 @@ impl Machine for Simulated {
     }
 
     fn check_plan(&self, plan: &Plan) -> Result<(), (&'static str, Refusal)> {
-        // What goes together is the same for every kernel.
+        // Grouping is the same for every kernel.
         let host = Host::of_plan(plan, Kernel::V6_12);
         let wrong =
             plan.runs.iter().find_map(|run| Some((run, unspin_sim::check(&host, run).err()?)));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Machine `threads`: vCPUs are threads of this computer (lab/threads). Every run is a process of its
-//! own (`unspin threads-run`), so that one whose lock hangs can be ended and the plan goes on.
+//! Machine `threads`: vCPUs are threads of this computer (lab/threads). Every run is a separate
+//! process (`unspin-lab threads-run`), so that one whose lock hangs can be ended and the plan
+//! continues.
 
 use super::{Job, Machine, Refusal, Sink, Wish};
 use crate::exit::{Cannot, Usage};
@@ -25,7 +26,7 @@ pub struct Threads {
     release: String,
 }
 
-/// What the process of a run is told, on its standard input.
+/// The input of a run's process, on its standard input.
 #[derive(Serialize, Deserialize)]
 struct Task {
     pcpus: u32,
@@ -111,7 +112,7 @@ impl Machine for Threads {
     }
 }
 
-/// Makes one run in a process of its own.
+/// Runs one run in a separate process.
 fn process(task: &Task, stop: &AtomicBool) -> anyhow::Result<RunResult> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut child = Command::new(program)
@@ -124,7 +125,7 @@ fn process(task: &Task, stop: &AtomicBool) -> anyhow::Result<RunResult> {
     let told = child.stdin.take().map(|mut to| to.write_all(&serde_json::to_vec(task)?));
     let ended = wait(&mut child, task, stop);
     if ended.is_err() {
-        // It may have ended by itself by now.
+        // It may have ended by itself already.
         let _ = child.kill();
     }
     let output = child.wait_with_output().context("cannot wait for the run's process")?;
@@ -156,7 +157,7 @@ fn wait(child: &mut Child, task: &Task, stop: &AtomicBool) -> anyhow::Result<()>
     Ok(())
 }
 
-/// `unspin threads-run`: one run, told on standard input, its result on standard output.
+/// `unspin-lab threads-run`: one run, from standard input to standard output.
 pub fn run_process() -> anyhow::Result<()> {
     // SAFETY: no memory involved. Spinning threads must not survive the program that started them.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
@@ -170,7 +171,7 @@ pub fn run_process() -> anyhow::Result<()> {
 fn begin(plan: &Plan, release: &str) -> Begin {
     let read = |path: &str| std::fs::read_to_string(path).ok().map(|text| text.trim().to_string());
     let mut settings = BTreeMap::new();
-    // The scheduler decides who is preempted; figures from a busy computer tell nothing.
+    // The scheduler decides which threads are preempted; figures from a busy computer are useless.
     for (name, path) in [
         ("base_slice_ns", "/sys/kernel/debug/sched/base_slice_ns"),
         ("preempt", "/sys/kernel/debug/sched/preempt"),

@@ -10,8 +10,8 @@ use unspin_scenario::result::{ModelError, World, WorldInput};
 use unspin_scenario::{Ranges, Unknown};
 use unspin_sim::{Costs, RANGES};
 
-/// What the model itself is wrong by: the likeliest of some numbers, given what 588 known arms were measured
-/// to do and what 32 worlds of each say (bench/model-error.py; docs/simulator.md, "Worlds").
+/// The model's own error: the most likely of some values, given the measurements of 588 known arms
+/// and the predictions of 32 worlds for each (bench/model-error.py; docs/simulator.md, "Worlds").
 pub const ERROR: ModelError = ModelError { least: 0.005, grows: 0.075, strange: 4.0 };
 
 const ERROR_SOURCE: &str = "docs/simulator.md, worlds: what measured arms lie off the model's";
@@ -28,7 +28,7 @@ pub struct Input {
 enum Kind {
     /// The scenario's, as [`Loaded::unknown`] counts them.
     Of(usize, Unknown),
-    /// A cost of the model, as a factor of its own.
+    /// A cost of the model, as a factor.
     Cost(String, Unknown),
     ModelError,
     Chance,
@@ -38,7 +38,7 @@ enum Kind {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inputs {
     pub all: Vec<Input>,
-    /// What the scenario does not know, drawn or not.
+    /// Number of unknown values of the scenario, drawn or not.
     unknown: usize,
 }
 
@@ -59,8 +59,8 @@ fn default_inputs(model: HostModel) -> Vec<Input> {
 }
 
 impl Inputs {
-    /// Of a scenario: its own ranges, or of one without any the model's. `only`: names of those that
-    /// differ, where not all are to; chance always does.
+    /// The inputs of a scenario: its own ranges, or without any the model's. `only`: names of those
+    /// that vary, if not all; chance always varies.
     pub fn of(l: &Loaded, only: &[String]) -> Result<Inputs, Usage> {
         let unknown = l.unknown();
         let own = |(i, (name, u)): (usize, &(String, &Unknown))| Input {
@@ -109,7 +109,7 @@ impl Inputs {
         self.all.iter().any(|i| i.kind == Kind::ModelError)
     }
 
-    /// Places of what the scenario does not know.
+    /// Places of the unknown values of the scenario.
     pub fn of_scenario(&self, at: &[f64]) -> Vec<Option<f64>> {
         let mut places = vec![None; self.unknown];
         for (input, at) in self.all.iter().zip(at) {

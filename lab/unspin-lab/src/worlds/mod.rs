@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Worlds of machine `sim`: what a scenario, or the model, does not know, and the plans in which it is
-//! drawn.
+//! Worlds of machine `sim`: the unknown values of a scenario or of the model, and the plans in
+//! which they are drawn.
 
 mod inputs;
 mod plans;

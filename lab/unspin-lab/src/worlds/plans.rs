@@ -16,7 +16,7 @@ pub struct Design {
     pub points: Vec<Vec<f64>>,
 }
 
-/// What the plans of worlds are made from.
+/// The source of the plans of worlds.
 pub struct Source<'a> {
     pub loaded: &'a Loaded,
     pub inputs: &'a Inputs,
@@ -74,7 +74,7 @@ impl Source<'_> {
     }
 }
 
-/// Costs drawn from the model's ranges go beside what the scenario says.
+/// Adds costs drawn from the model's ranges to those of the scenario.
 fn merge(plan: &mut Plan, drawn: &mut HostCosts) {
     for key in HostCosts::KEYS.iter().copied() {
         if let Some(cycles) = drawn.named(key).and_then(|c| *c) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What worlds take is said before they are made.
+//! Reports how long worlds take before they are simulated.
 
 use crate::exit::Usage;
 use std::time::Duration;
@@ -15,9 +15,10 @@ pub fn length_ms(run: &Run) -> u64 {
     run.stagger_ms + run.warmup_ms + run.window_ms
 }
 
-/// Says that `what` take so long. `less`: what helps where that is too long.
+/// Reports that `what` takes this long. `less`: advice if that is too long.
 ///
 /// # Errors
+///
 /// More than a day.
 pub fn say(what: &str, seconds: f64, cpus: usize, less: &str) -> Result<(), Usage> {
     let takes = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);

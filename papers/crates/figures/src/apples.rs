@@ -60,7 +60,7 @@ const SWAPTIONS: &str = "dissertation-asym-swaptions";
 const BARNES: &str = "dissertation-asym-barnes";
 const FMM: &str = "dissertation-asym-fmm";
 
-/// The dissertation's programs that are not spin-intensive stand for those of figure 7 too.
+/// The dissertation's programs that are not spin-intensive also represent those of figure 7.
 fn profile(name: &str) -> String {
     if name.starts_with("dissertation-") {
         name.to_string()
@@ -248,7 +248,7 @@ fn fig6(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     Ok(())
 }
 
-/// What fits on a line of what ebizzy comes to under some arms.
+/// A text for a line, from ebizzy's results under some arms.
 type Line = fn(&Made) -> String;
 
 /// ebizzy with one thing changed that the paper does not print, or that the model estimates; first
@@ -336,7 +336,7 @@ fn fig8(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let evidence = format!("{aple_avg:.3} against {best_avg:.3}");
     e.condition("APLE average at least best fixed average", holds, evidence);
     e.gain("ebizzy_aple_vs_best_fixed", aple("ebizzy") / made.best("ebizzy").1 - 1.0);
-    // Points of stock KVM's performance, as the paper has it: ebizzy's 46 lie between 1.34 and 0.88,
+    // Points of stock KVM's performance, as in the paper: ebizzy's 46 lie between 1.34 and 0.88,
     // its worst fixed window in 2.3.1 (as a ratio that would be 34 %).
     let losses = SEVEN.map(|n| aple(n) - made.worst(n).1);
     e.setting("worst_fixed_loss_unit");
@@ -406,7 +406,7 @@ fn fig12(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let aple = windows_of_epochs(ctx, e, "aple")?;
     let stock = windows_of_epochs(ctx, e, "stock")?;
     e.count("settles_near", aple, Some(stock));
-    // The paper counts epochs of one and the same work: so many a unit.
+    // The paper counts epochs for the same work: a number per unit.
     let made = Made::new(ctx, &["ebizzy"], &["stock", "aple"], 2)?;
     e.ratio("epochs_vs_stock", exits_per_unit(&made, "aple") / exits_per_unit(&made, "stock"));
     let windows = sensitivity(ctx, |made| {
@@ -428,7 +428,8 @@ fn exits_per_unit(made: &Made, arm: &str) -> f64 {
     }))
 }
 
-/// Mean window of ebizzy's PLE exits, cycles. As an epoch is so many exits, also that of epochs.
+/// Mean window of ebizzy's PLE exits, in cycles. An epoch has a fixed number of exits, so it is
+/// also the mean over epochs.
 fn mean_window(made: &Made, arm: &str) -> f64 {
     mean(made.runs.of("apples-ebizzy", made.vms, arm).map(|r| {
         let modules = || r.vm.iter().filter_map(|v| v.module.as_ref());

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! ASMan (HPDC 2011): Xen's Credit, static coscheduling (CON) and VCRD on eight pCPUs.
 //!
-//! Run time is taken as the time a unit of work takes; a slowdown is against Credit at an online
-//! rate of 100 % (section 5.2). Besides the paper's arms, `asman-outside` learns from PLE exits
-//! what the others are told by the guest: the paper's open question (5.4).
+//! Run time is the time per unit of work. A slowdown is against Credit at an online rate of 100 %
+//! (section 5.2). In addition to the paper's arms, `asman-outside` learns from PLE exits instead of
+//! the guest's reports: the paper's open question (5.4).
 
 use crate::ctx::mean;
 use crate::within::{Rule, TIE};
@@ -119,7 +119,7 @@ fn many_vms(ctx: &Ctx, profiles: &[&str], name: &str) -> Result<Point, Error> {
     run.vms = run.each.len() as u32;
     run.pin.clear();
     run.weights.clear();
-    // Losses of a point are to be told apart.
+    // Losses of one point must be distinguishable.
     simulate(ctx, &host, &run, 5)
 }
 
@@ -159,8 +159,8 @@ fn fig1_2(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
         long[0] == 0.0 && long.windows(2).all(|w| w[1] > w[0]) && long[3] > 3.0 * long[1],
         format!("in 10^6: {}", listed(long.iter().map(|x| 1e6 * x), 0)),
     );
-    // As they come: of the passes of the lock, so many are long, and so many of those come within a
-    // few passes of another.
+    // The fractions that occur: of the passes of the lock, how many are long, and how many of those
+    // come within a few passes of another.
     let stats = points[1..].iter().flat_map(|p| p.0.iter().map(|s| s.coscheduling[0]));
     let (long, near) = stats.fold((0, 0), |(l, n), s| (l + s.long_waits, n + s.long_neighbours));
     let passes: u64 = points[1..].iter().map(|p| p.waits(0, 64)).sum();
@@ -248,7 +248,7 @@ fn statements_of_lu(ctx: &Ctx, e: &mut Entry, credit: &[f64], asman: &[f64]) -> 
     Ok(())
 }
 
-/// What the parameters that the paper does not print make of LU's slowdown at 22.2 %.
+/// How LU's slowdown at 22.2 % depends on the parameters that the paper does not print.
 fn sensitivity(ctx: &Ctx) -> Result<String, Error> {
     type Change = fn(&mut vcrd::Params);
     let changes: [(&str, Change); 8] = [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the papers say: `papers/KEY/claims.toml`.
+//! The claims of the papers: `papers/KEY/claims.toml`.
 
 use crate::error::Error;
 use crate::paper::KEYS;
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::Path;
 
-/// What a claim may be used for.
+/// The permitted use of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A parameter, rule or set-up of a system.
     Define,
-    /// What the paper's baseline did: profiles may be fitted to it, once.
+    /// Results of the paper's baseline: profiles may be fitted to them, once.
     Calibrate,
-    /// What the paper's system did: must come out without fitting.
+    /// Results of the paper's system: must be predicted without fitting.
     Predict,
 }
 
@@ -44,10 +44,10 @@ pub struct Claim {
     pub value: Value,
     #[serde(default)]
     pub note: String,
-    /// What is measured, against what; of kind `predict` always there.
+    /// What is measured, and against what; required for kind `predict`.
     #[serde(default)]
     pub condition: String,
-    /// How far ours may lie from it, by the names of values; of what is not named the one rule says it.
+    /// The tolerance of ours, by the names of values; for other values the general rule applies.
     #[serde(default)]
     pub within: toml::Table,
     /// Why it is not blind: how ours was known when a program it is made with was chosen. Empty: it
@@ -68,7 +68,7 @@ impl Claim {
         names
     }
 
-    /// The value of that name, or (`name[1]`) an element of a list.
+    /// The value with this name, or (`name[1]`) an element of a list.
     pub fn get(&self, name: &str) -> Option<&Value> {
         if name == WHOLE && !self.value.is_object() {
             return Some(&self.value);
@@ -81,18 +81,19 @@ impl Claim {
         }
     }
 
-    /// What its `within` says of the value of that name, or of an element of a list: numbers.
+    /// The tolerance in its `within` for the value with this name, or for an element of a list:
+    /// numbers.
     pub fn span(&self, name: &str) -> Option<Span> {
         let (keys, index) = element(name)?;
         within::span(self.within_of(keys)?, index)
     }
 
-    /// What its `within` says of that value: the rules of a text.
+    /// The tolerance in its `within` for this value: rules of a text.
     pub fn rules(&self, name: &str) -> Vec<Rule> {
         self.statement(name).map_or(Vec::new(), within::rules)
     }
 
-    /// The text that its `within` says of that value.
+    /// The text in its `within` for this value.
     pub fn statement(&self, name: &str) -> Option<&str> {
         self.within_of(name)?.as_str()
     }
@@ -103,7 +104,7 @@ impl Claim {
         keys.try_fold(first, |v, key| v.get(key))
     }
 
-    /// What is wrong with it by itself.
+    /// Checks the claim alone.
     fn check(&self) -> Result<(), String> {
         if self.kind == Kind::Predict && self.condition.trim().is_empty() {
             return Err("condition is missing: what is measured, against what".to_string());
@@ -163,7 +164,7 @@ fn leaves(at: &str, value: &Value, names: &mut Vec<String>) {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    /// Where it appeared.
+    /// Where it was published.
     place: String,
     #[serde(rename = "claim")]
     claims: Vec<Claim>,
@@ -178,12 +179,13 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// Reads those of all papers; `root` holds `papers/`.
+    /// Reads the claims of all papers; `root` holds `papers/`.
     ///
     /// # Errors
-    /// A file that cannot be read or does not have the form; two claims of one id; one that does not
-    /// begin with its paper's key; a prediction without its condition; tolerances of what is no value
-    /// or that have no form.
+    ///
+    /// A file that cannot be read or has the wrong form; two claims with one id; an id that does
+    /// not begin with its paper's key; a prediction without its condition; tolerances for missing
+    /// values or with the wrong form.
     pub fn read(root: &Path) -> Result<Claims, Error> {
         let mut claims = Claims::default();
         for key in KEYS {

@@ -13,7 +13,7 @@ use unspin_scenario::result::RunResult;
 use unspin_scenario::{expand, parse_profile, parse_scenario, Profile, Ranges, Selection};
 use unspin_sim::{simulate_setup, Host, Kernel, Setup, Simulated};
 
-/// What has just been done, for a progress bar.
+/// The last step, for a progress bar.
 #[derive(Debug, Clone, Copy)]
 pub enum Step<'a> {
     /// A run was simulated.
@@ -24,7 +24,7 @@ pub enum Step<'a> {
 
 type Made = Arc<OnceLock<Result<Arc<Simulated>, String>>>;
 
-/// The project's files and what was simulated already.
+/// The project's files, and the simulations so far.
 pub struct Ctx {
     root: PathBuf,
     repeats: Option<u32>,
@@ -36,8 +36,8 @@ impl Ctx {
     /// First seed of every experiment.
     pub const SEED: u64 = 1;
 
-    /// `root` holds `papers/`, `models/`, `scenarios/` and `profiles/`. `repeats`: instead of what scenarios
-    /// say. `watch` is told of progress.
+    /// `root` holds `papers/`, `models/`, `scenarios/` and `profiles/`. `repeats`: overrides the
+    /// scenarios'. `watch` receives the progress.
     pub fn new(
         root: &Path,
         repeats: Option<u32>,
@@ -75,9 +75,10 @@ impl Ctx {
         Ok(ranges.usual())
     }
 
-    /// `papers/KEY/profiles/NAME.toml`, or where there is none `profiles/NAME.toml`.
+    /// `papers/KEY/profiles/NAME.toml`, or else `profiles/NAME.toml`.
     ///
     /// # Errors
+    ///
     /// No such file, or not a profile.
     pub fn profile(&self, name: &str) -> Result<Profile, Error> {
         Ok(self.profile_text(name)?.0)
@@ -97,7 +98,8 @@ impl Ctx {
     /// The runs of a scenario, given by its path in the project.
     ///
     /// # Errors
-    /// No such file, or what is wrong in it.
+    ///
+    /// No such file, or errors in it.
     pub fn plan(&self, scenario: &str) -> Result<Plan, Error> {
         self.plan_of(scenario, &Selection::default())
     }
@@ -141,9 +143,10 @@ impl Ctx {
         Ok(Runs { all: self.simulate(&setups)? })
     }
 
-    /// Simulates setups on all cores; one that was simulated before is not again.
+    /// Simulates setups on all cores, each only once.
     ///
     /// # Errors
+    ///
     /// Runs that cannot be simulated.
     pub fn simulate(&self, setups: &[Setup]) -> Result<Vec<Arc<Simulated>>, Error> {
         setups.par_iter().map(|setup| self.one(setup)).collect()
@@ -234,7 +237,7 @@ impl Runs {
     }
 }
 
-/// What is done to a set-up, to see how much hangs on it.
+/// A change of a set-up, to see how results depend on it.
 pub(crate) type Change = fn(&mut Setup);
 
 /// The arithmetic mean; `NaN` of nothing.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An entry being made again: values of ours beside the paper's, and the data of its picture.
+//! An entry that is reproduced: our values beside the paper's, and the data of its picture.
 
 use crate::claim::{Claim, Kind};
 use crate::row::{ends, judge, Row};
@@ -12,8 +12,8 @@ pub use unspin_report::PlotSeries as Series;
 /// What rows of a condition are called before its words.
 pub(crate) const CONDITION: &str = "condition";
 
-/// One entry. The paper's values come from the claim by name; what is not entered is missing, and
-/// counts against the entry.
+/// One entry. The claim has the paper's values by name. Values that are not entered are missing,
+/// and count against the entry.
 #[derive(Debug)]
 pub struct Entry {
     pub claim: Claim,
@@ -23,7 +23,7 @@ pub struct Entry {
     /// Values that say how the experiment is set up, not what it gave.
     pub settings: Vec<String>,
     pub plot: Plot,
-    /// What a reader should know, such as how little depends on a chosen parameter.
+    /// Notes for readers, such as how little depends on a chosen parameter.
     pub notes: Vec<String>,
     seed: u64,
 }
@@ -76,7 +76,7 @@ impl Entry {
         self.rows.last_mut().expect("pushed above")
     }
 
-    /// What the paper says of a value, a part of it (`name: part`) or a condition.
+    /// The paper's value, a part of it (`name: part`) or a condition.
     fn printed(&self, name: &str) -> Value {
         let (value, part) = name.split_once(": ").unwrap_or((name, ""));
         if value == CONDITION {
@@ -87,7 +87,7 @@ impl Entry {
         paper.unwrap_or_else(|| panic!("{} has {known}, no {value}", self.claim.id))
     }
 
-    /// The rule of a statement: clause number `clause` of what the claim's `within` says of it, or else
+    /// The rule of a statement: clause number `clause` of the claim's `within` for it, or else
     /// `usual`.
     pub fn rule(&self, name: &str, clause: usize, usual: Rule) -> Rule {
         let said = self.claim.rules(name);
@@ -119,8 +119,8 @@ impl Entry {
         self.row(name, Measure::Ratio, number(ours), Some(1.0));
     }
 
-    /// A count or quantity. `reference`: the baseline's, where it has one; above and below
-    /// that are its directions.
+    /// A count or quantity. `reference`: the baseline's value, if it has one; directions are above
+    /// and below it.
     pub fn count(&mut self, name: &str, ours: f64, reference: Option<f64>) {
         self.row(name, Measure::Ratio, number(ours), reference);
     }
@@ -178,7 +178,8 @@ impl Entry {
         self.notes.push(text.into());
     }
 
-    /// Enters as missing what was not entered, and draws what there is if no series was given.
+    /// Marks values that were not entered as missing, and draws the existing ones if no series was
+    /// given.
     pub(crate) fn finish(&mut self, reproduced: bool) {
         self.reproduced = reproduced;
         if self.claim.kind == Kind::Define {

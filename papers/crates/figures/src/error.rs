@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What goes wrong.
+//! Errors.
 
 use std::path::PathBuf;
 

@@ -10,6 +10,6 @@ use crate::error::Error;
 pub struct Experiment {
     /// The claim's id.
     pub id: &'static str,
-    /// Simulates what is needed and enters values, settings, series and notes.
+    /// Runs the simulations, and enters values, settings, series and notes.
     pub run: fn(&Ctx, &mut Entry) -> Result<(), Error>,
 }

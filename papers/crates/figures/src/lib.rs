@@ -64,10 +64,11 @@ pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
     PAPERS.iter().flat_map(|paper| paper.experiments.iter().copied().flatten())
 }
 
-/// The claims asked for by id, all of them if none is.
+/// The claims with these ids, or all of them.
 ///
 /// # Errors
-/// [`Error::Unknown`] names the first id that is none, and the one that may be meant.
+///
+/// [`Error::Unknown`] names the first unknown id, and a similar one.
 pub fn select<'c>(claims: &'c Claims, ids: &[String]) -> Result<Vec<&'c Claim>, Error> {
     for id in ids {
         if !claims.all.iter().any(|c| c.id == *id) {
@@ -83,11 +84,12 @@ pub fn select<'c>(claims: &'c Claims, ids: &[String]) -> Result<Vec<&'c Claim>, 
     Ok(claims.all.iter().filter(|c| ids.is_empty() || ids.contains(&c.id)).collect())
 }
 
-/// Makes an entry again. One without an experiment has all its values missing: it counts as
-/// predicted and not within.
+/// Reproduces an entry. Without an experiment all its values are missing: it counts as predicted
+/// and not within.
 ///
 /// # Errors
-/// What the experiment's runs refuse.
+///
+/// Runs that are refused.
 pub fn make(ctx: &Ctx, claim: &Claim) -> Result<Entry, Error> {
     let experiment = experiments().find(|e| e.id == claim.id);
     let mut entry = Entry::new(claim, Ctx::SEED);

@@ -23,18 +23,19 @@ const EXIM: &str = "oticket-exim";
 const METIS: &str = "oticket-metis";
 /// Uses of EXIM's lock a message (`papers/oticket/profiles/oticket-exim.toml`).
 const USES_A_MESSAGE: f64 = 72.0;
-/// What a core does more with both its hardware threads busy (D. Marr et al., "Hyper-Threading
+/// Additional work of a core with both hardware threads busy (D. Marr et al., "Hyper-Threading
 /// technology architecture and microarchitecture", Intel Technology Journal 2002: up to 30 %).
 const HYPERTHREAD_GAIN: f64 = 0.25;
-/// Of 80 cores: vCPUs with a core each, then hardware threads; steps of 10 as the paper's scripts
-/// have them (CPU_STEP of VBENCH's config.py).
+/// On 80 cores: vCPUs with a core each, then hardware threads, in steps of 10 as in the paper's
+/// scripts (CPU_STEP of VBENCH's config.py).
 const CORES: [u32; 8] = [10, 20, 30, 40, 50, 60, 70, 80];
 const THREADS: [u32; 8] = [90, 100, 110, 120, 130, 140, 150, 160];
-/// A vCPU that halts leaves its core idle: what the paper's processors (Westmere-EX) then do, but
-/// for C6, with which the stock lock would collapse from 10 vCPUs on (oticket_fig2_pvm_collapse).
+/// A vCPU that halts leaves its core idle. These are the idle states of the paper's processors
+/// (Westmere-EX) without C6, with which the stock lock would collapse from 10 vCPUs on
+/// (oticket_fig2_pvm_collapse).
 const IDLE_STATES: &[IdleState] = IdleState::NEHALEM.split_at(3).0;
-/// Thresholds are turns of a loop with PAUSE, as in the paper's figure 5, and its queued lock is
-/// that of section 2, first come, first served.
+/// Thresholds are turns of a loop with PAUSE, as in the paper's figure 5. Its queued lock is that
+/// of section 2, first come, first served.
 const BUDGETS: Budgets =
     Budgets { by_turns: true, pv_ticket_turns: None, pv_queued_in_order: true };
 
@@ -51,7 +52,7 @@ struct Point {
     halts: f64,
 }
 
-/// A host with so many of its `cores` in use that each vCPU has a hardware thread.
+/// A host with as many of its `cores` in use as needed for a hardware thread per vCPU.
 fn host(cores: u32, vcpus: u32) -> Host {
     let host = Host::server(vcpus, Kernel::V3_19);
     let (cores, n) = (f64::from(cores), f64::from(vcpus));
@@ -115,7 +116,7 @@ fn sweep_of(
 }
 
 impl Sweep {
-    /// Mean over the repeats; `NaN` where there is none.
+    /// Mean over the repeats; `NaN` without any.
     fn mean(&self, n: u32, arm: &str, of: fn(&Point) -> f64) -> f64 {
         let at = self.points.iter().find(|(size, _)| *size == n);
         let points = at.iter().flat_map(|(_, p)| p).filter(|p| p.arm == arm);
@@ -211,7 +212,7 @@ fn fig2_oticket(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     Ok(())
 }
 
-/// What is not printed, and what becomes of figures 2, 6 and 9 if it is something else.
+/// Parameters that are not printed, and figures 2, 6 and 9 with other values.
 const VARIANTS: [(&str, Change); 4] = [
     ("as calibrated", |_| {}),
     ("idle cores stay in C1", |s| s.host.idle_states = &IDLE_STATES[..1]),

@@ -185,7 +185,7 @@ fn line(text: &mut String, row: &Row, claim: &Claim, reasons: &Reasons) {
     );
 }
 
-/// From where to where ours agrees, or what the claim says of a statement.
+/// The range in which ours agrees, or the claim's rule for a statement.
 fn agrees(row: &Row, claim: &Claim) -> String {
     let (name, _) = row.name.split_once(": ").unwrap_or((&row.name, ""));
     match row.allowed {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the papers are called everywhere: in `papers/`, in the ids of claims, in names of profiles.
+//! The keys of the papers: in `papers/`, in ids of claims, in names of profiles.
 
 /// Shan, Ding and Gehani, TPDS 2017.
 pub const APPLES: &str = "apples";

@@ -39,9 +39,9 @@ fn host() -> Host {
     Host { khz: 2_600_000, tick_ns: 1_000_000, skew_tick: false, ..Host::server(8, Kernel::V3_19) }
 }
 
-/// What else runs on the host, on each core: 100 us ten times a second, ours. Without it the vCPUs of
-/// VMs that never sleep, and whose slices end at the same ticks, run together for ever, and nobody
-/// is preempted in a lock.
+/// Other tasks on each core of the host: 100 us ten times per second, not from the paper. Without
+/// them the vCPUs of VMs that never sleep, and whose slices end at the same ticks, run together
+/// forever, and none is preempted in a lock.
 fn add_host_tasks(setup: &mut Setup) {
     let length = |op, mean| Step { op, dist: Dist::Exp { mean, max: 0 }, lock: 0, permille: 1000 };
     let cores = setup.host.pcpus;
@@ -170,7 +170,7 @@ fn speedups(e: &mut Entry, runs: &Runs, profile: &str, name: &str, vms: u32) {
     }
 }
 
-/// "Comparable": the others within so much of the ticket lock.
+/// "Comparable": the others differ from the ticket lock by no more than this.
 fn comparable(e: &mut Entry, runs: &Runs, profile: &str) {
     let holds = NEW.iter().all(|arm| Rule::SIMILAR.allows(speedup(runs, profile, 1, arm)));
     e.condition("one VM: comparable", holds, listed(runs, profile, 1));
@@ -181,7 +181,7 @@ fn listed(runs: &Runs, profile: &str, vms: u32) -> String {
     format!("{vms} VMs: {}", ALL.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
-/// What is not printed, or is in two ways.
+/// Parameters that are not printed, or printed in two ways.
 const VARIANTS: [(&str, Change); 7] = [
     ("as made", |_| {}),
     ("tau of 2 us (section 4.2)", |s| {

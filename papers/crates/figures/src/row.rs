@@ -16,9 +16,9 @@ pub struct Row {
     pub name: String,
     pub kind: Kind,
     pub measure: Measure,
-    /// As the claim has it.
+    /// As in the claim.
     pub paper: Value,
-    /// Number, or whether a statement holds; null where there is none.
+    /// A number, or whether a statement holds; null if missing.
     pub ours: Value,
     /// What "no effect" would be, in the paper's unit: 1 for a normalised performance, the
     /// baseline's value for a count. Null: the value has no direction.
@@ -28,7 +28,7 @@ pub struct Row {
     pub allowed: Option<[Option<f64>; 2]>,
     pub within: bool,
     pub direction_right: bool,
-    /// What a statement was judged by.
+    /// The rule by which a statement was judged.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub evidence: String,
     /// First seed of the runs.
@@ -42,7 +42,7 @@ impl Row {
     }
 }
 
-/// What a comparison comes to.
+/// The result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Judged {
     /// The value agrees.

@@ -14,7 +14,7 @@ pub struct Summary {
     /// Always `sim`: nothing here is a measurement.
     pub machine: String,
     pub version: String,
-    /// Share of the entries this is of, as `--shard` had it; null: of all that were asked for.
+    /// Its share of the entries, as in `--shard`; null: all requested entries.
     pub shard: Option<String>,
     /// Ids asked for, all shards together.
     pub asked: Vec<String>,
@@ -124,10 +124,12 @@ impl Summary {
         Ok(())
     }
 
-    /// Puts shards together, in the order of `asked`.
+    /// Combines shards, in the order of `asked`.
     ///
     /// # Errors
-    /// Shards of different programs or questions, an entry made twice, one that no shard made.
+    ///
+    /// Shards of different programs or questions, an entry that occurs twice, one that occurs in no
+    /// shard.
     pub fn merge(shards: &[Summary]) -> Result<Summary, String> {
         let first = shards.first().ok_or("no summaries to merge")?;
         let mut merged = Summary { shard: None, entries: vec![], rows: vec![], ..first.clone() };

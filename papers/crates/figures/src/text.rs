@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-/// So many of all in per cent, in brackets after a count; nothing of none.
+/// A share in per cent, in brackets after a count; empty for none.
 pub fn share(n: u32, of: u32) -> String {
     match of {
         0 => String::new(),
@@ -16,7 +16,7 @@ pub fn closed(text: &str) -> String {
     format!("{}.", text.trim_end_matches('.'))
 }
 
-/// What a heading is linked by on GitHub.
+/// The anchor of a heading on GitHub.
 pub fn anchor(heading: &str) -> String {
     let kept = |c: &char| c.is_alphanumeric() || ['-', '_', ' '].contains(c);
     heading.to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")
@@ -27,7 +27,7 @@ pub fn cell(s: &str) -> String {
     s.replace('|', "\\|").replace('\n', " ")
 }
 
-/// A value of a claim or of ours.
+/// A value of a claim, or one of ours.
 pub fn show(v: &Value) -> String {
     match v {
         Value::Null => "-".to_string(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How far a value of ours may lie from what a paper prints: a claim's `within`, or else one rule for
-//! all (papers/README.md, "Tolerances").
+//! How far a value of ours may differ from a paper's: a claim's `within`, or else the general rule
+//! (papers/README.md, "Tolerances").
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -27,16 +27,16 @@ pub enum Measure {
     Missing,
 }
 
-/// A share or level of a whole agrees within so many points, and so does a change.
+/// A share or level of a whole, or a change, agrees within this many points.
 const POINTS: f64 = 0.10;
-/// A ratio, count or time agrees within this part of the value, and a change within this part of the
-/// change, where that is more than [`POINTS`].
+/// A ratio, count or time agrees within this part of the value, and a change within this part of
+/// the change if that is more than [`POINTS`].
 const PART: f64 = 0.25;
-/// A change of less than [`POINTS`] agrees within so many points.
+/// A change of less than [`POINTS`] agrees within this many points.
 const SMALL: f64 = 0.05;
-/// By how much an order may be turned round and still count as a tie; an effect is more than that.
+/// How much an order may be reversed and still count as a tie; an effect must be larger.
 pub const TIE: f64 = 0.02;
-/// What is similar, comparable or equal differs by no more than that.
+/// Similar, comparable or equal values differ by no more than this.
 const SIMILAR: f64 = 0.10;
 /// Numbers that lie on an end of a range as printed lie in it.
 const ROUNDING: f64 = 1e-9;
@@ -55,11 +55,11 @@ impl Span {
             && x <= self.high + ROUNDING * self.high.abs().max(1.0)
     }
 
-    /// What the one rule allows; `reference` is what "no effect" would be. None of what is no number,
-    /// or no pair of numbers where the paper prints a range.
+    /// The tolerance of the general rule; `reference` is the value of "no effect". `None` if it is
+    /// not a number, or not a pair of numbers where the paper prints a range.
     pub fn by_rule(measure: Measure, paper: &Json, reference: Option<f64>) -> Option<Span> {
         let around = |x: f64, by: f64| Some(Span { low: x - by, high: x + by });
-        // Points of what is a share, and a part of what is more than a whole.
+        // Points for a share, and a part for values above a whole.
         let bound = |x: f64| TIE * x.abs().max(1.0);
         if measure == Measure::Between {
             let end = |i: usize| paper.get(i).and_then(Json::as_f64);
@@ -91,16 +91,16 @@ fn number(v: &Value) -> Option<f64> {
     v.as_float().or(v.as_integer().map(|i| i as f64))
 }
 
-/// What a comparison of two of our values must come to, as the ratio of one to the other.
+/// The required ratio of two of our values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Rule {
-    /// At least so much.
+    /// At least this.
     AtLeast(f64),
-    /// At most so much.
+    /// At most this.
     AtMost(f64),
     /// More by over this part.
     Beyond(f64),
-    /// Apart by no more than this part, either way.
+    /// Different by no more than this part, in either direction.
     Similar(f64),
     /// Less than that.
     Below(f64),
@@ -113,10 +113,10 @@ impl Rule {
     pub const ORDER: Rule = Rule::AtLeast(1.0 - TIE);
     /// An effect without a printed size is more than a tie.
     pub const EFFECT: Rule = Rule::Beyond(TIE);
-    /// What is called similar, comparable or equal.
+    /// The rule for similar, comparable or equal values.
     pub const SIMILAR: Rule = Rule::Similar(SIMILAR);
 
-    /// Whether `ratio` is allowed; what is no number never is.
+    /// Whether `ratio` is allowed; NaN never is.
     pub fn allows(self, ratio: f64) -> bool {
         match self {
             Rule::AtLeast(least) => ratio >= least - ROUNDING,
@@ -208,9 +208,10 @@ fn leading(text: &str) -> Option<f64> {
     text.trim().split([' ', '%']).next()?.parse().ok()
 }
 
-/// Whether a claim's `within` of one value may be used for what the paper prints.
+/// Checks a claim's `within` of one value against what the paper prints.
 ///
 /// # Errors
+///
 /// What is wrong with it, and what is allowed instead.
 pub fn check(within: &Value, paper: &Json) -> Result<(), String> {
     match within {

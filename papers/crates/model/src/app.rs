@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use unspin_scenario::{fingerprint, Calibration, Ranges};
 use unspin_text::{printable, toml_problems, Problems};
 
-/// Most processing units and longest times; far above what the chapter is about.
+/// Most processing units and longest times, far above those of the chapter.
 const UNITS_MAX: u32 = 4096;
 const PHASES_MAX: usize = 4096;
 const MS_MAX: f64 = 3_600_000.0;
@@ -32,12 +32,12 @@ pub enum AppError {
     Range { file: String, key: String, value: String, allowed: String },
 }
 
-/// A part of the run in which so many threads make progress.
+/// A part of the run in which this many threads make progress.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phase {
     pub threads: u32,
-    /// Its length on a machine of its own, ms.
+    /// Its length on a dedicated machine, ms.
     pub ms: f64,
 }
 
@@ -52,7 +52,7 @@ pub enum Sequential {
     Rotating,
 }
 
-/// An application, as profiled on a machine of its own.
+/// An application, as profiled on a dedicated machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct App {
@@ -85,9 +85,10 @@ fn switch_us() -> f64 {
 }
 
 impl App {
-    /// Reads a profile; of what it does not know the usual value. `file` is what errors call it.
+    /// Reads a profile, with the usual values of ranges. `file` is its name in errors.
     ///
     /// # Errors
+    ///
     /// What is wrong in it, and what is allowed.
     pub fn parse(file: &str, text: &str) -> Result<App, AppError> {
         let usual = Ranges::read(file, text).map_err(AppError::Toml)?.usual();

@@ -11,7 +11,7 @@ const CYCLES_PER_MS: f64 = 2_400_000.0;
 const ITERATIONS_MAX: f64 = 1e9;
 const WARMUP_MS: u64 = 200;
 
-/// What the simulator says.
+/// The simulator's results.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Confirmed {
     pub speedup_pm: f64,
@@ -20,21 +20,21 @@ pub struct Confirmed {
     pub efficiency_vm: f64,
 }
 
-/// How far a simulated speedup may be from the model's to confirm it: a quarter, as for all ratios
-/// that are compared with the papers'.
+/// How much a simulated speedup may differ from the model's to confirm it: a quarter, as for all
+/// ratios that are compared with the papers'.
 pub const TOLERANCE: f64 = 0.25;
 
 impl Confirmed {
-    /// Whether both simulated speedups are within [`TOLERANCE`] of what the model says.
+    /// Whether both simulated speedups are within [`TOLERANCE`] of the model's.
     pub fn agrees_with(&self, model: &Prediction) -> bool {
         let near = |ours: f64, model: f64| (ours / model - 1.0).abs() <= TOLERANCE;
         near(self.speedup_pm, model.speedup_pm) && near(self.speedup_vm, model.speedup_vm)
     }
 }
 
-/// The program of an application whose units are `units`: each phase is sequential work for one
-/// thread and work for all, in the proportion that gives its mean of threads at work. Where one
-/// works the others have joined and sleep, and between phases for all everybody waits, asleep.
+/// The program of an application with `units` units: each phase is sequential work for one thread
+/// and work for all, in the proportion that gives its mean of working threads. While one works, the
+/// others have joined and sleep. Between phases for all, all wait asleep.
 pub fn program(app: &App, units: u32) -> Vec<Step> {
     let mut steps = Vec::new();
     let step = |op, ms: f64| {
@@ -58,7 +58,8 @@ pub fn program(app: &App, units: u32) -> Vec<Step> {
         let all = if full > 1.0 { (threads - 1.0) / (full - 1.0) } else { 1.0 };
         let (parallel_ms, sequential_ms) = (phase.ms * all, phase.ms * (1.0 - all));
         if sequential_ms > 0.0 {
-            // Waits until all have joined, and all wait for it: no barriers besides.
+            // This waits until all have joined, and all wait for it, so no further barrier is
+            // needed.
             if steps.last() == Some(&barrier) {
                 steps.pop();
             }
@@ -94,8 +95,8 @@ pub fn confirm(app: &App, window_ms: u64, seed: u64) -> Result<Confirmed, unspin
     Ok(Confirmed { speedup_pm, speedup_vm, efficiency_vm: speedup_vm / f64::from(app.units) })
 }
 
-/// The run of an application with so many units: without a VMM, or in a VM beside others that never
-/// rest. The setup's first VM is the application's.
+/// The run of an application with this many units: without a VMM, or in a VM beside others that
+/// never rest. The setup's first VM is the application's.
 pub fn setup(app: &App, units: u32, physical: bool, window_ms: u64, seed: u64) -> Setup {
     let others = if physical { 0 } else { (1.0 / app.share).round().max(1.0) as u32 - 1 };
     let arm = Arm {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sections 4.2 to 4.4: what a profile says about scalability.
+//! Sections 4.2 to 4.4: the scalability that follows from a profile.
 
 use crate::{App, Sequential};
 use std::fmt;
@@ -49,7 +49,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What the model says of an application.
+/// The model's prediction for an application.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prediction {
     pub kind: Kind,
@@ -61,9 +61,9 @@ pub struct Prediction {
     /// The part of available CPU time that is used: `speedup_pm / units`, `speedup_vm / units`.
     pub efficiency_pm: f64,
     pub efficiency_vm: f64,
-    /// What a VMM could reach that let the VM use its time as fully as its work allows (4.4.1).
+    /// The efficiency with a VMM that lets the VM use its time as fully as its work allows (4.4.1).
     pub efficiency_max: f64,
-    /// The part of the VM's time that goes into switching idle vCPUs.
+    /// The part of the VM's time that is spent switching idle vCPUs.
     pub switch_share: f64,
 }
 
@@ -92,8 +92,8 @@ impl App {
         units * (self.used_share(allocation) - self.switch_share(allocation)).max(0.0)
     }
 
-    /// The part of the VM's time that its work uses, over many allocation periods: the program goes
-    /// on while every vCPU that has work has time left.
+    /// The part of the VM's time that its work uses, over many allocation periods: the program
+    /// continues while every vCPU with work has time left.
     fn used_share(&self, allocation: Allocation) -> f64 {
         let units = self.units as usize;
         let slice_ms = self.period_ms * self.share;
@@ -137,7 +137,8 @@ impl App {
         }
     }
 
-    /// Voluntary switches come with the work: `blocks_per_s` per second of a machine of its own.
+    /// Voluntary switches are in proportion to the work: `blocks_per_s` per second on a dedicated
+    /// machine.
     fn switch_share(&self, allocation: Allocation) -> f64 {
         let work_per_s = self.speedup_pm();
         let blocks_per_cpu_s = self.blocks_per_s / work_per_s;
@@ -151,7 +152,7 @@ impl App {
         per_thread_s * self.period_ms * self.share > 1000.0
     }
 
-    /// Mean of min(1, u / p) over allocation periods on a machine of its own (4.4.1): `u` is the
+    /// Mean of min(1, u / p) over allocation periods on a dedicated machine (4.4.1): `u` is the
     /// part of its CPU time that the application uses in a period, `p` the VM's share.
     pub fn efficiency_max(&self) -> f64 {
         let units = f64::from(self.units);

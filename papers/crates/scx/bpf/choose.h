@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Who runs on a pCPU next: policy/credit.c, with what it knows of vCPUs and VMs. Everything but
- * index_of() is called with the lock held.
+ * Chooses the vCPU that runs on a pCPU next: policy/credit.c, with the state of vCPUs and VMs.
+ * Everything but index_of() is called with the lock held.
  */
 #ifndef UNSPIN_SCX_CHOOSE_H
 #define UNSPIN_SCX_CHOOSE_H
@@ -31,9 +31,9 @@ u64 paid_ns[VCPUS_MAX];
 
 struct place {
 	u64 slot_end_ns;
-	u32 current;	/* runs there, or NOBODY */
+	u32 current;	/* the vCPU that runs there, or NOBODY */
 	u32 last;
-	u32 came_first;	/* who runs was raised: nobody is raised in its stead before the slot ends */
+	u32 came_first;	/* it was raised: no other is raised in its place before the slot ends */
 };
 struct place places[PCPUS_MAX];
 
@@ -49,8 +49,8 @@ struct {
 } threads SEC(".maps");
 
 /*
- * One context at a time for policy/credit.c. Whoever has it is in the scheduler with interrupts off,
- * and calls nobody. bpf_spin_lock() allows no functions that the verifier judges by themselves.
+ * One context at a time for policy/credit.c. The holder is in the scheduler with interrupts off,
+ * and calls no other code. bpf_spin_lock() forbids functions that the verifier checks separately.
  */
 u32 locked;
 
@@ -119,7 +119,7 @@ __noinline int refresh_high(u64 now)
 	return 0;
 }
 
-/* Algorithm 3. Pinned vCPUs stay where they are. */
+/* Algorithm 3. Pinned vCPUs are not moved. */
 __noinline int assign(void)
 {
 	struct credit_host host = HOST;
@@ -132,7 +132,10 @@ __noinline int assign(void)
 	return 0;
 }
 
-/* Algorithm 4 for a pCPU: who runs there. *raised is how many siblings come first where they are. */
+/*
+ * Algorithm 4 for a pCPU: the vCPU to run there. *raised is the number of siblings that come first
+ * on their pCPUs.
+ */
 struct picked {
 	u32 vcpu, raised;
 };
@@ -149,7 +152,7 @@ __noinline int pick(u32 pcpu, u32 last, u32 may_raise)
 	return 0;
 }
 
-/* The policy leaves raised vCPUs where they are: so are those that are pinned elsewhere. */
+/* The policy does not move raised vCPUs, so mark those pinned to other pCPUs as raised. */
 static __always_inline u32 hide_pinned(u32 pcpu)
 {
 	u32 hidden = 0, i;
@@ -196,7 +199,7 @@ static __always_inline u32 gather(u32 leader, u64 now)
 	return kicks;
 }
 
-/* Who runs on a pCPU next, in *picked*; returns the pCPUs that are to be interrupted. */
+/* Chooses the vCPU that runs on a pCPU next, in *picked*. Returns the pCPUs to interrupt. */
 __noinline int choose(u32 pcpu, u32 before, u64 now)
 {
 	u64 slot = now / config.slot_ns;
@@ -215,7 +218,7 @@ __noinline int choose(u32 pcpu, u32 before, u64 now)
 	if (now >= assign_ns) {
 		u64 period = config.slot_ns * params.slots_per_assignment;
 
-		/* From when it was due: what is handed out late would be less than what is paid. */
+		/* Counted from when it was due. Late distributions would give less than vCPUs pay. */
 		assign_ns = now - assign_ns < period ? assign_ns + period : now + period;
 		assign();
 	}
@@ -227,7 +230,7 @@ __noinline int choose(u32 pcpu, u32 before, u64 now)
 	report.picks++;
 	vcpu = picked.vcpu;
 	if (vcpu != before && before < VCPUS_MAX)
-		vcpus[before].runnable = 0;	/* until it is in nobody's hands but ours */
+		vcpus[before].runnable = 0;	/* until only this code refers to it */
 	if (vcpu >= VCPUS_MAX)
 		return 0;
 	report.switches += vcpu != before;

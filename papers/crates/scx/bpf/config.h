@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* What the scheduler is told before it is loaded, and what it says of itself. src/shared.rs has the same. */
+/* The scheduler's settings before it is loaded, and its counts. src/shared.rs has the same. */
 #ifndef UNSPIN_SCX_CONFIG_H
 #define UNSPIN_SCX_CONFIG_H
 
@@ -38,8 +38,8 @@ struct config {
 
 struct report {
 	unsigned long long picks;	/* decisions for a pCPU */
-	unsigned long long switches;	/* those that chose somebody else than who ran */
-	unsigned long long gangs;	/* those that brought siblings together */
+	unsigned long long switches;	/* switches to another vCPU */
+	unsigned long long gangs;	/* choices that raised siblings */
 	unsigned long long reports;	/* of guests that want to run together */
 	unsigned long long lost_locks;
 	unsigned long long run_ns[VMS_MAX];

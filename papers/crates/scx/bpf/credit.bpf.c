@@ -15,7 +15,7 @@
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
-/* A slot that ends so soon is over. */
+/* A slot with no more than this left is over. */
 #define SLOT_SLACK(slot) ((slot) / 64)
 /* Should the timer fail, a vCPU leaves its pCPU all the same. */
 #define SLICE(slot) (2 * (slot))
@@ -74,7 +74,10 @@ s32 BPF_PROG(select_cpu, struct task_struct *p, s32 prev_cpu, u64 flags)
 	return i < VCPUS_MAX && vcpus[i].pcpu < config.pcpu_count ? vcpus[i].pcpu : prev_cpu;
 }
 
-/* It waits here. Whether its pCPU is to choose anew: who has credit comes before who has none. */
+/*
+ * The vCPU waits here. Returns whether its pCPU should choose again: vCPUs with credit come before
+ * those without.
+ */
 __noinline int wait(u32 i)
 {
 	u32 pcpu, current;
@@ -101,7 +104,7 @@ int BPF_PROG(enqueue, struct task_struct *p, u64 flags)
 		scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, SCX_SLICE_DFL, flags);
 		return 0;
 	}
-	if (!lock()) {	/* who is in no array of ours runs next, here */
+	if (!lock()) {	/* a thread that is in no array here runs next, on this pCPU */
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, SLICE(config.slot_ns), flags);
 		return 0;
 	}
@@ -152,7 +155,7 @@ int BPF_PROG(quiescent, struct task_struct *p, u64 flags)
 	if (i >= VCPUS_MAX)
 		return 0;
 	has_lock = lock();
-	vcpus[i].runnable = 0;	/* nobody may choose it, with the lock or without */
+	vcpus[i].runnable = 0;	/* it must not be chosen, with or without the lock */
 	vcpus[i].running = 0;
 	vcpus[i].raised = 0;
 	if (has_lock)
@@ -211,7 +214,7 @@ int BPF_PROG(init)
 
 	params.slot_us = config.slot_ns / 1000;
 	params.slots_per_assignment = CREDIT_SLOTS_PER_ASSIGNMENT;
-	params.credit_per_slot = params.slot_us;	/* one a microsecond */
+	params.credit_per_slot = params.slot_us;	/* one per microsecond */
 	params.capped = config.capped;
 	params.credit_max = params.slot_us * CREDIT_SLOTS_PER_ASSIGNMENT;
 	POL_FOR(i, VCPUS_MAX) {

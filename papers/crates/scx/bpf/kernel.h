@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the scheduler takes of the kernel, under the kernel's names. libbpf looks these types up in
- * the type information of the kernel it loads into: members may lie elsewhere there, and what is left
- * out here is 0 or is not read.
+ * The kernel's types that the scheduler uses, under the kernel's names. libbpf looks them up in the
+ * type information of the running kernel: members may have other offsets there, and members that
+ * are left out here are 0 or are not read.
  */
 #ifndef UNSPIN_SCX_KERNEL_H
 #define UNSPIN_SCX_KERNEL_H
@@ -29,7 +29,7 @@ typedef __s32 s32;
 #define SCX_DSQ_LOCAL 0x8000000000000002ull
 #define SCX_KICK_IDLE 1ull
 #define SCX_KICK_PREEMPT 2ull
-#define SCX_OPS_ENQ_LAST 2ull	/* who is not chosen waits here, too, where nobody else can run */
+#define SCX_OPS_ENQ_LAST 2ull	/* threads that are not chosen wait here, too, if no other can run */
 #define SCX_OPS_SWITCH_PARTIAL 8ull
 #define SCX_TASK_QUEUED 1u
 #define SCX_SLICE_DFL 20000000ull

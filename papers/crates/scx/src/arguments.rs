@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is asked for on the command line.
+//! The arguments of the command line.
 
 use crate::error::Error;
 use crate::shared::{Gang, PCPUS_MAX, VCPUS_MAX, VMS_MAX};
@@ -18,7 +18,7 @@ pub struct Arguments {
 #[derive(Debug, PartialEq)]
 pub struct Vm {
     pub weight: u32,
-    /// Its vCPUs run together where that is always so for VMs that are named.
+    /// Its vCPUs run together, if the mode always does so for named VMs.
     pub named: bool,
     pub tids: Vec<u32>,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The class of a thread, and where it may run.
+//! The scheduling class of a thread, and the CPUs on which it may run.
 
 use std::io;
 
@@ -11,7 +11,7 @@ pub fn set_ext(tid: u32) -> io::Result<()> {
     set(tid, SCHED_EXT)
 }
 
-/// Makes it an ordinary one again; one that has ended needs nothing.
+/// Makes it an ordinary thread again. Does nothing for one that has ended.
 pub fn set_normal(tid: u32) {
     let _ = set(tid, libc::SCHED_OTHER);
 }
@@ -25,7 +25,7 @@ fn set(tid: u32, policy: i32) -> io::Result<()> {
     }
 }
 
-/// Of the first `count` CPUs, those that a thread may run on.
+/// Of the first `count` CPUs, those on which a thread may run.
 pub fn affinity(tid: u32, count: u32) -> io::Result<Vec<u32>> {
     // SAFETY: plain data, and the kernel writes no more than its size.
     unsafe {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From what is asked for to what the scheduler is told.
+//! From the arguments to the scheduler's settings.
 
 use unspin_guest_abi::rng::splitmix64;
 
@@ -41,7 +41,7 @@ pub fn config(asked: &Arguments) -> Result<Config, Error> {
     Ok(config)
 }
 
-/// Where a VM's vCPU of that number waits first, and whether it stays there.
+/// Where a VM's vCPU with this number waits first, and whether it is pinned there.
 fn place(tid: u32, allowed: &[u32], number: u32, pcpus: u32) -> Result<(u32, bool), Error> {
     match allowed {
         [pcpu] => Ok((*pcpu, true)),

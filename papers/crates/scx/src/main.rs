@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gives vCPUs' threads to Xen's Credit, a scheduler of sched_ext (bpf/credit.bpf.c), until its
-//! standard input ends. Says `ready` when they are; last, what the scheduler did.
-//!
-//! A program of its own: nothing else of unspin needs libbpf.
+//! Schedules vCPUs' threads by Xen's Credit, a scheduler of sched_ext (bpf/credit.bpf.c), until its
+//! standard input ends. Prints `ready` when they are scheduled by it, and at the end the
+//! scheduler's counts.
 
 mod arguments;
 mod class;

@@ -18,10 +18,10 @@ const HEARS: &str = "reported";
 /// Lines of the kernel's last words that an error has.
 const LOG_LINES: usize = 20;
 
-/// What libbpf has said, the verifier's log included.
+/// Messages of libbpf, including the verifier's log.
 static LOG: Mutex<String> = Mutex::new(String::new());
 
-/// The scheduler with its threads. Dropped, it is gone, and they are ordinary ones.
+/// The scheduler with its threads. Dropping it unloads it, and the threads are ordinary ones again.
 pub struct Scheduler {
     object: Object,
     _links: Vec<Link>,

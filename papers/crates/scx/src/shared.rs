@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the scheduler is told before it is loaded, and what it says of itself: bpf/config.h in Rust.
+//! The scheduler's settings before it is loaded, and its counts: bpf/config.h in Rust.
 
 pub const VCPUS_MAX: usize = 16;
 pub const VMS_MAX: usize = 8;
@@ -76,12 +76,12 @@ const _: () =
     assert!(std::mem::size_of::<Config>() == 8 + 8 * PCPUS_MAX + 24 + 8 * VMS_MAX + 16 * VCPUS_MAX);
 
 impl Report {
-    /// `None` where there are fewer bytes.
+    /// `None` if there are fewer bytes.
     pub fn of(bytes: &[u8]) -> Option<Report> {
         if bytes.len() < std::mem::size_of::<Report>() {
             return None;
         }
-        // SAFETY: there are so many bytes, and any make numbers.
+        // SAFETY: there are enough bytes, and any bytes are valid numbers.
         Some(unsafe { bytes.as_ptr().cast::<Report>().read_unaligned() })
     }
 

@@ -24,22 +24,22 @@ const TIME: &str = "5";
 const HELP: &str = "\
 Linux divides CPU time among cgroups: at each level, among those that want it, in proportion to their \
 weights (cpu.weight, or cpu.shares of version 1). A VM competes by the weight of the nearest cgroup \
-around its vCPUs for which the cpu controller is on. If that has other VMs too, their threads compete \
-one by one, and none has a share of its own.
+around its vCPUs for which the cpu controller is on. If this cgroup contains other VMs, too, their \
+threads compete one by one, and no VM has a share of its own.
 
-The table has the cgroups around VMs, and what is busy beside them. entitled: the share of its parent's \
-CPU time by weight, among the busy cgroups beside it. got: the share that it had while it was watched. A \
-cgroup that used less than 0.01 CPUs is idle, and has no share to be entitled to. Tasks directly in a \
-cgroup that has others in it are weighed one by one, and have no share.
+The table shows the cgroups around VMs, and the busy cgroups beside them. entitled: its share of the \
+parent's CPU time, by its weight among the busy cgroups beside it. got: the share that it really had. A \
+cgroup that used less than 0.01 CPUs is idle, and is entitled to nothing. Tasks directly in a cgroup that \
+contains other cgroups are weighed one by one, and have no share.
 
-With VM: the cgroups around that VM, and those inside its own. Nothing is changed. Needs no root where \
-/proc and cgroups can be read.";
+With VM, it shows the cgroups around that VM, and those inside its own. It changes nothing, and needs no \
+root if /proc and the cgroups are readable.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
-    /// The VM: any of its names, its UUID or VMID, or PID-N from `unspin status`. KIND:NAME says what is
-    /// meant, such as pid:ID or vmid:104. Default: all VMs.
+    /// The VM: any of its names, its UUID or VMID, or PID-N from `unspin status`. KIND:NAME selects
+    /// the kind of name, as in pid:4242 or vmid:104. Default: all VMs.
     #[arg(value_name = "VM")]
     vm: Option<OsString>,
     /// How long to watch, 0.1 to 3600.

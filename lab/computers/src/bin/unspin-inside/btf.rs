@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Type information as another build of the kernel would have it: a structure is a little longer.
-//! The format is that of Documentation/bpf/btf.rst; a module's strings continue those of the kernel.
+//! Creates type information as of another build of the kernel: with a structure that is a little
+//! longer. The format is that of Documentation/bpf/btf.rst; a module's strings continue those of
+//! the kernel.
 
 use std::fs;
 
@@ -74,8 +75,8 @@ fn find(own: &Blob, base: Option<&Blob>, name: &str) -> Result<Option<usize>, St
     Ok(None)
 }
 
-/// Makes the structure `name` longer where it is described: in a module's file, whose strings
-/// continue those of `base`, or in that.
+/// Makes the structure `name` longer in the file that describes it: a module's file, whose strings
+/// continue those of `base`, or `base` itself.
 pub fn lengthen(base_file: &str, file: &str, name: &str) -> Result<String, String> {
     let (base, own) = (Blob::read(base_file)?, Blob::read(file)?);
     let (file, mut blob, at) = match find(&own, Some(&base), name)? {

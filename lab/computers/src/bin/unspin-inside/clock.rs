@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A vCPU that does nothing but read its clock, and adds up how far it went between two readings, where
-//! that is not for so long that it was out of the guest: how long it was in the guest, as the guest sees it.
+//! A vCPU that only reads its clock, and sums up the time between two readings if that is too short
+//! for having been out of the guest: its time in the guest, as the guest sees it.
 
 use crate::exact::{start_state, to_the_end};
 use crate::machine::{code_between, says, Memory};
@@ -78,7 +78,7 @@ pub fn run(ms: u64, beside_us: Option<u64>) -> Result<String, String> {
     Ok(((half(SUM + 4) << 32 | half(SUM)) * us / cycles.max(1)).to_string())
 }
 
-/// Sleeps for so long, and computes for so long.
+/// Sleeps and computes in turn, this long each.
 fn in_turn(time: Duration) {
     sleep(time);
     let begin = Instant::now();

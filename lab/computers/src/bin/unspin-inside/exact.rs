@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Guests of a few instructions, in 32-bit protected mode without paging: one that does nothing but
-//! spin, with so many PAUSEs and so many instructions from one to the next, at privilege level 0
-//! or 3; one that does nothing but exit; one that does nothing but compute; one that does nothing but
-//! one hypercall.
+//! Guests of a few instructions, in 32-bit protected mode without paging. One only spins, with a
+//! given number of PAUSEs and of instructions between them, at privilege level 0 or 3; the others
+//! only exit, only compute, or only make one hypercall.
 
 use crate::machine::{says, Memory};
 use crate::watched;
@@ -48,8 +47,8 @@ pub struct Call {
     pub cpl: u8,
 }
 
-/// Makes the calls. How many of them the module took for reports, how many it ignored, and whether the
-/// VM was HIGH soon after them and two seconds later.
+/// Makes the calls. Returns how many of them the module took for reports, how many it ignored, and
+/// whether the VM was HIGH soon after them and two seconds later.
 pub fn calls(call: &Call) -> Result<String, String> {
     const SOON: Duration = Duration::from_millis(50);
     const LATER: Duration = Duration::from_secs(2);
@@ -100,7 +99,7 @@ fn hypercalls(call: &Call) -> Vec<u8> {
 pub fn exit_cycles(rounds: u32) -> Result<u64, String> {
     const EXITS: u32 = 100;
     const LATER: Duration = Duration::from_micros(210);
-    // Rounds take less time than this, as long as nobody else wants the CPU.
+    // Rounds take less time than this, if no other task wants the CPU.
     watched::begin(Duration::from_millis(50) * rounds)?;
     let mut least = u64::MAX;
     for round in 0..rounds {
@@ -116,7 +115,7 @@ pub fn exit_cycles(rounds: u32) -> Result<u64, String> {
     Ok(least * 100 / u64::from(EXITS))
 }
 
-/// A vCPU about to make so many turns of two instructions, which may turn its interrupts off first.
+/// A vCPU that will make this many turns of two instructions, possibly with interrupts off.
 pub fn computing(turns_interrupts_off: bool, turns: u32) -> Result<(VmFd, VcpuFd), String> {
     let mut code = if turns_interrupts_off { vec![0xfa] } else { Vec::new() }; // cli
     let again = code.len();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! System calls made again and again, each time with another of their allocations failing, until
-//! there is none left to fail: every error path behind an allocation is taken once. The kernel does
-//! it where it is built with fault injection (Documentation/fault-injection, "fail-nth").
+//! Repeats system calls, each time with another of their allocations failing, until none is left to
+//! fail. So every error path behind an allocation is taken once. The kernel does this if it is
+//! built with fault injection (Documentation/fault-injection, "fail-nth").
 
 use kvm_ioctls::Kvm;
 use std::ffi::CString;
@@ -10,25 +10,25 @@ use std::io::{Error, Result as IoResult, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
-/// The Nth allocation of this thread from now on fails; reads 0 once it has.
+/// Writing N makes the Nth allocation of this thread from now on fail; reads 0 once it has.
 const NTH: &str = "/proc/thread-self/fail-nth";
 const FAILSLAB: &str = "/sys/kernel/debug/failslab";
 /// Allocations that may sleep fail too, of the caches chosen, and the log is not filled with it.
 const SETTINGS: &[(&str, &str)] =
     &[("ignore-gfp-wait", "N"), ("cache-filter", "Y"), ("verbose", "0")];
 const CACHES: &str = "/sys/kernel/slab";
-/// What the kernel's own checks allocate must not fail: they would switch themselves off. Which caches
-/// may is chosen at boot (slub_debug=A), for 6.1 knows no other way.
+/// Allocations of the kernel's own checks must not fail, because the checks would switch themselves
+/// off. Which caches may fail is chosen at boot (slub_debug=A), the only way that 6.1 has.
 const SPARED: &[&str] = &["kmemleak_object", "kmemleak_scan_area", "debug_objects_cache"];
 /// More allocations than any of the calls makes.
 const NTH_MAX: u32 = 5000;
 const NTH_FAR: u32 = 1_000_000;
-/// So often a record says that it goes on.
+/// Attempts between two progress records.
 const SAID_EVERY: u32 = 25;
 
-/// Loads a module, and unloads it where it loads although an allocation failed. What the kernel
-/// allocates before the module's own code runs does not fail (its tracing warns of that itself): as
-/// many allocations as a load with `refused`, options the module refuses at once, makes.
+/// Loads a module, and unloads it if it loads although an allocation failed. Allocations before the
+/// module's own code runs do not fail (tracing warns of that by itself): as many as a load with
+/// `refused` makes, options that the module refuses at once.
 pub fn load(file: &str, options: &str, refused: &str) -> Result<String, String> {
     let name = file.rsplit('/').next().unwrap_or(file).trim_end_matches(".ko");
     let module = File::open(file).map_err(|e| format!("{file}: {e}"))?;
@@ -51,8 +51,8 @@ pub fn load(file: &str, options: &str, refused: &str) -> Result<String, String> 
     each(NTH_FAR - left, || load(&options), unload)
 }
 
-/// Writes a value to a file, and what it held before where it is taken although an allocation
-/// failed. In the end the file holds what it did before.
+/// Writes a value to a file, and the former value if it is accepted although an allocation failed.
+/// At the end the file has its former value.
 pub fn write(file: &str, value: &str) -> Result<String, String> {
     let before = fs::read_to_string(file).map_err(|e| format!("{file}: {e}"))?;
     let target = OpenOptions::new().write(true).open(file).map_err(|e| format!("{file}: {e}"))?;
@@ -73,7 +73,7 @@ pub fn vm() -> Result<String, String> {
     each(0, make, || Ok(()))
 }
 
-/// Lets allocations of this thread's fail. An error where the kernel was not booted for it.
+/// Enables failing allocations for this thread. An error if the kernel was not booted for it.
 fn prepare() -> Result<(), String> {
     for (name, value) in SETTINGS {
         let file = format!("{FAILSLAB}/{name}");
@@ -117,7 +117,7 @@ impl Nth {
         self.0.write_all(n.to_string().as_bytes()).map_err(|e| format!("{NTH}: {e}"))
     }
 
-    /// How many allocations are left up to the one that fails; 0 if it has.
+    /// Allocations left until the one that fails; 0 if it has.
     fn left(&self) -> Result<u32, String> {
         let mut text = [0u8; 16];
         let length = self.0.read_at(&mut text, 0).map_err(|e| format!("{NTH}: {e}"))?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What guests of a few instructions stand on: memory that host and guest share word by word, a VM
-//! that has it, and what the host's CPUs do for them.
+//! The base of guests of a few instructions: memory that host and guest share word by word, a VM
+//! with it, and what the host's CPUs do for them.
 
 use kvm_bindings::kvm_userspace_memory_region;
 use kvm_ioctls::{Kvm, VmFd};
@@ -129,7 +129,7 @@ pub fn tid() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// Runs a shell's command line; an error where it fails.
+/// Runs a command line in a shell. An error if it fails.
 pub fn shell(line: &str) -> Result<(), String> {
     let out = std::process::Command::new("sh").args(["-c", line]).output();
     let out = out.map_err(|e| format!("sh: {e}"))?;
@@ -139,8 +139,8 @@ pub fn shell(line: &str) -> Result<(), String> {
     Err(format!("{line}: {} {}", out.status, String::from_utf8_lossy(&out.stderr).trim()))
 }
 
-/// Exits of one thread's vCPU for PAUSE, counted by KVM's own tracepoint: a buffer of its own in
-/// tracefs, so the kernel need not know the module.
+/// Exits of one thread's vCPU for PAUSE, counted by KVM's own tracepoint in a separate buffer of
+/// tracefs, so that the module is not involved.
 pub struct PauseExits(PathBuf);
 
 impl PauseExits {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The one program the tests put into an emulated computer: what the agent does, VMs for a script
-//! to keep busy, copies of the kernel's code to compare, and a guest whose spins are exact.
+//! The program that the tests put into an emulated computer: the agent's commands, VMs for scripts,
+//! copies of the kernel's code to compare, and a guest whose spins are exact.
 
 mod btf;
 mod clock;
@@ -79,7 +79,7 @@ fn clock(ms: &str, beside_us: Option<&str>) -> Result<String, String> {
     clock::run(number(ms)?.into(), beside_us.map(u64::from))
 }
 
-/// What the agent's own commands return; `None` for others.
+/// The exit code of the agent's own commands; `None` for others.
 fn agent(args: &[String]) -> Option<i32> {
     let (command, rest) = args.split_first()?;
     match command.as_str() {
@@ -100,7 +100,7 @@ fn main() {
         ["vm", vcpus, "--ms", ms] => number(ms).and_then(|ms| {
             vms::run(number(vcpus)?, vms::Ring::Kernel, &vms::End::After(ms.into()))
         }),
-        // A name is for who looks at the command line.
+        // A name, to be found on the command line.
         ["vm", vcpus, "--until", file] | ["vm", vcpus, "--until", file, "-name", _] => {
             until(vcpus, vms::Ring::Kernel, file)
         }

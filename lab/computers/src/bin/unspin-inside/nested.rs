@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A guest that is itself a hypervisor (L1) of a guest that only waits (L2), in 64-bit mode. What it
-//! does next is a word in its memory, so that the host can take its CPU away at a moment it chooses.
+//! A guest that is itself a hypervisor (L1) of a guest that only waits (L2), in 64-bit mode. A word
+//! in its memory selects its next action, so that the host can take its CPU away at a chosen
+//! moment.
 //!
-//! KVM keeps one window for such a vCPU and writes it to whichever VMCS is loaded: a window KVM
-//! changes while L2 is switched out goes to L2's, and L1's keeps the one before. That is stock KVM's
-//! doing, and what the module must live with.
+//! KVM keeps one window for such a vCPU and writes it to whichever VMCS is loaded: a window that
+//! KVM changes while L2 is switched out goes to L2's VMCS, and L1's keeps the former one. Stock KVM
+//! does this, and the module must cope with it.
 
 use crate::machine::{be_realtime, code_between, pin, says, shell, tid, wait, Memory, PauseExits};
 use kvm_bindings::{kvm_msr_entry, kvm_regs, kvm_segment, CpuId, Msrs, KVM_MAX_CPUID_ENTRIES};
@@ -88,7 +89,7 @@ global_asm!(
     "jmp 99f",
     "7: vmresume",
     "jmp 99f",
-    // L2: waits, without a PAUSE, until it is told to leave.
+    // L2: waits, without a PAUSE, until it is asked to leave.
     "8: inc dword ptr [r15 + 0x20]",
     "81: cmp dword ptr [r15 + 0x24], 0",
     "je 81b",
@@ -118,7 +119,7 @@ extern "C" {
 }
 const PORT_END: u16 = 0x10;
 
-/// Where L1 goes on after an exit of L2.
+/// L1 continues here after an exit of L2.
 fn l1_exit() -> u64 {
     // SAFETY: both are in one section.
     let offset = unsafe { (&raw const unspin_l1_exit).offset_from(&raw const unspin_l1_begin) };
@@ -143,7 +144,7 @@ struct L1 {
     exits: PauseExits,
     /// How often its thread gave up its CPU, or lost it: a file of /proc.
     switches: String,
-    /// Its thread has left KVM_RUN for good.
+    /// Its thread has left KVM_RUN finally.
     ended: Arc<AtomicBool>,
 }
 
@@ -170,7 +171,8 @@ impl L1 {
         self.wait("L1's spin", || done.load(Ordering::SeqCst) != before)
     }
 
-    /// After a spin of so many cycles, and at once. Where its CPU was lost between, once more.
+    /// Enters L2 right after a spin of this many cycles. Repeats it once if its CPU was lost in
+    /// between.
     fn spins_and_enters_l2(&self, length: u32) -> Result<(), String> {
         const TRIES: u32 = 20;
         for _ in 0..TRIES {
@@ -205,7 +207,7 @@ impl L1 {
         self.wait("the end of L2", || done.load(Ordering::SeqCst) != before)
     }
 
-    /// PAUSE exits of one spin of so many cycles.
+    /// PAUSE exits of one spin of this many cycles.
     fn exits_of(&self, length: u32) -> Result<u64, String> {
         self.memory.word(LENGTH).store(length, Ordering::SeqCst);
         let before = self.exits.count()?;
@@ -214,11 +216,11 @@ impl L1 {
     }
 }
 
-/// Where L1 runs, and where all else does.
+/// The CPU of L1, and of all else.
 const CPU: usize = 1;
 const OTHER_CPU: usize = 0;
 
-/// Takes L1's CPU for a moment, whatever it runs: KVM's own window then starts anew.
+/// Takes L1's CPU for a moment, so that KVM's own window starts again.
 fn take_cpu() -> Result<(), String> {
     let taken = std::thread::spawn(|| {
         pin(CPU)?;
@@ -229,13 +231,13 @@ fn take_cpu() -> Result<(), String> {
     taken.join().map_err(|_| "a thread panicked".to_string())?
 }
 
-/// L1 spins past KVM's window, which grows, and loses its CPU in L2; there a shell runs `on`. Then L1
-/// goes on, and the same with `off`. Says of spins of 20,000 cycles how many exited: before; after
-/// each command at once, and of ten, each after another loss of the CPU.
+/// L1 spins past KVM's window, which grows, and loses its CPU in L2; then a shell runs `on`. L1
+/// continues, and the same follows with `off`. Returns how many spins of 20,000 cycles exited:
+/// before; at once after each command; and of ten, each after another loss of the CPU.
 pub fn around(on: &str, off: &str) -> Result<String, String> {
     const SPINS: u64 = 10;
     const LONG: u32 = 20_000;
-    // Nothing but what is meant to takes L1's CPU.
+    // Only the intended thread takes L1's CPU.
     pin(OTHER_CPU)?;
     let memory = Memory::new(MEMORY)?;
     let (vcpu, _vm) = new(memory)?;
@@ -381,8 +383,8 @@ fn load(vcpu: &VcpuFd, memory: Memory) -> Result<(), String> {
     vcpu.set_regs(&regs).map_err(says("KVM_SET_REGS"))
 }
 
-/// What L1 writes to its VMCS (SDM 3, appendix B): every control as KVM's own least, and L2 in the
-/// same mode and memory as L1. What is not here stays 0.
+/// What L1 writes to its VMCS (SDM 3, appendix B): every control as KVM's own minimum, and L2 in
+/// the same mode and memory as L1. Other fields stay 0.
 fn fields(vcpu: &VcpuFd) -> Result<Vec<(u64, u64)>, String> {
     let [pin, cpu, exit, entry] = MSR_VMX_CONTROLS.map(|index| msr(vcpu, index));
     let must = |control: Result<u64, String>| control.map(|value| value & 0xffff_ffff);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Brings up CPUs on an emulator whose time is virtual. Linux 6.1 waits for a CPU to come up without a
-//! PAUSE, and without one QEMU 7.2 lets no other CPU run: a thread beside it makes them.
+//! Brings up CPUs on an emulator with virtual time. Linux 6.1 waits for a CPU without a PAUSE, and
+//! then QEMU 7.2 lets no other CPU run. A second thread executes PAUSEs meanwhile.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -11,7 +11,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 const STATE: usize = 0;
 const PROCESSOR: usize = 36;
 
-/// The CPU of each vCPU of a process; `None` where one of them does not want to run.
+/// The CPU of each vCPU of a process; `None` if one of them does not want to run.
 fn cpus(tasks: &[String]) -> Option<Vec<usize>> {
     let of_task = |task: &String| {
         let stat = fs::read_to_string(format!("{task}/stat")).ok()?;
@@ -21,7 +21,7 @@ fn cpus(tasks: &[String]) -> Option<Vec<usize>> {
     tasks.iter().map(of_task).collect()
 }
 
-/// What each CPU shares, by its first CPU: 0, a core; 1, a last-level cache.
+/// What each CPU shares, by the first CPU of the group: 0, a core; 1, a last-level cache.
 fn shared() -> Result<[Vec<String>; 2], String> {
     let of = |file: &str| {
         let name = |cpu: usize| format!("/sys/devices/system/cpu/cpu{cpu}/{file}");
@@ -34,8 +34,8 @@ fn shared() -> Result<[Vec<String>; 2], String> {
     }
 }
 
-/// So many looks: how often all vCPUs wanted to run, how often each had a core of its own, and how
-/// often these cores were of one cache.
+/// Looks this often. Returns how often all vCPUs wanted to run, how often each had its own core,
+/// and how often these cores had one cache.
 pub fn seen(pid: &str, looks: u32) -> Result<String, String> {
     let [core, cache] = shared()?;
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).map_err(|e| format!("{pid}: {e}"))?;

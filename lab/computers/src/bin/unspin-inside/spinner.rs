@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A vCPU that does nothing but spin, for so many TSC cycles at a time, and the thread that runs it.
-//! Its spins are short, but for a number of them that the host asks for.
+//! A vCPU that only spins, for a given number of TSC cycles at a time, and the thread that runs it.
+//! Its spins are short, except for as many as the host asks for.
 
 use crate::exact::start_state;
 use crate::machine::{code_between, pin, says, tid, Memory};
@@ -19,7 +19,7 @@ const WORDS: usize = 0x2000;
 /// Of a vCPU's words: the length of long spins, how many spins it made, how many are left, how many of
 /// those are to be long.
 const WORDS_BYTES: usize = 0x40;
-/// As many spins as it can until it is told otherwise.
+/// Spins until it is stopped.
 pub const FOR_EVER: u32 = u32::MAX;
 
 // 32-bit protected mode. ESI: the vCPU's words.
@@ -82,7 +82,7 @@ impl Words {
         self.left.store(spins, Ordering::SeqCst);
     }
 
-    /// The next so many spins are so long. None may be due: the guest counts them down itself.
+    /// Makes the next spins this long. None may be due, because the guest counts them down itself.
     pub fn set_long(&self, spins: u32, cycles: u32) {
         self.length.store(cycles, Ordering::SeqCst);
         self.long.store(spins, Ordering::SeqCst);
@@ -146,7 +146,7 @@ impl Spinner {
         Ok(Spinner { words, tid, go, done })
     }
 
-    /// So many spins, or until [`Spinner::stop`].
+    /// Makes this many spins, or until [`Spinner::stop`].
     pub fn start(&self, spins: u32) -> Result<(), String> {
         self.words.set_left(spins);
         self.go.send(()).map_err(|e| e.to_string())
@@ -157,7 +157,7 @@ impl Spinner {
         self.done.recv().map_err(|e| e.to_string())?
     }
 
-    /// The guest counts down the same word: its store may undo one of ours.
+    /// The guest counts down the same word, so its store may undo this one.
     pub fn stop(&self) -> Result<(), String> {
         loop {
             self.words.set_left(1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A vCPU that a real-time thread keeps from its CPU while its siblings spin and yield to each other;
-//! a vCPU that goes from thread to thread; a vCPU that does nothing for a while.
+//! A vCPU that a real-time thread keeps from its CPU while its siblings spin and yield to each
+//! other; a vCPU that moves from thread to thread; a vCPU that does nothing for a while.
 
 use crate::machine::{be_realtime, code_between, pin, says, shell, wait, Memory};
 use crate::spinner::{self, Spinner, Words, FOR_EVER};
@@ -131,7 +131,7 @@ fn beside_hog(how: How, hog_ms: u64) -> Result<String, String> {
     }
 }
 
-/// Programs of all, and what an NMI takes.
+/// Loads all programs, and the handler of an NMI.
 fn load(memory: Memory) {
     const IRETD: u8 = 0xcf;
     spinner::load(memory);
@@ -201,7 +201,7 @@ fn hog(length: Duration, holds: Arc<AtomicBool>) -> std::thread::JoinHandle<Resu
     })
 }
 
-/// Returns when the victim has halted for so long. It counts an NMI that finds it halted and no other,
+/// Returns when the victim has halted for this long. The victim counts an NMI that finds it halted,
 /// and halts again at once.
 fn sleeps(vm: &VmFd, victim: &Words, length: Duration) -> Result<(), String> {
     wait("a victim that halts", || {
@@ -262,7 +262,8 @@ pub fn hand_over(rounds: u32) -> Result<String, String> {
     Ok(format!("{yields} yields, {} of them ran next", count("picks_ran_next")?))
 }
 
-/// A VM whose vCPU has run, and runs no more while a shell runs `line`; then it must still run.
+/// A VM whose vCPU has run, and does not run while a shell runs `line`. After that it must still
+/// run.
 pub fn beside(line: &str) -> Result<String, String> {
     const SPINS: u32 = 10;
     let memory = Memory::new(spinner::MEMORY)?;

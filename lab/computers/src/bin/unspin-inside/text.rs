@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the running kernel's code is, function by function: static keys, static calls and ftrace
-//! all work by patching it, so equal code is equal behaviour, whatever the patch came from.
+//! The running kernel's code, function by function. Static keys, static calls and ftrace all patch
+//! it, so equal code means equal behaviour, whatever made the patch.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ const PAGE: u64 = 4096;
 /// Modules whose code is looked at beside the kernel's own.
 const MODULES: &[&str] = &["[kvm]", "[kvm_amd]", "[kvm_intel]"];
 
-/// What was found of the functions last time, behind what says whether it still holds.
+/// Cached addresses of the functions, behind a check whether they are still valid.
 const CACHE: &str = "/tmp/text-functions";
 
 /// Writes one line a function: address, check value, name.

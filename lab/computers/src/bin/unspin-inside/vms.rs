@@ -14,7 +14,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// When a VM is stopped.
 pub enum End {
-    /// So many ms after its start.
+    /// This many ms after its start.
     After(u64),
     /// When the file is there.
     File(PathBuf),
@@ -38,7 +38,7 @@ impl Ring {
     }
 }
 
-/// Waits for a lock that are reported, log2 of TSC cycles: those that are not short.
+/// The guest reports waits for a lock above this, log2 of TSC cycles.
 const REPORT_LOG2_CYCLES: u32 = 14;
 
 /// Runs one VM. An error if it failed, broke mutual exclusion, or did no work at its end.
@@ -80,9 +80,9 @@ pub fn churn(count: u32, vcpus: u32) -> Result<String, String> {
     Ok(format!("{count} VMs, {units} units"))
 }
 
-/// A VM of one vCPU that computes, on a computer of one CPU, and with `sleep_us` beside one whose
-/// vCPU sleeps so long at a time, and each of whose wake-ups takes the CPU from it and back. For
-/// `ms`: units the first one did, TSC cycles, VM exits and context switches of the host.
+/// A VM of one vCPU that computes, on a computer with one CPU. With `sleep_us`, beside a VM whose
+/// vCPU sleeps this long at a time and takes the CPU at each wake-up. For `ms`: units of the first
+/// VM, TSC cycles, VM exits, and context switches of the host.
 pub fn switches(ms: u64, sleep_us: Option<u32>) -> Result<String, String> {
     // The guest's timer counts nanoseconds.
     let sleep = sleep_us.map(|us| us.checked_mul(1000).filter(|ns| *ns > 0).ok_or(us));
@@ -144,7 +144,7 @@ fn config(vcpus: u32, seed: u64) -> VmConfig {
     VmConfig::new(vcpus, program, seed)
 }
 
-/// Waits for work beyond what is done now; returns how much that is.
+/// Waits for more work than done now, and returns how much.
 fn progress(vm: &mut Vm) -> Result<u64, String> {
     let units = |vm: &Vm| vm.sample().iter().map(|vcpu| vcpu.units).sum::<u64>();
     let (before, start) = (units(vm), Instant::now());

@@ -6,12 +6,12 @@ use std::io::Write;
 use std::time::Duration;
 use unspin_vmm::process::now_ns;
 
-/// The pipe; without it nobody watches.
+/// The pipe to the watcher; without it there is none.
 const PIPE: &str = "UNSPIN_WATCH";
 /// Until it has read the request.
 const SOON: Duration = Duration::from_millis(100);
 
-/// All threads of this process are watched from now on, for `time` and as long as it takes to begin.
+/// Asks for a watch of all threads of this process, for `time` and as long as it takes to begin.
 pub fn begin(time: Duration) -> Result<(), String> {
     let Some(pipe) = std::env::var_os(PIPE) else { return Ok(()) };
     let threads = fs::read_dir("/proc/self/task").map_err(|e| e.to_string())?;

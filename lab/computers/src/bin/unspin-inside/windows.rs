@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which window a vCPU's processor has, told by its exits alone: of spins of growing length the
-//! first that exits is longer than the window, and the one before is not. A spin's length is taken by
-//! the TSC, which is the window's own clock.
+//! Finds the window of a vCPU's processor by exits alone: of spins of growing length, the first
+//! that exits is longer than the window, and the one before is not. The length of a spin is
+//! measured by the TSC, the window's own clock.
 //!
-//! Meant for a KVM whose own window stays where it starts (`ple_window_grow=0`): reading a window
-//! takes exits, which would make KVM's grow.
+//! For a KVM whose own window does not grow (`ple_window_grow=0`), because reading a window causes
+//! exits.
 
 use crate::machine::{shell, wait, Memory, PauseExits};
 use crate::spinner::{self, Spinner, FOR_EVER};
@@ -12,9 +12,9 @@ use crate::spinner::{self, Spinner, FOR_EVER};
 /// Lengths that are tried, in TSC cycles: far to both sides of windows that tests set, for with more
 /// than one CPU the emulator's clock is coarse.
 const LENGTHS: [u32; 6] = [3000, 6000, 11_000, 24_000, 44_000, 90_000];
-/// Spins of each length: a timer's tick in one of them may cost it its exit.
+/// Spins of each length. One of them may lose its exit to a timer tick.
 const SPINS: u32 = 8;
-/// The one that runs has a CPU for itself; the one that sleeps runs while the host waits for it.
+/// The running vCPU has its own CPU; the sleeping one runs while the host waits for it.
 const CPUS: [usize; 2] = [1, 0];
 
 struct Seen {
@@ -39,7 +39,7 @@ impl Seen {
         Ok(self.exits.count()? - exits)
     }
 
-    /// The same of one that is outside KVM_RUN between.
+    /// The same, of a vCPU that is outside KVM_RUN in between.
     fn sleeping(&self, length: u32) -> Result<u64, String> {
         let exits = self.exits.count()?;
         self.spinner.words.set_long(SPINS, length);
@@ -65,8 +65,8 @@ fn reading(exits_of: impl Fn(u32) -> Result<u64, String>) -> Result<String, Stri
     Ok(format!("{longest}-"))
 }
 
-/// Reads the windows of a vCPU that runs and of one that sleeps, has a shell run `line`, and reads
-/// both again. While it runs the one makes short spins and the other stays outside KVM_RUN.
+/// Reads the windows of a running vCPU and of a sleeping one, runs `line` in a shell, and reads
+/// both again. Meanwhile the one makes short spins, and the other stays outside KVM_RUN.
 pub fn around(line: &str) -> Result<String, String> {
     let memory = Memory::new(spinner::MEMORY)?;
     spinner::load(memory);

@@ -94,7 +94,7 @@ table! { VM: VmGroup = "[[vm]]", "A group of identical VMs. Several tables may d
 /// On one pCPU a millisecond of a period of 100 ms, which is the least that Linux takes.
 const QUOTA_LEAST_PPM: u32 = 10_000;
 pub(crate) const SERIES_FORM: &str = "a series such as \"6.12\"";
-/// What the programs of this project need, with room for their data.
+/// Enough for the programs of this project, with their data.
 pub(crate) const MEMORY_USUAL_MIB: u32 = 192;
 
 pub(crate) const PIN_FORMS: &str =

@@ -40,7 +40,7 @@ table! { ADAPTED: ApleParams = "window = { aple = { … } }",
         .usually(Number::WINDOW_MAX.default())
         .on(Machines::Hypervisors)
         .help(Number::WINDOW_MAX.meaning());
-    // Not 0, which the module takes: a window that stays has a name of its own here.
+    // Not 0, which the module accepts: a fixed window has its own key here.
     DELTA: Integer<u32> = Number::DELTA.file(),
         integer(1, Number::DELTA.most(), " TSC cycles (a window that stays is fixed_cycles)") =>
         .usually(Number::DELTA.default())

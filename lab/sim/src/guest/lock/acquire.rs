@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A vCPU takes a lock, releases it, or looks at the one it waits for. What all protocols share of
-//! that is here; a file per family says who is next and what a waiter does.
+//! A vCPU takes a lock, releases it, or checks the one it waits for. This file has what all
+//! protocols share. A file per family has who is next and what a waiter does.
 
 use super::super::state::{Doing, Guest};
 use super::protocol::Protocol;
@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::engine::VcpuId;
 
 impl Guest {
-    /// A lock's budget as its header has it, in this host's time.
+    /// The budget of a lock from its header, in this host's time.
     #[inline]
     pub(super) fn lock_budget_ns(&self, ns: u64) -> u64 {
         let (times, by) = self.lock_time;
@@ -101,8 +101,8 @@ impl Guest {
         }
     }
 
-    /// A spinner looks at its lock: it is back in its guest, or its time is over. Whether it has the
-    /// lock now.
+    /// A spinner checks its lock, because it is back in its guest or its time is over. Returns
+    /// whether it has the lock.
     pub fn look(&mut self, core: &mut Core, v: VcpuId) -> bool {
         let index = self.cpus[v].wait.lock;
         let lock = &self.locks[index];
@@ -121,8 +121,8 @@ impl Guest {
         has_it
     }
 
-    /// How long `v`, which spins, may spin in its guest before it has to look at its lock, once its
-    /// host lets it: 0 where it has to look at once.
+    /// How long `v`, which spins, may spin in its guest before it has to check its lock, once its
+    /// host lets it. 0: at once.
     pub fn until_look_ns(&self, core: &Core, v: VcpuId) -> u64 {
         let vcpu = &self.cpus[v];
         let lock = &self.locks[vcpu.wait.lock];

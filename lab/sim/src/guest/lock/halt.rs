@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waiting halted: HLT until somebody kicks the vCPU (KVM_HC_KICK_CPU; a program's futex).
+//! Waiting halted: HLT until another vCPU kicks it (KVM_HC_KICK_CPU; a program's futex).
 
 use super::super::state::{Doing, Guest};
 use crate::core::{Cause, Core, State};

@@ -40,8 +40,8 @@ impl Guest {
             && self.cpus[v].run.doing == Doing::SpinLock
     }
 
-    /// Any of the waiters that spin in their guests right now and of which `may` is true; [`VcpuId::NONE`]
-    /// where there is none. Accounts for every waiter.
+    /// Any waiter that spins in its guest right now and for which `may` is true, or
+    /// [`VcpuId::NONE`]. Accounts for every waiter.
     pub(super) fn draw_spinner(
         &mut self,
         core: &mut Core,
@@ -117,8 +117,8 @@ impl Guest {
         }
     }
 
-    /// The lock is free and goes to `v`, who waits for it. It is moved on at once, whatever its pCPU
-    /// does: what it does next it does when it runs.
+    /// The free lock goes to `v`, which waits for it. `v` advances at once, whatever its pCPU does;
+    /// its next action begins when it runs.
     pub(super) fn hand_over(&mut self, core: &mut Core, v: VcpuId, index: LockId) {
         self.account(core, v);
         self.leave_queue(v, index);

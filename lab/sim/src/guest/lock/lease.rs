@@ -37,7 +37,7 @@ impl Guest {
         self.cpus[v].wait.stage
     }
 
-    /// `v` comes, and the lock is held or wished for.
+    /// `v` asks for the lock, which is held or wished for.
     pub(super) fn lease_begin(&mut self, core: &mut Core, v: VcpuId) {
         let index = self.cpus[v].wait.lock;
         let lock = &self.locks[index];
@@ -216,7 +216,7 @@ impl Guest {
         false
     }
 
-    /// Only the heir that asks for it spins for it: it has it at once, or all wait for it.
+    /// The heir that asks is the only one that spins. It gets the lock at once, or all wait for it.
     pub(super) fn lease_release(&mut self, core: &mut Core, index: LockId) {
         let lock = &mut self.locks[index];
         lock.releases += 1;
@@ -235,7 +235,7 @@ impl Guest {
     /// `v` takes the lock, which is free: it lets in the next in line if it is the heir itself.
     fn lease_take(&mut self, core: &mut Core, v: VcpuId, index: LockId) {
         self.hand_over(core, v, index);
-        // A wish is fulfilled, or has lapsed: who was courteous looks now.
+        // A wish was fulfilled or has lapsed: vCPUs that let the heir go first check the lock now.
         if std::mem::take(&mut self.locks[index].wish) {
             self.lease_tell_the_courteous(core, index);
         }

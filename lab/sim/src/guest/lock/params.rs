@@ -76,7 +76,7 @@ constant!(
     /// A lease lock taken more often than this is busy, ns.
     lease_busy_ns, unspin_lock_lease_busy_ns, u64);
 constant!(
-    /// Uses after which one who looks at a lease lock finds it busy.
+    /// Uses after which a vCPU that watches a lease lock finds it busy.
     lease_busy_uses, unspin_lock_lease_busy_uses, u32);
 constant!(
     /// How long the wish of a lease lock's heir stops the others while the lock is free, ns.
@@ -88,31 +88,30 @@ pub(super) fn oticket_spin_ns(ahead: u32) -> u64 {
     unsafe { unspin_lock_oticket_spin_ns(ahead.max(1)) }
 }
 
-/// How long a turn of the loop with which waiters wait takes, in the headers' times: 2048 are a µs,
-/// as VEE'13 section 3 has it.
+/// Turns of a waiting loop per µs in the headers' times: 2048, as in VEE'13 section 3.
 pub const TURNS_PER_US: u64 = 2048;
 
-/// What a set-up has instead of the headers' budgets.
+/// What a set-up uses instead of the headers' budgets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Budgets {
-    /// The papers' code counts turns of a loop: a turn takes what the host's costs say
-    /// ([`Costs::pause_loop_cycles`](crate::Costs)), not what the headers take it for.
+    /// The papers' code counts turns of a loop. A turn takes the host's costs
+    /// ([`Costs::pause_loop_cycles`](crate::Costs)), not the time that the headers assume.
     pub by_turns: bool,
     /// Turns for which a waiter of the stock pv-ticket lock spins before it halts; `None`: the
     /// header's.
     pub pv_ticket_turns: Option<u64>,
-    /// Nobody overtakes the queue of pv-queued, as in Linux before 4.5 and in what APSys'15 ran.
+    /// No vCPU overtakes the queue of pv-queued, as in Linux before 4.5 and in APSys'15.
     pub pv_queued_in_order: bool,
 }
 
-/// What the headers take so many turns of a waiting loop for, ns.
+/// The time that the headers assume for this many turns of a waiting loop, ns.
 pub fn turns_ns(turns: u64) -> u64 {
     turns.saturating_mul(1000) / TURNS_PER_US
 }
 
 impl Protocol {
-    /// The protocol of a lock of locks/. `tau`: τ of the preemptable ones, ns, where it is not the
-    /// header's own.
+    /// The protocol of a lock of core/locks/. `tau`: τ of the preemptable ones in ns, if not the
+    /// header's.
     pub fn of(kind: LockKind, tau: Option<u64>, budgets: &Budgets) -> Protocol {
         let tau_ns = tau.unwrap_or_else(tau_ns);
         let spin_ns = budgets.pv_ticket_turns.map_or_else(pv_ticket_spin_ns, turns_ns);

@@ -21,7 +21,7 @@ impl Guest {
         (self.lock_budget_ns(tau_ns), self.lock_budget_ns(halt_ns))
     }
 
-    /// When the time of `v` is over, if n does not change.
+    /// When the time of `v` ends, if n does not change.
     fn preemptable_deadline_ns(&self, v: VcpuId) -> u64 {
         let wait = &self.cpus[v].wait;
         let (tau_ns, _) = self.preemptable_params(wait.lock);
@@ -39,8 +39,8 @@ impl Guest {
         self.cpus[v].wait.until_ns = core.now_ns.saturating_add(halt_ns);
     }
 
-    /// `v` has drawn its number. Whether it has the lock at once: free, and its time, of length 0,
-    /// is over.
+    /// `v` has drawn its number. Returns whether it has the lock at once: the lock is free, and its
+    /// time, of length 0, is over.
     pub(super) fn preemptable_begin(&mut self, core: &mut Core, v: VcpuId) -> bool {
         let index = self.cpus[v].wait.lock;
         if self.preemptable_deadline_ns(v) > core.now_ns {
@@ -96,7 +96,7 @@ impl Guest {
         false
     }
 
-    /// Whoever spins, or spun until it left its guest, past its time: it competes from then on,
+    /// All that spin, or spun until they left their guests, beyond their time compete from now on,
     /// whatever n becomes. Accounts for every waiter.
     fn preemptable_time_out(&mut self, core: &mut Core, index: LockId) {
         let last_release_ns = self.locks[index].last_release_ns;
@@ -116,7 +116,7 @@ impl Guest {
 
     pub(super) fn preemptable_release(&mut self, core: &mut Core, by: VcpuId, index: LockId) {
         let (tau_ns, halt_ns) = self.preemptable_params(index);
-        // Everybody's present time began at the last grant or later.
+        // The present time of all waiters began at the last grant or later.
         if core.now_ns >= self.locks[index].last_release_ns.saturating_add(tau_ns) {
             self.preemptable_time_out(core, index);
         }
@@ -149,8 +149,8 @@ impl Guest {
         }
     }
 
-    /// After a release that did not just go to the next in line: everybody who halts is kicked, and
-    /// who spins has a new time to look at the lock, or to halt.
+    /// After a release that did not go straight to the next in line: kicks all halted waiters, and
+    /// gives spinning ones a new time to check the lock, or to halt.
     fn preemptable_settle(&mut self, core: &mut Core, by: VcpuId, index: LockId) {
         let mut v = self.locks[index].head;
         while v != VcpuId::NONE {

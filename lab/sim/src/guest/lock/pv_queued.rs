@@ -35,7 +35,8 @@ impl Guest {
         false
     }
 
-    /// The lock is free: the first has it if it spins, else it is kicked or finds it when it looks.
+    /// The lock is free: the first waiter gets it if it spins. Otherwise it is kicked, or finds it
+    /// at its next check.
     pub(super) fn pv_queued_release(&mut self, core: &mut Core, by: VcpuId, index: LockId) {
         let lock = &mut self.locks[index];
         lock.releases += 1;

@@ -12,7 +12,7 @@ use crate::core::{Core, State};
 use crate::engine::{Event, LockId, VcpuId};
 use unspin_guest_abi::STALL_BUCKETS;
 
-/// What a lock is at the moment a wait for it got long.
+/// The state of a lock when a wait for it became long.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
     Free,
@@ -44,8 +44,8 @@ impl Guest {
         }
     }
 
-    /// How much spinning makes the next power of two of turns of the loop, ns; `u64::MAX`: nobody
-    /// counts. A turn takes what the host's costs say.
+    /// Spinning time until the next power of two of turns of the loop, ns; `u64::MAX`: not counted.
+    /// A turn takes the host's costs.
     fn turns_after_ns(&self, core: &Core, wait: &Wait) -> u64 {
         if self.counts_turns && usize::from(wait.turns_seen) < STALL_BUCKETS {
             core.clock.ns(core.prices.pause_loop_cycles << wait.turns_seen)
@@ -54,7 +54,7 @@ impl Guest {
         }
     }
 
-    /// The timer has gone off; `v` may have been interrupted, or have its lock.
+    /// The timer fired. `v` may have been interrupted, or have its lock.
     pub fn note_stall(&mut self, core: &mut Core, v: VcpuId) {
         if self.cpus[v].run.doing != Doing::SpinLock || core.vcpus[v].on.state != State::Running {
             return;
@@ -77,7 +77,7 @@ impl Guest {
         }
     }
 
-    /// Counts the powers of two of turns that the wait of `v` has come to.
+    /// Counts the powers of two of turns that the wait of `v` has reached.
     fn note_turns(&mut self, core: &Core, v: VcpuId) {
         let mut wait = self.cpus[v].wait;
         let is_held = self.found(core, wait.lock) != Found::Free;
@@ -101,8 +101,8 @@ impl Guest {
                     State::Ready | State::Halted => Found::HolderPreempted,
                 }
             }
-            // Nobody has taken it, or one who could not notice yet, or whose write of its number
-            // (the paper's holder_id) is still on its way.
+            // No vCPU has taken it, or one that could not notice yet, or whose write of its number
+            // (the paper's holder_id) is not visible yet.
             _ => {
                 debug_assert!(lock.owner != VcpuId::NONE || lock.waiters > 0);
                 Found::Free

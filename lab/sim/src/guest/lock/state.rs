@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a lock is, what a vCPU keeps that waits for one, and what is counted of waits.
+//! The state of a lock, the state of a vCPU that waits for one, and statistics of waits.
 
 use super::super::off_clock::OffClock;
 use super::protocol::Protocol;
@@ -8,14 +8,14 @@ use unspin_guest_abi as abi;
 
 /// Locks a VM has.
 pub const LOCKS: u32 = abi::LOCKS_MAX as u32;
-/// The same where its threads send each other messages: a lock for each socket besides.
+/// The same if the VM's threads send each other messages: also a lock for each socket.
 pub const LOCKS_WITH_SOCKETS: u32 = u128::BITS;
 const _: () = assert!(LOCKS.is_power_of_two() && LOCKS_WITH_SOCKETS.is_power_of_two());
 
-/// Buckets of the histogram of lock waits, as the guest has them.
+/// Buckets of the histogram of lock waits, as in the guest.
 pub const BUCKETS: usize = abi::WAIT_BUCKETS;
 
-/// A lock: who has it or is next for it, and who waits, in the order they came.
+/// A lock: which vCPU has it or is next for it, and which wait, in order of arrival.
 #[derive(Debug, Clone, Copy)]
 pub struct Lock {
     pub protocol: Protocol,
@@ -35,7 +35,7 @@ pub struct Lock {
     pub(super) requests: u64,
     pub(super) releases: u64,
     pub(super) last_release_ns: u64,
-    /// Runs while the owner, or who is next for the free lock, is off its pCPU.
+    /// Runs while the owner, or the next vCPU for the free lock, is off its pCPU.
     pub off: OffClock,
 }
 
@@ -69,10 +69,10 @@ impl Lock {
     }
 }
 
-/// What a vCPU that waits for a lock keeps.
+/// State of a vCPU that waits for a lock.
 #[derive(Debug, Clone, Copy)]
 pub struct Wait {
-    /// Lock it waits for (index of all locks), and who waits behind it.
+    /// The lock it waits for (index of all locks), and the vCPU that waits behind it.
     pub lock: LockId,
     pub(super) behind: VcpuId,
     /// Number of its request, and how many were before it then.
@@ -90,14 +90,14 @@ pub struct Wait {
     /// Spun in this wait, and whether that was counted as a stall.
     pub spun_ns: u64,
     pub(super) stalled: bool,
-    /// Powers of two of turns of its loop that it has been seen to come to.
+    /// Powers of two of turns of its loop that it has reached.
     pub(super) turns_seen: u8,
     /// ASMan's module has reported it.
     pub reported: bool,
     /// What it does, if its lock is a lease lock.
     pub(super) stage: Stage,
     pub began_ns: u64,
-    /// When it found that it has the lock it got last; how long its hand-over takes, and when it is over.
+    /// When it noticed that it has its last lock; how long the hand-over takes, and when it ends.
     pub(super) noticed_ns: u64,
     pub(super) handoff_ns: u64,
     pub(super) owns_from_ns: u64,
@@ -132,7 +132,7 @@ impl Wait {
         self.spun_ns += ns;
     }
 
-    /// When its budget ends: at once where it has yet to begin.
+    /// When its budget ends; at once if it has not begun.
     #[inline]
     pub(super) fn budget_end_ns(&self) -> u64 {
         if self.budget_pending {
@@ -142,7 +142,7 @@ impl Wait {
         }
     }
 
-    /// It is in its guest: whether its budget of `ns`, which begins now if it had not, is over.
+    /// It is in its guest. Returns whether its budget of `ns` is over; it begins now if it had not.
     #[inline]
     pub(super) fn budget_spent(&mut self, now_ns: u64, ns: u64) -> bool {
         if std::mem::take(&mut self.budget_pending) {
@@ -152,7 +152,8 @@ impl Wait {
     }
 }
 
-/// What a waiter of a lease lock does. `from`: the lock's count of uses when it began; `ends_ns`: until when.
+/// What a waiter of a lease lock does. `from`: the lock's count of uses when it began. `ends_ns`:
+/// until when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// Looks at the lock now and then; `turns` pauses before the next look (lease_watch()).
@@ -167,19 +168,19 @@ pub enum Stage {
     Claim,
 }
 
-/// Stalls of one VM, by what the lock was at the moment the threshold was over.
+/// Stalls of one VM, by the state of the lock when the threshold was over.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stalls {
     /// The lock was free: the next in line is preempted, or with its host (N_w).
     pub waiter_preempted: u64,
-    /// It was held by somebody off its pCPU (N_h).
+    /// It was held by a vCPU off its pCPU (N_h).
     pub holder_preempted: u64,
-    /// It was held by somebody who ran: a long queue. The paper's instrument counts these as N_h.
+    /// It was held by a vCPU that ran: a long queue. The paper's instrument counts these as N_h.
     pub holder_running: u64,
 }
 
 impl Stalls {
-    /// N_w / (N_h + N_w) as the paper's instrument has it; 0 where nothing stalled.
+    /// N_w / (N_h + N_w) as in the paper's instrument; 0 without stalls.
     pub fn waiter_share(&self) -> f64 {
         self.waiter_preempted as f64 / self.all().max(1) as f64
     }

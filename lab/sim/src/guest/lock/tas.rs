@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Test-and-set (locks/tas.h): no order. A release lets any of those have it whose guests spin at
-//! that moment; the others look when they return.
+//! Test-and-set (locks/tas.h): no order. At a release any of the vCPUs whose guests spin at that
+//! moment may get it. The others check when they return.
 
 use super::super::state::Guest;
 use crate::core::Core;

@@ -8,7 +8,7 @@ use crate::core::{Cause, Core, State};
 use crate::engine::VcpuId;
 
 impl Guest {
-    /// `v`, running, arrives at a barrier. Whether it goes on at once.
+    /// `v`, running, arrives at a barrier. Returns whether it continues at once.
     pub fn barrier(&mut self, core: &mut Core, v: VcpuId, meet: Meet) -> bool {
         let (pauses, user, wakes_each_other) = match meet {
             Meet::Sleep { pauses } => (Some(pauses), false, false),
@@ -23,7 +23,7 @@ impl Guest {
         goes_on
     }
 
-    /// `v`, running, has arrived. Whether it goes on at once.
+    /// `v`, running, has arrived. Returns whether it continues at once.
     fn arrive(&mut self, core: &mut Core, v: VcpuId, pauses: Option<u32>) -> bool {
         let vm = core.vcpus[v].vm;
         self.vms[vm].barrier.arrived += 1;
@@ -45,7 +45,7 @@ impl Guest {
         }
     }
 
-    /// `v` waits until it is let go on: asleep after so many pauses, or (`None`) spinning.
+    /// `v` waits until it is released: asleep after this many pauses, or (`None`) spinning.
     pub fn wait_at_barrier(&mut self, core: &mut Core, v: VcpuId, pauses: Option<u32>) {
         let vm = core.vcpus[v].vm;
         let now = core.now_ns;
@@ -88,7 +88,7 @@ impl Guest {
         core.charge(v, core.prices.halt_ns, Cause::Idle);
     }
 
-    /// `opener` was the last to arrive: everybody goes on.
+    /// `opener` was the last to arrive: all continue.
     fn open_barrier(&mut self, core: &mut Core, opener: VcpuId) {
         let vm = core.vcpus[opener].vm;
         let now = core.now_ns;
@@ -139,8 +139,8 @@ impl Guest {
         self.wake_next_sleeper(core, opener);
     }
 
-    /// `v`, whose thread sleeps at an open barrier made of a condition variable, goes on when its turn
-    /// comes.
+    /// `v`, whose thread sleeps at an open barrier made of a condition variable, continues when its
+    /// turn comes.
     fn await_turn(&mut self, core: &mut Core, v: VcpuId) {
         let vcpu = &mut self.cpus[v];
         vcpu.wakes_next = true;
@@ -151,15 +151,16 @@ impl Guest {
         self.vms[core.vcpus[v].vm].barrier.turns.push_back(v);
     }
 
-    /// pthread_cond_broadcast() of glibc before 2.25 wakes one sleeper and leaves the others to wait for
-    /// its mutex, which each in turn takes, and wakes the next when it lets go of it.
+    /// pthread_cond_broadcast() of glibc before 2.25 wakes one sleeper and lets the others wait for
+    /// the mutex. Each takes it in turn, and wakes the next when it releases it.
     pub fn wake_next_sleeper(&mut self, core: &mut Core, by: VcpuId) {
         let vm = core.vcpus[by].vm;
         while let Some(v) = self.vms[vm].barrier.turns.pop_front() {
             self.account(core, v);
             let vcpu = &mut self.cpus[v];
             let halted = core.vcpus[v].on.state == State::Halted;
-            // Who was woken meanwhile for something else goes on, and wakes the next when it does.
+            // A vCPU that was woken meanwhile for another reason continues, and wakes the next one
+            // then.
             let waits = matches!(vcpu.run.doing, Doing::HaltBarrier | Doing::SpinBarrier);
             if !halted && !waits {
                 continue;
@@ -171,7 +172,7 @@ impl Guest {
                 self.note_waker(core, v, by);
                 self.wake(core, v);
             } else {
-                // It polls, and sees by itself that it has work.
+                // It polls, and notices its work without a wake-up.
                 core.stop_halt_poll(v);
                 self.touch(core, v);
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What threads wait for besides spin-locks.
+//! Barriers, mutexes, sockets and interrupts: what threads wait for other than spin-locks.
 
 mod barrier;
 mod mutex;

@@ -26,8 +26,8 @@ impl Guest {
         false
     }
 
-    /// Whether the thread on `v` may read at once what the mutex guards; else it sleeps, and may when it
-    /// is woken.
+    /// Whether the thread on `v` may read at once what the mutex guards. If not, it sleeps, and may
+    /// read when it is woken.
     pub fn mutex_read(&mut self, core: &mut Core, v: VcpuId, number: u32) -> bool {
         let vm = core.vcpus[v].vm;
         let t = self.cpus[v].thread;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The sequential section of fork and join: every thread joins and sleeps, one works, then all are
-//! woken. Who has nothing to do in it is not woken for it, unlike with a barrier before and after:
-//! a pool of threads whose master works between commands, as PARSEC's bodytrack and facesim have it.
+//! woken. Unlike with a barrier before and after, threads without work in the section are not woken
+//! for it: a pool of threads whose master works between commands, as in PARSEC's bodytrack and
+//! facesim.
 
 use super::super::program::{Draw, OneThread};
 use super::super::state::{Doing, Guest};
@@ -9,13 +10,13 @@ use crate::core::{Core, State};
 use crate::engine::{ThreadId, VcpuId};
 
 impl Guest {
-    /// `v`, running and past the step, has joined, or has done the section's work. Whether it goes
-    /// on at once.
+    /// `v`, running and past the step, has joined, or has done the section's work. Returns whether
+    /// it continues at once.
     pub fn serial(&mut self, core: &mut Core, v: VcpuId, which: OneThread, length: Draw) -> bool {
         self.cpus[v].wakes_each_other = false;
         let vm = core.vcpus[v].vm;
         if self.vms[vm].barrier.serial {
-            // Only who does the work comes here twice.
+            // Only the thread that does the work comes here twice.
             self.vms[vm].barrier.serial = false;
             self.open(core, v);
             return true;
@@ -27,7 +28,8 @@ impl Guest {
         }
         self.vms[vm].barrier.serial = true;
         let worker = self.number_of(core, v, which);
-        // From the numbers of who came last, as who does the work may be asleep.
+        // Drawn from the random numbers of the last to arrive, because the thread that works may be
+        // asleep.
         let iterations = u64::from(self.draw(v, length));
         let work_ns =
             core.clock.ns(iterations * core.prices.iteration_cycles).max(core.prices.unit_ns);
@@ -46,7 +48,7 @@ impl Guest {
     /// `by` was the last to join; `t`, which has joined, works for `ns`.
     fn begin_serial(&mut self, core: &mut Core, by: VcpuId, t: ThreadId, ns: u64) {
         if self.has_scheduler(core, by) {
-            // A thread that has joined is asleep, but for one still on its way there.
+            // Threads that have joined are asleep, except those on their way to sleep.
             let away = &mut self.threads[t].away;
             (away.arrived, away.doing, away.remaining_ns) = (false, Doing::Work, ns);
             (away.pc, away.taken) = (away.pc - 1, true);

@@ -6,16 +6,16 @@ use super::super::state::{Doing, Guest};
 use crate::core::{Cause, Core, Effect, State, Vm};
 use crate::engine::VcpuId;
 
-/// On its way to HLT with nothing to do: its thread sleeps.
+/// Whether it goes to HLT with nothing to do: its thread sleeps.
 fn goes_idle(doing: Doing) -> bool {
     matches!(doing, Doing::HaltBlock | Doing::HaltBarrier)
 }
 
 impl Guest {
     /// `v`, running, interrupts every sibling that does not idle, and waits for all of them
-    /// (smp_call_function_many). `lazy`: once also those that sleep with the program's memory still
-    /// theirs, but nobody again that has given it up and not run since (leave_mm() of
-    /// arch/x86/mm/tlb.c). Whether it goes on at once.
+    /// (smp_call_function_many). `lazy`: also, once, those that sleep and still have the program's
+    /// memory; not again those that have dropped it and not run since (leave_mm() of
+    /// arch/x86/mm/tlb.c). Returns whether it continues at once.
     pub fn shootdown(&mut self, core: &mut Core, v: VcpuId, lazy: bool) -> bool {
         let vcpu = &core.vcpus[v];
         let (vm, index) = (vcpu.vm, vcpu.index);
@@ -75,8 +75,8 @@ impl Guest {
         idle && !std::mem::take(&mut sibling.in_mask) && !sibling.owes_acks
     }
 
-    /// The same one by one: one interrupt after the other, each an exit of `v`, and each sibling answers
-    /// when it has handled its own. Whether `v` goes on at once.
+    /// shootdown() one by one: one interrupt after the other, each an exit of `v`; each sibling
+    /// answers when it has handled its own. Returns whether `v` continues at once.
     pub fn shootdown_one_by_one(&mut self, core: &mut Core, v: VcpuId) -> bool {
         let vcpu = &mut self.cpus[v];
         vcpu.acks_missing = 0;
@@ -136,7 +136,7 @@ impl Guest {
         }
     }
 
-    /// The interrupt of `v` comes to `u`. One that has another before it still takes no second.
+    /// The interrupt of `v` reaches `u`. If another is pending there, no second one is taken.
     fn ask_to_flush(&mut self, core: &mut Core, v: VcpuId, u: VcpuId) {
         self.account(core, u);
         core.stop_halt_poll(u);
@@ -178,7 +178,8 @@ impl Guest {
         core.effects.push(Effect::InterruptPending(u, core.model.apicv));
     }
 
-    /// `u`, which owes answers, gets or loses its pCPU: who waits for it is accounted for before.
+    /// `u`, which owes answers, gets or loses its pCPU: accounts for the vCPUs that wait for it
+    /// before.
     pub fn account_askers(&mut self, core: &mut Core, u: VcpuId) {
         let vcpu = &core.vcpus[u];
         let (vm, index) = (vcpu.vm, vcpu.index as usize);
@@ -197,7 +198,7 @@ impl Guest {
         })
     }
 
-    /// `u` runs again, or is through with its handler: it answers those who wait for it.
+    /// `u` runs again, or its handler has ended: it answers the vCPUs that wait for it.
     pub fn answer(&mut self, core: &mut Core, u: VcpuId) {
         let vcpu = &mut core.vcpus[u];
         self.cpus[u].owes_acks = false;

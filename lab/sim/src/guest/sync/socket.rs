@@ -26,7 +26,7 @@ impl Guest {
         (group * FAN + nth, sends)
     }
 
-    /// Number of the lock of that socket among its VM's.
+    /// Number of this socket's lock among those of its VM.
     pub fn socket_lock(&self, v: VcpuId) -> u32 {
         LOCKS + self.socket_of(v).0
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What threads wait for besides spin-locks: barriers, mutexes and sockets.
+//! The state of barriers, mutexes and sockets.
 
 use super::super::lock::{LOCKS, LOCKS_WITH_SOCKETS};
 use super::super::off_clock::OffClock;
@@ -20,18 +20,18 @@ pub struct Barrier {
     pub off: OffClock,
 }
 
-/// A lock whose waiters sleep, as glibc's: a released one may be taken by whoever comes first, the
-/// longest sleeper is woken to try again. Readers share it, as a reader-writer semaphore of Linux
-/// (rwsem): those that wait in front are given it together, and a reader that comes waits behind a
-/// writer that waits.
+/// A lock whose waiters sleep, as in glibc: a released one may be taken by any thread that comes
+/// first, and the longest sleeper is woken to try again. Readers share it, as in a reader-writer
+/// semaphore of Linux (rwsem): the readers at the front get it together, and a new reader waits
+/// behind a waiting writer.
 #[derive(Debug, Clone)]
 pub struct Mutex {
     pub(super) owner: ThreadId,
-    /// Threads that have it together.
+    /// Threads that hold it together.
     pub(super) readers: u32,
     /// Who sleeps for it, and whether to read.
     pub(super) waiters: VecDeque<(ThreadId, bool)>,
-    /// How many of them are writers.
+    /// How many of the waiters are writers.
     pub(super) writers_waiting: u32,
 }
 
@@ -63,7 +63,7 @@ pub struct Socket {
     pub(super) writers: Vec<ThreadId>,
 }
 
-/// The sockets of that many threads.
+/// The sockets of this many threads.
 pub fn sockets(threads: u32) -> Vec<Socket> {
     let empty =
         || Socket { queued: 0, reader: ThreadId::NONE, writers: Vec::with_capacity(FAN as usize) };

@@ -7,15 +7,15 @@ use crate::core::Core;
 use crate::engine::{VcpuId, VmId};
 use unspin_scenario::plan::Coscheduling;
 
-/// Spinning goes on as long as one PLE exit follows the last within so many windows of the vCPU's
-/// time: one to spin, one for what lies between.
+/// Spinning continues as long as a PLE exit follows the last one within this many windows of the
+/// vCPU's time: one to spin, one for the time between.
 const BURST_WINDOWS: u64 = 2;
 
 /// Long waits cluster where so few passes of locks lie between one and the next.
 pub const NEIGHBOURS: u64 = 16;
 
 impl Credit {
-    /// Somebody says of `vm` that a wait was over-threshold (Algorithm 2).
+    /// An over-threshold wait in `vm` was reported (Algorithm 2).
     pub fn adjusting_event(&mut self, vm: VmId, now_ns: u64) {
         let (state, stats) = (&mut self.learned[vm], &mut self.stats[vm]);
         let now_us = now_ns / 1000;
@@ -26,7 +26,8 @@ impl Credit {
         stats.high_us += state.high_until_us.saturating_sub(was_until_us);
     }
 
-    /// An over-threshold wait for a spin-lock in `vm` is over, whose locks were passed so often.
+    /// An over-threshold wait for a spin-lock in `vm` is over. `passes`: how often its locks were
+    /// passed so far.
     pub fn long_wait(&mut self, vm: VmId, passes: u64) {
         let before = std::mem::replace(&mut self.long_at[vm], passes);
         let stats = &mut self.stats[vm];

@@ -28,30 +28,30 @@ impl Credit {
         self.vcpus[v].charge(&params, u64::from(slot_us));
     }
 
-    /// Whether `v` is UNDER: it may be boosted, and lead its siblings.
+    /// Whether `v` is UNDER: it may be boosted, and be the leader of its siblings.
     pub fn has_credit(&self, v: VcpuId) -> bool {
         !self.books.of[v].over
     }
 
-    /// Whether `v` may run though nobody raised it.
+    /// Whether `v` may run without having been raised.
     pub(super) fn may_run(&self, v: VcpuId) -> bool {
         self.vcpus[v].raised != 0 || !self.books.of[v].parked
     }
 
-    /// Whether nobody of `waiting` may run: the pCPU idles rightly.
+    /// Whether none of `waiting` may run, so that the pCPU is right to idle.
     pub fn all_spent(&self, waiting: &[VcpuId]) -> bool {
         waiting.iter().all(|&v| !self.may_run(v))
     }
 
-    /// What a slot is worth where that debt is handed out as well.
+    /// Additional credit per slot, if this debt is distributed as well.
     fn more_per_slot(&self, params: &Params, debt: u64) -> u32 {
         let slots = u64::from(params.slots_per_assignment) * self.pcpus.len() as u64;
         let more = (debt / slots.max(1)).min(u64::from(u32::MAX / 2)) as u32;
         params.credit_per_slot.saturating_add(more)
     }
 
-    /// `csched_acct`. On a capped host a VM that runs together is parked and let go as one, by the
-    /// credit of its one account: Algorithm 4 lets all of it run, or nobody of it.
+    /// `csched_acct`. On a capped host a VM whose vCPUs run together is parked and released as one,
+    /// by the credit of its one account: Algorithm 4 lets all of it run, or none.
     pub fn hand_out(&mut self) {
         let mut books = std::mem::take(&mut self.books);
         let before: Vec<i64> = self.vcpus.iter().map(|v| v.credit).collect();
@@ -74,7 +74,7 @@ impl Credit {
             }
             standing.over = vcpu.credit < 0;
             standing.parked &= standing.over;
-            // Xen rounds up to whole credits of its own, 100 a tick.
+            // Xen rounds up to its own whole credits, 100 per tick.
             let cap = (given + unit - 1) / unit * unit;
             standing.parked |= is_capped && vcpu.credit < -cap;
             if !shared.contains(&VmId(vcpu.vm)) {
@@ -124,7 +124,7 @@ impl Credit {
         }
     }
 
-    /// Divides what the vCPUs of `vm` have and owe evenly among those that earn.
+    /// Divides the credit and debt of the vCPUs of `vm` evenly among those that earn.
     fn share_account(&mut self, vm: VmId, xen: &Table<VcpuId, Standing>) {
         let earns = |(v, s): &(&mut Vcpu, &Standing)| v.vm == vm.0 && s.active;
         let mut all: Vec<&mut Vcpu> =
@@ -139,8 +139,8 @@ impl Credit {
         }
     }
 
-    /// [`credit::pick`] by Xen's priorities: within one all are alike, and who is parked is not
-    /// there unless its siblings take it along.
+    /// [`credit::pick`] by Xen's priorities: within one priority all are equal. Parked vCPUs are
+    /// left out, unless their siblings take them along.
     pub fn pick(&mut self, p: PcpuId, last: Option<VcpuId>, may_raise: bool) -> credit::Decision {
         let Books { of: xen, credits, hidden, .. } = &mut self.books;
         credits.clear();

@@ -23,8 +23,8 @@ pub struct Standing {
 #[derive(Debug, Default)]
 pub struct Books {
     pub of: Table<VcpuId, Standing>,
-    /// VMs whose vCPUs run together or ran together since the last hand-out, until what they owed
-    /// then is paid: on a capped host they have one account.
+    /// VMs whose vCPUs run together, or ran together since the last distribution, until their debt
+    /// of then is paid. On a capped host they have one account.
     pub one_account: Table<VmId, bool>,
     /// Sum of all that earn when credits were last handed out.
     pub balance: i64,
@@ -46,11 +46,11 @@ pub struct Burst {
 pub struct Place {
     /// Who ran there last.
     pub(super) last: Option<VcpuId>,
-    /// When the slice of who runs ends, ns.
+    /// When the slice of the running vCPU ends, ns.
     pub(super) slice_end_ns: u64,
-    /// Somebody has run there.
+    /// A vCPU has run there.
     pub(super) used: bool,
-    /// Who runs came first because it was raised or boosted, and has not seen a tick since.
+    /// The running vCPU came first because it was raised or boosted, and has not seen a tick since.
     pub(super) boosted: bool,
 }
 
@@ -59,7 +59,8 @@ pub struct Place {
 pub struct CoschedulingStats {
     /// Waits for a spin-lock that were over-threshold, as the guest measures them.
     pub long_waits: u64,
-    /// Those that came within [`NEIGHBOURS`](crate::NEIGHBOURS) passes of the VM's locks after another.
+    /// Those that came within [`NEIGHBOURS`](crate::NEIGHBOURS) passes of the VM's locks after the
+    /// last.
     pub long_neighbours: u64,
     /// Adjusting events of VCRD.
     pub events: u64,
@@ -97,15 +98,15 @@ pub struct Credit {
     pub learner: vcrd::Params,
     pub(super) learned: Table<VmId, vcrd::State>,
     pub(super) draws: Table<VmId, Rng>,
-    /// Static coscheduling: who is named.
+    /// Static coscheduling: the named VMs.
     pub(super) named: Table<VmId, bool>,
     pub stats: Table<VmId, CoschedulingStats>,
     /// Passes of each VM's locks when a wait was last over-threshold.
     pub long_at: Table<VmId, u64>,
-    /// Number of the slot in which a PCPU last raised somebody; none yet is `u64::MAX`.
+    /// Number of the slot in which a PCPU last raised a vCPU; `u64::MAX`: none yet.
     pub(super) raised_in: u64,
     pub(super) slot_ns: u64,
-    /// A slice's timer goes off so much late at most, ns.
+    /// Largest delay of a slice's timer, ns.
     pub(super) slop_ns: u64,
     pub(super) clock_rng: Rng,
 }
@@ -137,7 +138,7 @@ impl Credit {
         }
     }
 
-    /// A VM of that weight; `named`: static coscheduling is to run its vCPUs together.
+    /// Adds a VM with this weight. `named`: static coscheduling runs its vCPUs together.
     pub fn add_vm(&mut self, weight: u32, named: bool, seed: u64) {
         self.vms.push(credit::Vm::new(weight));
         self.named.push(named);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who runs under Credit, and when that is asked again.
+//! Which vCPU runs under Credit, and when the choice is made again.
 
 use super::super::ask::{arm_tick_by, ask_reschedule};
 use super::super::fair::{Queues, NONE};
@@ -11,7 +11,7 @@ use unspin_policy::credit::Vcpu;
 use unspin_scenario::plan::Coscheduling;
 
 impl Credit {
-    /// When the slice of who runs on `p` ends, ns.
+    /// When the slice of the vCPU that runs on `p` ends, ns.
     pub fn slice_end_ns(&self, p: PcpuId) -> u64 {
         self.places[p].slice_end_ns
     }
@@ -66,8 +66,8 @@ impl Credit {
         self.vcpus.iter().any(|v| v.pcpu == pcpu.0 && v.vm == vm.0)
     }
 
-    /// Credit's choice for `p`: who is to run there, [`NONE`] for nobody. The queues follow; the
-    /// former current one waits.
+    /// Credit's choice for `p`: the vCPU to run there, or [`NONE`]. Updates the queues; the former
+    /// current vCPU waits.
     pub fn switch(&mut self, core: &mut Core, queues: &mut Queues, p: PcpuId) -> VcpuId {
         let before = queues[p].current;
         if before != NONE {
@@ -112,8 +112,8 @@ impl Credit {
         chosen
     }
 
-    /// Pinned vCPUs of other pCPUs must not come to `p`: the policy leaves raised ones where they
-    /// are. Returns who was not raised before.
+    /// Pinned vCPUs of other pCPUs must not come to `p`, so the policy must leave raised ones where
+    /// they are. Returns those that were not raised before.
     fn hide_pinned(&mut self, core: &Core, p: PcpuId) -> Vec<VcpuId> {
         let mut hidden = Vec::new();
         for (v, vcpu) in self.vcpus.ids().zip(self.vcpus.iter_mut()) {
@@ -125,7 +125,7 @@ impl Credit {
         hidden
     }
 
-    /// Undoes [`Credit::hide_pinned`], but for those that the pick raised.
+    /// Undoes [`Credit::hide_pinned`], except for those that the pick raised.
     fn show_pinned(&mut self, hidden: &[VcpuId], chosen: VcpuId, p: PcpuId, raised: bool) {
         let vm = (chosen != NONE).then(|| self.vcpus[chosen].vm);
         for &v in hidden {
@@ -159,7 +159,7 @@ impl Credit {
         }
     }
 
-    /// `v` waits: an idle pCPU may come for it.
+    /// `v` waits: an idle pCPU may take it.
     fn ask_idle(&self, core: &mut Core, queues: &Queues, v: VcpuId) {
         if core.vcpus[v].on.pinned {
             return;
@@ -169,7 +169,7 @@ impl Credit {
         }
     }
 
-    /// A pCPU without anybody, that has no sibling of `v` if those are to run together.
+    /// An idle pCPU, without a sibling of `v` if those are to run together.
     fn idle_pcpu(&self, core: &Core, queues: &Queues, v: VcpuId) -> Option<PcpuId> {
         let count = core.pcpus.len() as u32;
         let Vcpu { pcpu: own, vm, .. } = self.vcpus[v];
@@ -219,8 +219,8 @@ impl Credit {
         }
     }
 
-    /// `p` ticks: `on_grid`, so that who runs pays, or because a slice is over. Whether it is to choose
-    /// again.
+    /// `p` ticks: `on_grid`, so that the running vCPU pays, or because a slice is over. Returns
+    /// whether to choose again.
     pub fn tick(&mut self, core: &Core, queues: &Queues, p: PcpuId, on_grid: bool) -> bool {
         if on_grid {
             self.sampled(queues[p].current);
@@ -232,7 +232,7 @@ impl Credit {
         over || queue.waiting.iter().any(|&v| self.vcpus[v].raised != 0)
     }
 
-    /// Algorithm 3: everybody gets credits; who was moved is queued where it belongs.
+    /// Algorithm 3: all get credits, and moved vCPUs are queued where they belong.
     pub fn assign(&mut self, core: &mut Core, queues: &mut Queues) {
         self.refresh_high(core.now_ns);
         self.hand_out();

@@ -3,10 +3,10 @@
 
 use super::tunables::Tunables;
 
-/// Weight of a task that nobody has weighted (NICE_0_LOAD).
+/// Default weight of a task (NICE_0_LOAD).
 pub const WEIGHT_DEFAULT: u64 = 1024;
 
-/// What the scheduler keeps of a task. Virtual times are ns at the default weight.
+/// The scheduler's state of a task. Virtual times are in ns at the default weight.
 #[derive(Debug, Clone, Copy)]
 pub struct Entity {
     pub weight: u64,

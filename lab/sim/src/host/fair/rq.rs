@@ -5,7 +5,7 @@ use super::entity::{scaled, Entity};
 use super::tunables::Tunables;
 use crate::engine::{PcpuId, Table, VcpuId};
 
-/// Nobody.
+/// No vCPU.
 pub const NONE: VcpuId = VcpuId::NONE;
 /// Below this many tasks CFS shares one latency among them (sched_nr_latency).
 const CFS_LATENCY_TASKS: u64 = 8;
@@ -40,7 +40,8 @@ impl RunQueue {
         self.waiting.len() + usize::from(self.current != NONE)
     }
 
-    /// The running task ran for `ns`. Whether its slice is over (EEVDF; CFS looks at ticks).
+    /// The running task ran for `ns`. Returns whether its slice is over (EEVDF; CFS checks at
+    /// ticks).
     pub fn ran(&mut self, t: &Tunables, e: &mut Table<VcpuId, Entity>, ns: u64) -> bool {
         if self.current == NONE || ns == 0 {
             return false;
@@ -55,8 +56,8 @@ impl RunQueue {
         }
         let unprotected = t.eevdf && !over && task.parity != task.deadline;
         self.update_min(e);
-        // did_preempt_short(): who runs on past its slice, or after a yield, gives way to those who
-        // are owed time.
+        // did_preempt_short(): a task that runs on after its slice, or after a yield, gives way to
+        // those that are owed time.
         over || unprotected && !self.waiting.is_empty() && !self.eligible(e, self.current)
     }
 
@@ -80,7 +81,7 @@ impl RunQueue {
         })
     }
 
-    /// EEVDF: the virtual time at which everybody has had their share.
+    /// EEVDF: the virtual time at which all have had their share.
     fn average_vruntime(&self, e: &Table<VcpuId, Entity>) -> i64 {
         let (load, sum) = self.average(e);
         self.min_vruntime + if load == 0 { 0 } else { sum.div_euclid(load) as i64 }
@@ -131,7 +132,7 @@ impl RunQueue {
         if t.eevdf {
             let limit = e[i].virtual_ns(2 * e[i].slice_ns.max(1));
             let lag = self.average_vruntime(e) - e[i].vruntime;
-            // One that ran ahead stays queued until it is eligible, so that it wakes with none.
+            // One that ran ahead stays queued until it is eligible, so that it wakes without lag.
             e[i].vlag = lag.clamp(0, limit);
         }
         self.forget(i);
@@ -182,8 +183,8 @@ impl RunQueue {
         }
     }
 
-    /// `i`, which is in this queue, weighs that from now on. CFS leaves its virtual time as it is;
-    /// EEVDF keeps its lag and what is left of its slice in real time.
+    /// Sets the weight of `i`, which is in this queue. CFS leaves its virtual time as it is. EEVDF
+    /// keeps its lag, and what is left of its slice in real time.
     pub fn reweigh(&mut self, t: &Tunables, e: &mut Table<VcpuId, Entity>, i: VcpuId, weight: u64) {
         let was = e[i].weight;
         if weight == was {
@@ -233,7 +234,7 @@ impl RunQueue {
             return true;
         }
         if t.eevdf {
-            // PREEMPT_SHORT: who asks for less does not wait for parity.
+            // PREEMPT_SHORT: a task with a shorter slice does not wait for parity.
             if e[woken].slice_ns < e[self.current].slice_ns {
                 e[self.current].parity = i64::MIN;
             }
@@ -277,8 +278,8 @@ impl RunQueue {
         self.next = i;
     }
 
-    /// schedule(): chooses who runs next and makes it current; the former current one waits
-    /// again. [`NONE`] where nobody wants to run.
+    /// schedule(): chooses the next task and makes it current; the former one waits again. [`NONE`]
+    /// if none wants to run.
     pub fn switch(&mut self, t: &Tunables, e: &mut Table<VcpuId, Entity>) -> VcpuId {
         let chosen = if t.eevdf { self.pick_next_eevdf(e) } else { self.pick_next_cfs(e) };
         if chosen == self.current || chosen == NONE {
@@ -303,7 +304,7 @@ impl RunQueue {
     fn pick_next_cfs(&self, e: &Table<VcpuId, Entity>) -> VcpuId {
         let vruntime = |i: VcpuId| e[i].vruntime;
         let Some(left) = self.all().min_by_key(|&i| vruntime(i)) else { return NONE };
-        // wakeup_gran() of whoever is passed over: its own where it has one.
+        // wakeup_gran() of the task that is passed over: its own if it has one.
         let gran = e[left].virtual_ns(e[left].wakeup_ns);
         let near = |i: VcpuId| vruntime(i) - vruntime(left) <= gran;
         let mut chosen = left;
@@ -333,7 +334,7 @@ impl RunQueue {
         }
         let candidates = self.waiting.iter().copied().filter(|&i| is_eligible(i));
         let best = current.into_iter().chain(candidates).min_by_key(|&i| e[i].deadline);
-        // Somebody is always eligible, but for rounding.
+        // One is always eligible, except for rounding.
         best.or_else(|| self.all().min_by_key(|&i| e[i].vruntime)).unwrap_or(NONE)
     }
 }

@@ -12,18 +12,19 @@ pub struct Tunables {
     pub(in crate::host) slice_ns: u64,
     pub(super) wakeup_ns: u64,
     pub(super) yields_count: bool,
-    /// CFS forgets a buddy when it is picked (pick_next_entity()), since 5.14 only when it is put on
-    /// the pCPU (set_next_entity()): there who yields and goes on is still skipped the next time.
+    /// CFS forgets a buddy when it is picked (pick_next_entity()); since 5.14 only when it is put
+    /// on the pCPU (set_next_entity()). There, a task that yields and continues is still skipped
+    /// the next time.
     pub(super) picks_forget: bool,
-    /// EEVDF: a yielder gives up the rest of its slice in virtual time as well (upstream commit
+    /// EEVDF: a yield also forfeits the rest of its slice in virtual time (upstream commit
     /// 79104becf42b, in 6.18 and in 6.12's stable series), not only its deadline.
     pub(super) yields_forfeit: bool,
 }
 
 impl Tunables {
-    /// As the host's kernel sets them at boot, the slice replaced where the host says so.
-    /// `alone`: every vCPU is alone in a group of its own. There EEVDF's yield costs it nothing, as
-    /// it moves the task within its group; CFS's skips the group as well (set_skip_buddy()).
+    /// The values that the host's kernel sets at boot, with the host's slice if it has one.
+    /// `alone`: every vCPU is alone in its own group. There EEVDF's yield costs it nothing, because
+    /// it moves the task within its group; CFS also skips the group (set_skip_buddy()).
     pub fn new(host: &Host, alone: bool) -> Tunables {
         let eevdf = host.kernel.is_eevdf();
         let yields_count = !(alone && eevdf);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bands over worlds of the model's own costs against what was measured: how many cover it, and what
-//! they score.
+//! Compares bands over worlds of the model's own costs with measurements: how many cover them, and
+//! their scores.
 
 use super::count::Job;
 use super::row::{median, rows, Key, Pair, Row};
@@ -25,7 +25,7 @@ fn model(host: &Host) -> HostModel {
     }
 }
 
-/// A run in so many worlds, the same of all arms.
+/// A run in this many worlds, the same for all arms.
 pub(super) fn jobs(key: &Key, host: &Host, run: &Run, worlds: u32) -> Vec<Job> {
     let inputs = Inputs::of_model(model(host));
     let job = |world| {
@@ -38,14 +38,14 @@ pub(super) fn jobs(key: &Key, host: &Host, run: &Run, worlds: u32) -> Vec<Job> {
     (0..worlds).map(job).collect()
 }
 
-/// Runs that are timed before the time of all is said.
+/// Number of runs that are timed before the total time is reported.
 const TIMED: usize = 6;
 
-/// Says what all of it takes, from the time of a few runs.
+/// Reports how long all of it takes, from the time of a few runs.
 pub(super) fn say_time(jobs: &[Job]) -> anyhow::Result<()> {
     let (since, mut timed) = (Instant::now(), 0);
     for job in jobs.iter().step_by((jobs.len() / TIMED).max(1)) {
-        // What cannot be simulated is said when it is made.
+        // Errors of the simulation are reported when it is run.
         let _ = simulate(&job.host, &job.run);
         timed += length_ms(&job.run);
     }
@@ -78,7 +78,7 @@ impl Judged<'_> {
     }
 }
 
-/// Arms but the baselines that have a band and did something where they were measured.
+/// Arms other than baselines that have a band and did something when measured.
 pub(super) fn judged(pairs: &BTreeMap<Key, Pair>) -> Vec<Judged<'_>> {
     let of = |row: Row<'_>| {
         let same = |k: &Key| Key { arm: row.key.arm.clone(), ..k.clone() } == *row.key;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is simulated, and how many of what is compared agree.
+//! What is simulated, and how many comparisons agree.
 
 use super::row::{Key, Row};
 use unspin_scenario::plan::Run;
@@ -8,7 +8,7 @@ use unspin_sim::Host;
 /// How often each measured run is made again.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
-    /// Where there are no worlds, and of locks on threads.
+    /// For scenarios without worlds, and for locks on threads.
     pub seeds: u32,
     pub worlds: Option<u32>,
 }
@@ -57,7 +57,7 @@ pub struct Agreement {
     pub arms: usize,
     pub performance: usize,
     pub inefficiency: usize,
-    /// Rows that say what it is.
+    /// Rows that have an inefficiency.
     pub of_inefficiency: usize,
 }
 

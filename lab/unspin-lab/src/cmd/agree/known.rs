@@ -32,12 +32,12 @@ struct Measured {
     arm: String,
     /// Throughput against the baseline's, above 0.
     performance: f64,
-    /// Share of CPU time that is wasted, where it was noted.
+    /// Share of CPU time that is wasted, if noted.
     #[serde(default)]
     inefficiency: Option<f64>,
 }
 
-/// What is to be simulated for the ratios of `file`, and in `pairs` what was measured.
+/// The simulations for the ratios of `file`; adds the measured values to `pairs`.
 pub(super) fn jobs(
     times: Times,
     file: &Path,

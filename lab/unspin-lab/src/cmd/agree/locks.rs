@@ -5,7 +5,7 @@ use super::row::{rows, Key, Pair, Row};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Two locks are told apart where one is faster than the other by this factor.
+/// Two locks differ if one is faster than the other by this factor.
 const TOLD_APART: f64 = 1.10;
 
 /// Pairs of locks of one point that both machines tell apart, and how many they order alike.

@@ -13,7 +13,7 @@ use unspin_scenario::plan::{Coscheduling, CoschedulingMechanism, Run, Window};
 use unspin_scenario::result::{Begin, RunResult};
 use unspin_sim::{Host, Kernel};
 
-/// What is to be simulated, and in `pairs` what was measured.
+/// The simulations to run; adds the measured values to `pairs`.
 pub(super) fn jobs(
     times: Times,
     kind: Kind,
@@ -54,7 +54,7 @@ pub(super) fn jobs(
     Ok(jobs)
 }
 
-/// A run with so many seeds, from its own on.
+/// A run with this many seeds, from its own on.
 pub(super) fn seeds(key: &Key, host: &Host, run: &Run, seeds: u32) -> Vec<Job> {
     let job = |world: u32| {
         let run = Run { seed: run.seed + u64::from(world), ..run.clone() };
@@ -130,7 +130,7 @@ fn key(kind: Kind, begin: &Begin, run: &Run) -> Key {
     }
 }
 
-/// What a run comes to.
+/// The figures of a run.
 pub(super) fn figures(r: &RunResult) -> Figures {
     let units: u64 = r.vm.iter().flat_map(|v| &v.units).sum();
     let modules: Option<Vec<_>> = r.vm.iter().map(|v| v.module.as_ref()).collect();

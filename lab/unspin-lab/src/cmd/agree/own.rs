@@ -21,7 +21,7 @@ pub(super) struct Own {
 }
 
 impl Own {
-    /// The scenario that the records are of, where it is found as it was measured and names ranges.
+    /// The scenario of the records, if it is found unchanged and names ranges.
     pub fn of(begin: &Begin, worlds: u32) -> Option<Own> {
         let loaded = load::scenario(Path::new(&begin.scenario), None).ok()?;
         let usual = loaded.plan(&Select::default()).ok()?;

@@ -94,7 +94,7 @@ fn counted(n: usize, of: usize) -> String {
     format!("{n} of {of} ({:.0} %)", percent(n, of))
 }
 
-/// What a kind is, how its scenarios do, and its rows.
+/// The description of a kind, the scores of its scenarios, and its rows.
 fn section(kind: Kind, name: &str, rows: &[&Row], judged: &[Judged]) -> String {
     let about = match kind {
         Kind::HeldOut => {
@@ -178,7 +178,7 @@ fn line(text: &mut String, r: &Row, judged: Option<&Judged>) {
     );
 }
 
-/// How many VMs, and what they are where they are not all alike, pinned and with ticket locks.
+/// The number of VMs, and how they differ from equal, pinned VMs with ticket locks.
 fn vms(run: &Run) -> String {
     let pinned = if run.pin.is_empty() { ", not pinned" } else { "" };
     let lock = |kind, tau_ns| LockChoice { kind, tau_ns }.label();

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is compared: figures of an arm at a point, measured and simulated, against the baseline's.
+//! A comparison: figures of an arm at a point, measured and simulated, against the baseline's.
 
 use std::collections::BTreeMap;
 use unspin_scenario::plan::Run;
 
-/// Performance and inefficiency agree where they lie no further apart.
+/// Performance and inefficiency agree if they differ by no more than this.
 pub const AGREES: f64 = 0.10;
 
-/// Whether the simulator's authors had seen what was measured.
+/// Whether the simulator's authors had seen the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// It was drawn by a seed and measured before anybody simulated it.
+    /// It was drawn by a seed, and measured before it was simulated.
     HeldOut,
-    /// Nothing is said of it.
+    /// Unknown.
     Given,
     /// It was there while the simulator was made.
     Known,
 }
 
-/// What is compared: one arm at one point of one kernel.
+/// The subject of a comparison: one arm at one point of one kernel.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     pub kind: Kind,
     pub scenario: String,
-    /// Of machine `threads`: what is compared is locks.
+    /// For machine `threads`: locks are compared.
     pub threads: bool,
     pub kernel: String,
     pub cgroup: u8,
@@ -42,8 +42,8 @@ pub struct Pair {
     pub is_baseline: bool,
     /// Units a second of each world, or seed.
     pub worlds: BTreeMap<u32, f64>,
-    /// Where in its range the model's own error lies in each world, from 0 to 1; none where the scenario
-    /// names ranges of its own, or where seeds differ alone.
+    /// Place of the model's own error in its range in each world, from 0 to 1; empty if the
+    /// scenario names its own ranges, or if only seeds differ.
     pub errors: BTreeMap<u32, f64>,
     /// A run of it.
     pub run: Option<Run>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What predictions score against what was measured, each beside who says that nothing changes.
+//! Scores of predictions against measurements, each beside the prediction that nothing changes.
 
 use super::bands::{judged, Judged};
 use super::count::{order, Agreement};
@@ -12,16 +12,16 @@ use unspin_worlds::no_change_score;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Scores {
     pub arms: usize,
-    /// Arms within 10 points of what was measured.
+    /// Arms within 10 points of the measurement.
     pub within_10: usize,
     /// The same of who says that nothing changes.
     pub within_10_no_change: usize,
     pub order: Order,
     pub worlds: Option<u32>,
-    /// The share of 90 % bands that have what was measured; this and the scores are null without
+    /// The share of 90 % bands that contain the measurement; this and the scores are null without
     /// worlds.
     pub coverage_90: Option<f64>,
-    /// 90 % interval of that share, were the arms independent of each other.
+    /// 90 % interval of that share, if the arms were independent.
     pub coverage_90_interval: Option<[f64; 2]>,
     /// Mean interval score, in logarithms of ratios, and that of who says that nothing changes.
     pub interval_score: Option<f64>,
@@ -38,7 +38,7 @@ pub(super) struct Order {
     pub of: usize,
 }
 
-/// The scores of all arms together, of each kind, and what they are from.
+/// The scores of all arms together, of each kind, and their inputs.
 #[derive(Debug, Serialize)]
 pub(super) struct Document {
     #[serde(flatten)]
@@ -109,7 +109,7 @@ pub(super) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
 }
 
-/// Rows whose simulated point is the median of the worlds, where there are worlds.
+/// Rows whose simulated point is the median of the worlds, if there are worlds.
 pub(super) fn points<'a>(pairs: &'a BTreeMap<Key, Pair>, judged: &[Judged]) -> Vec<Row<'a>> {
     let mut rows = rows(pairs);
     let bands: BTreeMap<&Key, f64> = judged.iter().map(|j| (j.key, j.band.p50)).collect();

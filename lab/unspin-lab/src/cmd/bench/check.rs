@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a bench refuses before anything runs.
+//! The checks of a bench before anything runs.
 
 use super::Bench;
 use crate::exit::Usage;
@@ -12,7 +12,7 @@ use unspin_scenario::plan::{
 use unspin_uapi::any_of;
 
 impl Bench<'_> {
-    /// Whether the machine has what is asked of it; before anything is made.
+    /// Whether the machine supports the request; before anything runs.
     pub fn check(&self) -> Result<(), Usage> {
         let Bench { args, loaded: l, plan, machine, .. } = self;
         for k in &args.kernel {
@@ -44,8 +44,8 @@ impl Bench<'_> {
     }
 }
 
-/// What the module can do of an arm's coscheduling, where it is no model of it. Turns that others make
-/// need nothing of it.
+/// Whether the module supports the arm's coscheduling, on a machine with the real module. Turns
+/// that others make do not need it.
 fn check_coscheduling(l: &Loaded) -> Result<(), Usage> {
     for (i, arm) in l.scenario.arms.iter().enumerate() {
         let parks = arm.coscheduling_mechanism == CoschedulingMechanism::Park;

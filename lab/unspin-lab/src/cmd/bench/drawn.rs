@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin-lab bench --worlds`: which worlds are made, what they take, and their boots.
+//! `unspin-lab bench --worlds`: the worlds to simulate, how long they take, and their boots.
 
 use super::Bench;
 use crate::boots::Boot;
@@ -16,7 +16,7 @@ use unspin_sim::{simulate, Host};
 use unspin_text::{read_text, shown};
 use unspin_worlds as stat;
 
-/// Runs are timed for so long before the time of all is said.
+/// Runs are timed for this long before the total time is reported.
 const PILOT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -44,7 +44,7 @@ impl WorldArgs {
 pub struct Drawn<'a> {
     bench: &'a Bench<'a>,
     source: Source<'a>,
-    /// What the boots are made by.
+    /// Hash of the code that runs the boots.
     image: &'a str,
 }
 
@@ -117,7 +117,7 @@ impl<'a> Drawn<'a> {
         Ok(time::say(&what, takes, jobs, less)?)
     }
 
-    /// What the runs of the usual world take on one CPU, from as many of them as are soon made.
+    /// How long the runs of the usual world take on one CPU, measured on as many as finish soon.
     fn one_world(&self, runs: &[&Run]) -> anyhow::Result<Duration> {
         let (since, mut timed_ms) = (Instant::now(), 0);
         let kernels = self.bench.kernels();
@@ -136,7 +136,7 @@ impl<'a> Drawn<'a> {
     }
 }
 
-/// What a scenario with ranges is told that is run without worlds.
+/// The note for a scenario with ranges that is run without worlds.
 pub fn say_usual(l: &Loaded) {
     for (name, unknown) in l.unknown() {
         let usual = &unknown.usual;

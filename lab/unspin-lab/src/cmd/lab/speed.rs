@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much of this computer's time a virtual second of an emulated one takes.
+//! How much of this computer's time a virtual second of an emulated computer takes.
 
 use crate::machine::lab::explain;
 use crate::out;
@@ -23,13 +23,13 @@ const PROFILE: &str = include_str!("../../../../../profiles/compute.toml");
 #[derive(Debug, Serialize)]
 struct Speed {
     emulator: &'static str,
-    /// What it is exactly.
+    /// Its exact build.
     build: String,
     /// By the number of CPUs.
     cpu_s_per_virtual_s: BTreeMap<u32, f64>,
 }
 
-/// Boots each computer of the emulator that is asked for, or of all, twice, and prints what the second of
+/// Boots each computer of the requested emulator, or of all, twice, and prints what the second of
 /// virtual time in between took.
 pub fn run(
     lab: &Lab,
@@ -82,7 +82,7 @@ fn round(s: f64) -> f64 {
     (s * 100.0).round() / 100.0
 }
 
-/// CPU seconds that one boot takes in which a VM computes on each CPU for so long.
+/// CPU seconds of one boot in which a VM computes on each CPU for this long.
 fn boot(
     lab: &Lab,
     kernel: &Kernel,

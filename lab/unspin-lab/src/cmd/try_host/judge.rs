@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the measured scenarios say: the gains, and whether nobody loses by turns.
+//! Judges the measured scenarios: the gains, and whether any VM loses by turns.
 
 use serde::Serialize;
 use unspin_report::{Document, Row};
@@ -50,9 +50,9 @@ impl Check {
 
 /// Answers of a VM beside others that have turns, against those with every VM off.
 const VICTIM: f64 = 1.1;
-/// Part of its share that a VM keeps beside one that leaves the guest all the time.
+/// The part of its share that a VM must keep beside one that leaves the guest all the time.
 const ESCAPE: f64 = 0.95;
-/// What a VM may get beyond its quota, and what another may lose by that one's turns.
+/// What a VM may get beyond its quota, and what another may lose by that VM's turns.
 const BILLING: f64 = 0.02;
 const QUOTA: f64 = 0.2;
 
@@ -82,7 +82,7 @@ pub fn checks(documents: &[Document]) -> Vec<Check> {
     [victim(documents), escape(documents), billing(documents)].concat()
 }
 
-/// The 99.9th percentile of its answers; where there are too few, the 99th.
+/// The 99.9th percentile of its answers; the 99th if there are too few.
 fn victim(documents: &[Document]) -> Vec<Check> {
     let rows: Vec<&Row> =
         of(documents, "gangs-victim").filter(|row| row.key.vm_index == Some(0)).collect();
@@ -141,7 +141,8 @@ fn billing(documents: &[Document]) -> Vec<Check> {
         let stock = stock.and_then(|row| cpu(row));
         let what =
             |of: &str| format!("CPU time of the VM {of}, {}, arm {}", row.key.profile, row.key.arm);
-        // Whoever has the quota gets no more than that; the other at least what stock KVM gives it.
+        // The VM with the quota gets no more than that, and the other at least what stock KVM gives
+        // it.
         match stock {
             Some(before) if before <= QUOTA + BILLING => checks.push(Check::at_most(
                 "billing",

@@ -42,7 +42,7 @@ struct FewerCpus(libc::cpu_set_t);
 impl FewerCpus {
     fn new(count: u32) -> anyhow::Result<FewerCpus> {
         let size = std::mem::size_of::<libc::cpu_set_t>();
-        // SAFETY: the set is of that size, and all zeros are a set.
+        // SAFETY: the set has that size, and a set may be all zeros.
         let mut all: libc::cpu_set_t = unsafe { std::mem::zeroed() };
         // SAFETY: as above.
         if unsafe { libc::sched_getaffinity(0, size, &mut all) } != 0 {
@@ -65,7 +65,7 @@ impl FewerCpus {
 
 impl Drop for FewerCpus {
     fn drop(&mut self) {
-        // SAFETY: the set is of that size.
+        // SAFETY: the set has that size.
         unsafe { libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &self.0) };
     }
 }

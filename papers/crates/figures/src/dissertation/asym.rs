@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Chapter 5 of J. Shan's dissertation (NJIT 2018): dynamic asymmetric vCPUs on sixteen pCPUs.
 //!
-//! Of the text's 27 benchmarks ten have a program of their own and three stand for the others of
-//! their type (table 4.1), as often as there are such: averages are over 27. Performance is units
-//! of work a second against that of four VMs with the benchmark and symmetric vCPUs (section
-//! 5.5.3's first scenario).
+//! Of the text's 27 benchmarks ten have their own program, and three programs represent the others
+//! of their type (table 4.1), weighted by their number: averages are over 27. Performance is units
+//! of work per second, relative to four VMs with the benchmark and symmetric vCPUs (section 5.5.3's
+//! first scenario).
 
 use crate::ctx::mean;
 use crate::within::Rule;
@@ -26,8 +26,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
 ];
 
 const SCENARIO: &str = "papers/dissertation/scenarios/dissertation-asym.toml";
-/// Programs, and how many benchmarks each stands for: `swaptions` and `barnes` for type 1, `fmm` for
-/// what else is of type 4 (cholesky was left out).
+/// Programs, and how many benchmarks each represents: `swaptions` and `barnes` for type 1, `fmm`
+/// for the rest of type 4 (cholesky was left out).
 const ALL: [(&str, f64); 14] = [
     ("bodytrack", 1.0),
     ("facesim", 1.0),
@@ -73,7 +73,7 @@ impl Point {
     }
 }
 
-/// Chapter 2's where that is calibrated by what the program did there.
+/// Chapter 2's profile if it is calibrated by the program's results there.
 fn profile(ctx: &Ctx, name: &str) -> Result<Profile, Error> {
     let part = if ["volrend", "dedup"].contains(&name) { "factors" } else { "asym" };
     ctx.profile(&format!("dissertation-{part}-{name}"))
@@ -211,7 +211,7 @@ fn fig3_asymmetric(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
 
 type Change = (&'static str, fn(&mut Host, &mut Run));
 
-/// What of the asymmetric vCPUs is not printed, and what comes of other choices.
+/// Parameters of the asymmetric vCPUs that are not printed, and other choices for them.
 const CHANGES: [Change; 6] = [
     ("as chosen", |_, _| ()),
     ("24 ms between decisions", |_, run| run.arm.asym.period_ms = Some(24)),
@@ -299,8 +299,8 @@ fn fig5(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
 
 const LEVELS: [u32; 5] = [1, 2, 4, 8, 16];
 
-/// What 16 threads do in a round between `n`: rounds are as long as the input makes them. Programs
-/// without rounds have as much to do in each unit whoever does it.
+/// Divides the work of 16 threads in a round among `n`: the input determines the length of rounds.
+/// Programs without rounds have the same work per unit for any number of threads.
 fn divided(program: &[Step], n: u32) -> Vec<Step> {
     let mut held = false;
     let part = |x: u32| (u64::from(x) * 16 / u64::from(n)).min(1_000_000_000) as u32;
@@ -400,7 +400,7 @@ fn fig8_9(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     Ok(())
 }
 
-/// Figure 5.10: what each component does, four VMs with the same.
+/// Figure 5.10: the effect of each component, with four VMs that run the same.
 fn fig10(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     e.axes("benchmark", "performance");
     let mut averages = Vec::new();

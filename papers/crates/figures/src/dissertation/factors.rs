@@ -27,7 +27,7 @@ const SCENARIO: &str = "papers/dissertation/scenarios/dissertation-factors.toml"
 const SLOWED: [&str; 5] = ["dedup", "streamcluster", "volrend", "facesim", "ocean_ncp"];
 /// Two for all others.
 const MILD: [&str; 2] = ["canneal", "bodytrack"];
-/// Benchmarks of the suites, and how many of them are slowed down by more than 20 % (2.3).
+/// Benchmarks of the suites, to count those that are slowed down by more than 20 % (2.3).
 const BENCHMARKS: f64 = 26.0;
 const SLOWED_OF_THEM: f64 = 7.0;
 
@@ -92,13 +92,13 @@ impl<'a> Case<'a> {
         Ok(instances * machine.units_per_s(ctx)? / self.units_per_s(ctx)? - 1.0)
     }
 
-    /// Weighted speedup of so many VMs.
+    /// Weighted speedup of this many VMs.
     fn throughput(&self, ctx: &Ctx, vms: u32) -> Result<f64, Error> {
         let many = Case { vms, ..self.clone() };
         Ok(many.units_per_s(ctx)? / self.units_per_s(ctx)?)
     }
 
-    /// The same program with all spinning of its own replaced by sleeping.
+    /// The same program with all its own spinning replaced by sleeping.
     fn blocking(mut self) -> Self {
         for step in &mut self.program {
             if matches!(step.op, Op::UserBarrier | Op::Barrier | Op::CondBarrier) {
@@ -120,7 +120,7 @@ impl<'a> Case<'a> {
 /// 4 % of figure 2.1. Calibrated on dissertation_ch2_fig1's `slowdown_1_thread` alone.
 const NESTED_PAGES: f64 = 0.04;
 
-/// The program where there are none: its own work is shorter.
+/// The program without nested pages: its own work is shorter.
 fn without_nested_pages(program: &[Step]) -> Vec<Step> {
     let part = |x: u32| (f64::from(x) / (1.0 + NESTED_PAGES)).round() as u32;
     let shorter = |step: &Step| match (step.op, step.dist) {
@@ -254,7 +254,7 @@ fn fig4(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
 /// Figure 2.5: the programs' own spinning replaced by sleeping.
 fn fig5(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let stock = |name: &str, vms| Case::new(ctx, name, "default")?.throughput(ctx, vms);
-    // Relative to the stock program in one VM, as the picture has it.
+    // Relative to the stock program in one VM, as in the picture.
     let blocking = |name: &str, vms| -> Result<f64, Error> {
         let case = Case::new(ctx, name, "default")?;
         let many = Case { vms, ..case.clone() }.blocking();

@@ -88,7 +88,7 @@ fn by_type_but(ctx: &Ctx, change: impl Fn(&mut App)) -> Result<String, Error> {
     Ok(shown.join(", "))
 }
 
-/// Type 4's benchmarks that have a profile of their own; `type4` stands for the other four.
+/// Type 4's benchmarks with their own profile; `type4` represents the other four.
 const FOURTH: [(&str, f64); 5] =
     [("canneal", 1.0), ("lu_cb", 1.0), ("fft", 1.0), ("raytrace", 1.0), ("type4", 4.0)];
 
@@ -153,8 +153,8 @@ fn fig5(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     Ok(())
 }
 
-/// The synthetic benchmark, `sync_ms` of waking threads one after the other added to its sequential
-/// part where there are several.
+/// The synthetic benchmark. With several threads, `sync_ms` for waking them one after the other is
+/// added to its sequential part.
 fn fork_join(app: &App, units: u32, sequential: Sequential, tuned: bool, seed: u64) -> Setup {
     // 9 ms of work at every concurrency; calibrated on dissertation_ch4_fig7_vanilla alone: what
     // rescheduling delays leave of 9 / (1 + 8/16) is 5.8 here, and 0.15 ms a round, 10 us a thread that
