@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* CPUs that tasks of the host use. Only the planner of turns calls these, or its start; anybody "describe". */
+/*
+ * CPUs that tasks of the host use. Called by the planner of turns and at its start, "describe" by
+ * any thread.
+ */
 #ifndef UNSPIN_HOST_TASKS_H
 #define UNSPIN_HOST_TASKS_H
 

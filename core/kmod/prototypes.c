@@ -16,7 +16,7 @@ static const struct {
 	const char *function;	/* or the type of a tracepoint's probes, whose argument 0 is the data */
 	u32 at;
 	const char *pointer;	/* to this structure */
-	u32 size;		/* or a number of so many bytes */
+	u32 size;		/* or a number of this many bytes */
 } arguments[] = {
 	{ "kvm_vcpu_on_spin", 0, "kvm_vcpu", 0 },
 	{ "kvm_vcpu_on_spin", 1, NULL, sizeof(bool) },

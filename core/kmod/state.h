@@ -83,7 +83,7 @@ union unspin_work {
 
 enum unspin_window_state {
 	UNSPIN_WINDOW_UNCHECKED = 0,
-	UNSPIN_WINDOW_GOOD,	/* what was written was read back */
+	UNSPIN_WINDOW_GOOD,	/* the written window was read back */
 	UNSPIN_WINDOW_REFUSED,	/* none here: PAUSE does not exit, or the window is not KVM's */
 };
 
@@ -194,7 +194,7 @@ struct unspin_vm {
 	u8 crowded;			/* more vCPUs than CPUs they may run on: left to KVM meanwhile */
 	u8 told_large;
 	u8 in_turns;			/* its vCPUs wait while others have a turn; written by the planner */
-	u8 gang;			/* and run together in its own turns; likewise */
+	u8 gang;			/* its vCPUs run together in its own turns; written by the planner */
 	u8 sampled;			/* its vCPUs are sampled now for spinning in user space */
 	u8 hears_guest;			/* reports of its guest count: when its vCPUs should run together */
 	u32 hvs_flags;

@@ -21,7 +21,7 @@ static DEFINE_PER_CPU(struct parked {
 	struct list_head slots;
 }, parked);
 static struct cpumask parked_cpus;	/* CPUs whose list is not empty */
-static DEFINE_PER_CPU(int, hole);	/* 1: idle although it has an owner. The CPU is poked by whoever clears it */
+static DEFINE_PER_CPU(int, hole);	/* 1: idle although it has an owner. Clear it, and then poke the CPU */
 static DEFINE_PER_CPU(u32, offered);	/* the CPU on whose list a vCPU was offered */
 
 /* Set at run time: the module loader does not relocate pointers in per-CPU data. */

@@ -40,7 +40,7 @@ static bool ticks;		/* the timer runs, or its function will start it again */
 
 /* --- in an interrupt of the vCPU's CPU --- */
 
-/* A VM that has left turns keeps "sampled", because nobody judges it; so check both. */
+/* Nobody judges a VM that has left turns, so its "sampled" is stale: check both. */
 static bool is_looked_at(const struct unspin_vm *vm)
 {
 	return READ_ONCE(vm->sampled) && READ_ONCE(vm->in_turns);

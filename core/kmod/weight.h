@@ -13,8 +13,8 @@ struct unspin_btf;
 void unspin_weights_learn(const struct unspin_btf *btf);
 
 /*
- * Room for the cgroups of so many vCPUs, until it is given back. 0 or -ENOMEM. The planner of turns
- * does not run meanwhile.
+ * Allocates room for the cgroups of this many vCPUs, or frees it. 0 or -ENOMEM. The planner of
+ * turns must not run.
  */
 int unspin_weights_begin(u32 vcpus_max);
 void unspin_weights_end(void);

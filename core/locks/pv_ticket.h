@@ -125,7 +125,7 @@ static inline void pv_ticket_lock_with(struct pv_ticket_lock *lock, unsigned lon
 	pv_ticket_clear_halted(lock, mine);
 }
 
-/* Releases and, if somebody halts, kicks the next @kicks tickets. */
+/* Releases and, if a waiter halts, kicks the next @kicks tickets. */
 static inline void pv_ticket_unlock_with(struct pv_ticket_lock *lock, unsigned int kicks)
 {
 	/* Release pairs with the acquires above. */

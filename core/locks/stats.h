@@ -28,7 +28,7 @@ struct lock_stats_counts {
 	unsigned long acquisitions;	/* N */
 	unsigned long stalls_held;	/* N_h */
 	unsigned long stalls_free;	/* N_w */
-	/* Overtakes, by what the waiter was doing. */
+	/* Overtakes, by the state of the waiter. */
 	unsigned long overtakes_running;	/* had been running all the time */
 	unsigned long overtakes_off;	/* had no CPU: before rescheduling */
 	unsigned long overtakes_back;	/* after rescheduling */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stands in for QEMU and a Linux guest in it, for tests of the agent: takes QEMU's arguments, has
-//! threads with the names of vCPUs, and answers in the area a guest shares with its host. The value of
-//! `-initrd` says what goes wrong, and with which VM: `stands-still:1`.
+//! Replaces QEMU and a Linux guest in it, for tests of the agent: takes QEMU's arguments, has
+//! threads with the names of vCPUs, and answers in the area that a guest shares with its host. The
+//! value of `-initrd` selects a fault and the VM that has it: `stands-still:1`.
 
 use std::io::Write;
 use std::os::fd::AsRawFd;

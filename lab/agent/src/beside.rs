@@ -5,12 +5,12 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// What it says when it has begun.
+/// Its output once it has begun.
 const READY: &str = "ready";
 
 /// It runs. Dropped, it ends. Errors are its last words.
 pub(crate) struct Beside {
-    /// The package that makes it.
+    /// The package that builds it.
     package: &'static str,
     child: Child,
     words: BufReader<ChildStdout>,
@@ -43,7 +43,7 @@ impl Beside {
         }
     }
 
-    /// Tells it a line; [`Beside::answer`] waits for what it says to it.
+    /// Sends it a line; [`Beside::answer`] waits for the reply.
     pub(crate) fn tell(&mut self, line: &str) -> Result<(), String> {
         let told = match &mut self.child.stdin {
             Some(stdin) => writeln!(stdin, "{line}").and_then(|()| stdin.flush()),

@@ -28,7 +28,7 @@ pub(crate) fn to_root(pid: u32) -> Result<(), Error> {
     write(&Path::new(ROOT).join("cgroup.procs"), &pid.to_string())
 }
 
-/// What libvirt's VMs have in common, made by systemd there.
+/// The parent of libvirt's VMs, which systemd creates there.
 const MACHINE_SLICE: &str = "machine.slice";
 /// Whether the slice was created here, so that it is removed with the last VM in it.
 static MADE_SLICE: AtomicBool = AtomicBool::new(false);

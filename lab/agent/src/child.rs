@@ -12,7 +12,7 @@ use unspin_vmm::{VmConfig, VM_PROCESS_COMMAND};
 
 use crate::{interrupt, Error};
 
-/// Time for a VM to be made; many at once share the CPUs.
+/// Time for a VM to start; many at once share the CPUs.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// From the end of the window until the counts are here: the sampler need not wait for a CPU.
 const SAMPLES_TIMEOUT: Duration = Duration::from_secs(20);

@@ -13,7 +13,8 @@ const PROGRAM: &str = "unspin-scx";
 /// Of cgroups; Credit's own weights have no unit.
 const WEIGHT: u32 = 100;
 
-/// The scheduler of a run's VMs. Dropped, it ends, and every vCPU's thread is what it was.
+/// The scheduler of a run's VMs. Dropping it ends it, and every vCPU's thread is an ordinary one
+/// again.
 pub(crate) struct Credit(Beside);
 
 impl Credit {
@@ -26,7 +27,7 @@ impl Credit {
         beside.map(|beside| Some(Credit(beside))).map_err(failed)
     }
 
-    /// Ends it, and says what it did; an error where the kernel had ended it meanwhile.
+    /// Ends it, and returns its counts. An error if the kernel had ended it before.
     pub(crate) fn end(self) -> Result<String, Error> {
         self.0.end().map_err(failed)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can keep a run from being made, named so that an operator knows what to change.
+//! Errors that prevent a run, worded so that an operator knows what to change.
 
 use std::io::Write;
 

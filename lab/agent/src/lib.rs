@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs a plan on the computer it is on: sets the module's mode, starts the VMs, reads counts at
-//! both ends of a window, and says what they were.
+//! Runs a plan on this computer: sets the module's mode, starts the VMs, reads counts at both ends
+//! of the measuring time, and reports their differences.
 //!
 //! The same code runs on a real host and inside an emulated computer; only the [`Sink`] differs.
 
@@ -50,7 +50,7 @@ const EXIT_USAGE: i32 = 2;
 pub const EXIT_CANNOT: i32 = 77;
 const EXIT_INTERRUPTED: i32 = 130;
 
-/// `agent PLAN.json [--out FILE|port-e9|stdout]`. Returns the exit code: 0 if every run was made.
+/// `agent PLAN.json [--out FILE|port-e9|stdout]`. Returns the exit code: 0 if every run succeeded.
 pub fn agent_main(args: &[String]) -> i32 {
     let (plan, out) = match args {
         [plan] => (plan, "stdout"),
@@ -111,9 +111,9 @@ pub fn say_main(args: &[String]) -> i32 {
 /// Receives each record.
 pub type Give<'a> = dyn FnMut(Record) -> Result<(), Error> + 'a;
 
-/// Makes the runs of `plan` in order and gives every record to `sink`. Returns how many failed; a
-/// run that fails does not keep the others from being made, but a record that cannot be given away
-/// does. The module's defaults and the scheduler's slice are put back at the end, however it ends.
+/// Runs the runs of `plan` in order, and gives every record to `sink`. Returns how many failed. A
+/// failed run does not stop the others, but a record that cannot be delivered does. The module's
+/// defaults and the scheduler's slice are restored at the end in any case.
 pub fn run_plan(plan: &Plan, sink: &mut Give) -> Result<u32, Error> {
     interrupt::install();
     let mut failed = 0;

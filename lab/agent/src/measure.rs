@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One run: VMs made, started, read at both ends of the window, stopped. Linux guests stay.
+//! One run: starts VMs, reads them at both ends of the measuring time, and stops them. Linux guests
+//! keep running.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -54,7 +55,7 @@ pub(crate) fn measure(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<Run
 }
 
 fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
-    // Settings first: VMs take them over when they are made.
+    // Settings first, because VMs inherit them when they start.
     if let Some(module) = &bench.module {
         module.set_defaults(run)?;
     }
@@ -237,7 +238,7 @@ fn note_skew(bench: &mut Bench, at_ns: &[[u64; 2]]) {
         let window = at_ns[0][1] - at_ns[0][0];
         if skew > window / SKEW_NOTED {
             bench.notes.push(format!(
-                "the VMs were read {skew} ns apart in a window of {window} ns; is the agent allowed \
+                "the VMs were read {skew} ns apart in a measuring time of {window} ns; is the agent allowed \
                  SCHED_FIFO?"
             ));
         }

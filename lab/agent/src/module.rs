@@ -138,7 +138,7 @@ pub fn settings_for(root: &Path, run: &Run) -> Result<ModuleSettings, Error> {
     settings.ok_or_else(|| wrong("its settings cannot be read"))
 }
 
-/// Whether the run cannot be made without the module.
+/// Whether the run needs the module.
 pub(crate) fn needed(run: &Run) -> bool {
     needs_window(run) || run.arm.yield_to != YieldTo::Stock
 }

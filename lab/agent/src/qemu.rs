@@ -104,7 +104,7 @@ impl Qemu {
             .stderr(Stdio::piped())
             // Out of reach of the terminal's ^C: the agent ends its guests.
             .process_group(0);
-        // SAFETY: between fork and exec only an async-signal-safe call is made.
+        // SAFETY: between fork and exec there is only an async-signal-safe call.
         unsafe {
             command.pre_exec(|| {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -326,7 +326,7 @@ impl Qemu {
         String::from_utf8_lossy(&fs::read(&self.console.0).unwrap_or_default()).into_owned()
     }
 
-    /// The first line of its console that says so. Such a guest may go on, with less than it had.
+    /// The first line of its console that reports a fault. The guest may still run after it.
     fn fault(&self) -> Option<String> {
         let is_fault = |line: &&str| FAULTS.iter().any(|fault| line.contains(fault));
         self.console().lines().find(is_fault).map(|line| line.trim().to_string())

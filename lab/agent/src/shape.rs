@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! VMs whose vCPUs are made asymmetric as `unspin shape` does it, by that command itself.
+//! Runs `unspin shape` on VMs whose vCPUs an arm makes asymmetric.
 
 use unspin_scenario::plan::{Asym, Run};
 
@@ -10,7 +10,7 @@ const PROGRAM: &str = "unspin";
 /// The command's own period, where the arm names none.
 const PERIOD_MS: u32 = 80;
 
-/// It shapes. Dropped, it ends, and has put back what it changed.
+/// The running command. Dropping it ends it, and it restores what it changed.
 pub(crate) struct Shaping(Beside);
 
 impl Shaping {
@@ -23,7 +23,7 @@ impl Shaping {
         Beside::start(PROGRAM, &arguments).map(|beside| Some(Shaping(beside))).map_err(failed)
     }
 
-    /// Ends it, and says what it did last.
+    /// Ends it, and returns its last output.
     pub(crate) fn end(self) -> Result<String, Error> {
         self.0.end().map_err(failed)
     }

@@ -21,7 +21,7 @@ use crate::Error;
 /// Turns end by themselves this long after the measuring time, if nothing else ends them.
 const LATEST_NS: u64 = 100_000_000;
 
-/// Turns of a run's VMs. Dropped, they end, and every vCPU's thread is what it was.
+/// Turns of a run's VMs. Dropping it ends them, and every vCPU's thread is an ordinary one again.
 pub(crate) struct Turns {
     /// Closed, it wakes the thread up.
     stop: Option<Sender<()>>,

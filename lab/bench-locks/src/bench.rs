@@ -77,8 +77,8 @@ pub struct Measured {
     pub threads: Vec<Thread>,
 }
 
-/// Runs `subject` once. Errors where threads cannot be made or pinned, and `EPROTO` where the lock let
-/// two threads in at a time.
+/// Runs `subject` once. Errors if threads cannot be created or pinned, and `EPROTO` if the lock let
+/// two threads in at the same time.
 pub fn run(subject: &Subject, config: &Config) -> io::Result<Measured> {
     let run = |threads: &mut [Thread], window: &mut Window| {
         // SAFETY: `threads` has config.threads entries; all outlive the call, which joins its threads

@@ -113,9 +113,9 @@ pub fn read(file: &Path, setup: &Setup) -> io::Result<Vec<Sample>> {
     }
 }
 
-/// Makes the measurements that `file` does not have yet, until `stop_at`, telling `tell` after each how
-/// many are done of how many. Returns all there are. Errors where a file cannot be written, a lock's
-/// threads cannot be made, or a lock let two threads in at a time.
+/// Runs the measurements that `file` lacks, until `stop_at`. Calls `tell` after each with the
+/// number of finished ones and the total. Returns all samples. Errors if a file cannot be written,
+/// a lock's threads cannot be created, or a lock let two threads in at the same time.
 pub fn measure(
     setup: &Setup,
     subjects: &[&'static Subject],

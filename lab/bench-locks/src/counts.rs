@@ -11,8 +11,8 @@ fn free_share(c: &Counts) -> Option<f64> {
     (all > 0).then(|| c.stalls_free as f64 / all as f64)
 }
 
-/// Share of the rescheduled waiters that had the lock after at most R / 2 overtakes; the paper's
-/// P(x) = x / R makes it a half.
+/// Share of the rescheduled waiters that had the lock after at most R / 2 overtakes; a half by the
+/// paper's P(x) = x / R.
 fn by_half(c: &Counts) -> Option<f64> {
     let early: u64 = c.by_share[..=5].iter().sum();
     (c.returned > 0).then(|| early as f64 / c.returned as f64)

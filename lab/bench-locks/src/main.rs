@@ -35,7 +35,7 @@ struct Args {
     /// Stop after this many seconds; with --resume the next run continues.
     #[arg(long)]
     seconds: Option<u64>,
-    /// Go on with the samples of the same code and arguments that are there.
+    /// Continue with the existing samples of the same code and arguments.
     #[arg(long)]
     resume: bool,
     /// Instead: count stalls and overtakes (locks/stats.h), once per lock and level. Counting changes

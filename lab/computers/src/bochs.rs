@@ -23,7 +23,7 @@ pub enum Bochs {
     Debian,
 }
 
-/// A Bochs as it is to be started, and what it takes.
+/// How to start a Bochs, and what it needs.
 pub(crate) struct Started {
     pub command: Command,
     /// What its configuration has that others' have not.

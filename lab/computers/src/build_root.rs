@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicBool;
 const PACKAGES: &[&str] =
     &["base-files", "binutils", "coreutils", "dash", "findutils", "grep", "make", "mawk", "sed"];
 
-/// A link that a package's script would have made.
+/// A link that a package's script would create.
 const AWK: (&str, &str) = ("mawk", "usr/bin/awk");
 
 /// Run as root of a separate mount namespace, so that no mount outlives the command.
@@ -46,7 +46,7 @@ impl BuildRoot {
         all.then(|| BuildRoot { dir: dir.join("root") })
     }
 
-    /// Make it, with what it had and `needs` in it.
+    /// Creates the root, with its former content and `needs`.
     pub(crate) fn make(
         dir: &Path,
         apt: &Apt,

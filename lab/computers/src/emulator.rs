@@ -194,8 +194,8 @@ pub struct Running {
 impl Running {
     /// End the emulator; it has no state worth saving.
     pub fn kill(&mut self) {
-        // The emulator may have been started through a wrapper: its process group is its own.
-        // SAFETY: plain system call; the group was made for this child.
+        // The emulator may have been started through a wrapper, so signal its process group.
+        // SAFETY: plain system call; the group was created for this child.
         unsafe { libc::kill(-(self.child.id() as i32), libc::SIGKILL) };
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -236,7 +236,7 @@ pub fn start(
     };
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors_of(dir)?);
     command.current_dir(dir);
-    // SAFETY: between fork and exec only async-signal-safe calls are made.
+    // SAFETY: between fork and exec there are only async-signal-safe calls.
     unsafe {
         command.pre_exec(|| {
             libc::setpgid(0, 0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The initramfs that Linux guests boot: a shell, the runner (guest/linux/runner.c) as the first
-//! process, the library that counts, and the programs with what they load. Each guest unpacks all of
-//! it, so that nothing goes in that no program asks for. Guests that are to load unspin-guest find it
-//! below /modules, by their kernel's release.
+//! process, the library that counts, and the programs with all they load. Each guest unpacks all of
+//! it, so it contains only what a program needs. Guests that load unspin-guest find it below
+//! /modules, by their kernel's release.
 
 use crate::error::{io, LabError, Result};
 use crate::module_build::{module_sources, GUESTS};
@@ -17,7 +17,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use unspin_scenario::plan::GuestProgram;
 
-/// How an image is made is part of its name.
+/// The code that builds an image is part of its name.
 const OWN_SOURCE: &str = include_str!("guest_image.rs");
 
 /// What of an image is ours, in the source tree.
@@ -45,7 +45,7 @@ const COMPILER: [&str; 3] = ["-O2", "-std=gnu11", "-s"];
 /// unspin-guest for each kernel, by the kernel's release.
 pub type GuestModules = BTreeMap<String, PathBuf>;
 
-/// The image for `programs`, made below `dir` if it is not there; `root` is the source tree.
+/// The image for `programs`, built below `dir` if missing; `root` is the source tree.
 pub(crate) fn prepare(
     root: &Path,
     dir: &Path,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What tells things that were made from each other.
+//! Hashes that identify what the lab builds.
 
 use sha2::{Digest, Sha256};
 use std::path::Path;

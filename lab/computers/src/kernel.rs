@@ -26,7 +26,7 @@ pub struct Kernel {
     /// As `uname -r` will say.
     pub release: String,
     pub vmlinuz: PathBuf,
-    /// Uncompressed modules: irqbypass, kvm, kvm-intel, kvm-amd and what it takes.
+    /// Uncompressed modules: irqbypass, kvm, kvm-intel, kvm-amd and their dependencies.
     pub modules: Vec<PathBuf>,
     pub headers: PathBuf,
     /// `unspin.ko` as it is installed.
@@ -169,7 +169,7 @@ fn build(
     build_module(of, root, dir, &against, stop)
 }
 
-/// The root that Debian 13's headers are built against in, made if it is not there.
+/// The root against which Debian 13's headers are used, created if missing.
 fn build_root(
     lab: &Path,
     apt: Option<&Apt>,

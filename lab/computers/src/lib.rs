@@ -137,8 +137,8 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// The lab in `dir`, or in `lab` beside what else is built; it is made when something is put there.
-    /// `agent` is the program that runs plans inside.
+    /// The lab in `dir`, or in `lab` beside the other build output. It is created when something is
+    /// put there. `agent` is the program that runs plans inside.
     pub fn open(dir: Option<PathBuf>, agent: PathBuf) -> Result<Lab> {
         let root = source_tree();
         if !root.join("core/kmod/Kbuild").is_file() {

@@ -30,7 +30,7 @@ pub(crate) struct Module {
     /// Where, beside its log.
     work: &'static str,
     log: &'static str,
-    /// The file made.
+    /// The built file.
     pub(crate) file: &'static str,
 }
 

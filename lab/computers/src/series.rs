@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernels that the lab knows: series, the Debian release with their packages, flavour.
 
-/// A kernel series the module is made for.
+/// A kernel series that the module supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Series {
     V6_1,

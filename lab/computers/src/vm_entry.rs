@@ -15,7 +15,7 @@ const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bochs_vm_entry.
 /// In the directory that Bochs is started in: LD_PRELOAD cannot name a path with a space in it.
 const FILE: &str = "bochs_vm_entry.so";
 
-/// How the library begins whatever it says, and what it says where all is well.
+/// The beginning of the library's messages, and the message of success.
 const SAYS: &str = "unspin: ";
 const MENDED: &str = "host interrupts end guests with RFLAGS.IF = 0";
 

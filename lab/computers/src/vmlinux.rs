@@ -137,7 +137,7 @@ fn unpack_xz(packed: &[u8]) -> std::result::Result<Vec<u8>, String> {
     }
 }
 
-/// The table of sections lay where the file is cut off: say that there is none.
+/// Removes the table of sections from the header, because the file is cut off before it.
 fn without_sections(kernel: &mut [u8]) {
     const E_SHOFF: usize = 0x28;
     const E_SHNUM: usize = 0x3c;

@@ -92,7 +92,7 @@ pub struct Area {
 }
 
 impl Area {
-    /// All units counted since the guest's memory was made.
+    /// All units counted since the guest's memory was created.
     pub fn units(&self) -> u64 {
         self.slots.iter().map(|slot| slot.units.load(Ordering::Relaxed)).sum()
     }

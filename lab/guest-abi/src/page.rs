@@ -146,7 +146,7 @@ pub struct Counters {
     pub response_hist: [u64; RESPONSE_BUCKETS],
 }
 
-/// Who asked a vCPU for answers, and what it has answered.
+/// Requests of siblings for answers, and the answers of a vCPU.
 #[repr(C, align(64))]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Calls {

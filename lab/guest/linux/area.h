@@ -39,7 +39,7 @@ enum area_state {
 				 * once: it is not started any more */
 };
 
-/* The runner writes. The host takes `answered` first: what it answers is written before it. */
+/* Written by the runner. The host reads `answered` first, because what it confirms is written before it. */
 struct area_guest {
 	uint64_t magic;		/* AREA_MAGIC once everything else is written */
 	uint32_t version;	/* AREA_VERSION */

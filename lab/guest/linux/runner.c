@@ -364,7 +364,7 @@ static void serve(void)
 		reap(&leader_ended, &status);
 		if (leader_ended)
 			ended(status);
-		/* A command is answered when the program runs, has failed, or there is none. */
+		/* A command is answered when the program runs or has failed, or when none was given. */
 		if (runner.phase != PREPARES)
 			set(&area->guest.answered, runner.obeyed);
 		if (!leader_ended)

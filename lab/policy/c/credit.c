@@ -188,8 +188,9 @@ static pol_u64 turn_after(pol_u32 last, pol_u32 step, pol_u32 count)
 }
 
 /*
- * The head of a run queue: raised first, then the largest credit, then the next after last. i is below
- * count; BPF's verifier knows only what is compared, and loses that where 32 bits become 64.
+ * The head of a run queue: raised vCPUs first, then the largest credit, then the next after last. i
+ * is below count. BPF's verifier knows only what is compared, and forgets it when 32 bits become
+ * 64.
  */
 static pol_u64 head_of(const struct credit_vcpu *vcpus, pol_u32 count, pol_u32 pcpu, pol_u32 last)
 {

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Credit: proportional shares by credits a vCPU, with its VM's vCPUs together or not.
+ * Credit: proportional shares by credits per vCPU; a VM's vCPUs may run together.
  *
- * Weng, Liu, Yu, Li, "Dynamic Adaptive Scheduling for Virtual Machines" (ASMan), HPDC
- * 2011, sections 3.3, 4.1, 4.4 and 4.5, Algorithms 3 and 4. One code for three schedulers, by
- * which VMs the caller says are HIGH: none is plain Credit, those that an administrator named
- * is static coscheduling (CON, section 5.3), those whose vcrd.h says so is ASMan. The
- * caller keeps time: credit_assign every slots_per_assignment slots, then credit_pick for each
- * PCPU every slot and when a vCPU blocks or wakes, credit_charge for what ran. One context
- * at a time for a given array; nothing here locks, allocates or reads a clock.
+ * Weng, Liu, Yu, Li, "Dynamic Adaptive Scheduling for Virtual Machines" (ASMan), HPDC 2011,
+ * sections 3.3, 4.1, 4.4 and 4.5, Algorithms 3 and 4. One code for three schedulers, which differ
+ * in the VMs that the caller marks as HIGH: none for plain Credit; the named ones for static
+ * coscheduling (CON, section 5.3); those that vcrd.h finds for ASMan. The caller keeps time: it
+ * calls credit_assign() every slots_per_assignment slots, then credit_pick() for each PCPU in every
+ * slot and when a vCPU blocks or wakes, and credit_charge() for the time that ran. One context at a
+ * time for a given array. Nothing here locks, allocates or reads a clock.
  *
- * What the paper leaves open is ours: credits stay within credit_max to both sides, as
- * Xen bounds them; of several PCPUs without a vCPU of the VM, the one with the fewest queued is
- * taken, then the lowest; equal credits go round, from after the vCPU that ran last; a
- * raised vCPU runs whatever its credit is, and pays; a work-conserving host gives time that
- * nobody has credit for to the largest credit there is, a capped one (section 5.2) idles.
+ * The paper leaves some points open. Here credits stay within credit_max in both directions, as Xen
+ * bounds them. Of several PCPUs without a vCPU of the VM, the one with the fewest queued is taken,
+ * then the lowest. Equal credits take turns, from after the vCPU that ran last. A raised vCPU runs
+ * whatever its credit is, and pays. A work-conserving host gives time for which no VM has credit to
+ * the largest credit; a capped one (section 5.2) idles.
  */
 #ifndef UNSPIN_POLICY_CREDIT_H
 #define UNSPIN_POLICY_CREDIT_H
@@ -92,11 +92,11 @@ struct credit_decision {
 int credit_params_check(const struct credit_params *params);
 
 /*
- * Algorithm 3. Each VM gets its weight's part (Equation 1, over all VMs) of what the PCPUs
- * yield in an assignment, exact to one credit; its vCPUs get equal parts of it. Weights that
- * are all 0 are taken as equal. Then the vCPUs of each VM that is HIGH and was not go to run
- * queues of different PCPUs, as far as there are so many; running ones stay. vCPUs of no
- * VM in vms[] are left alone. Returns how many were moved.
+ * Algorithm 3. Each VM gets its weight's part (Equation 1, over all VMs) of what the PCPUs yield
+ * per assignment, exact to one credit, and its vCPUs get equal parts of it. If all weights are 0,
+ * they count as equal. Then the vCPUs of each VM that has become HIGH go to run queues of different
+ * PCPUs, as far as there are as many; running ones stay. vCPUs of no VM in vms[] are left alone.
+ * Returns how many were moved.
  */
 pol_u32 credit_assign(const struct credit_host *host);
 

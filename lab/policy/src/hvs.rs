@@ -194,9 +194,9 @@ impl std::str::FromStr for Flags {
     }
 }
 
-/// The category a vCPU enters when it is scheduled out while runnable (section 3.3).
-/// `displaced`: a directed yield to another took it off its core. `yielded_mark` is what
-/// [`Slot::yielded_mark`] was, and what it becomes.
+/// The category of a vCPU that is scheduled out while runnable (section 3.3). `displaced`: it lost
+/// its core to a directed yield to another. `yielded_mark`: [`Slot::yielded_mark`], which is
+/// updated.
 pub fn category_on_preempt(
     in_ple_exit: bool,
     displaced: bool,

@@ -179,7 +179,7 @@ pub struct EachVm {
     /// Whether asym of arms is for it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub role: Role,
-    /// What it may use at most (cgroup cpu.max), in millionths of the host's CPU time; `None`: no quota.
+    /// Its limit (cgroup cpu.max), in millionths of the host's CPU time; `None`: no quota.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_ppm: Option<u32>,
     /// As in [`Run`].

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Test programs of what POSIX asks of pthread_*(), whoever provides it: the C library, or
- * locks/interpose with LD_PRELOAD. A program is a list of tests; arguments name those to run, or with a
- * - before the name those to leave out. The first that fails, hangs or dies says its name.
+ * Test programs of the POSIX requirements for pthread_*(), for the C library and for
+ * locks/interpose with LD_PRELOAD. A program is a list of tests. Arguments name those to run, or
+ * with a - before the name those to leave out. The first test that fails, hangs or crashes is
+ * reported by name.
  *
- * Contention lasts for a time, not for a number of rounds: with more threads than CPUs a lock that is
- * handed on in strict order waits some time slices at every hand-over, where one that is not passes
- * millions of times a second.
+ * Contention lasts for a time, not for a number of rounds: with more threads than CPUs, a lock with
+ * a strict order waits some time slices at every hand-over, and other locks pass millions of times
+ * per second.
  */
 #ifndef UNSPIN_LOCKS_TEST_POSIX_H
 #define UNSPIN_LOCKS_TEST_POSIX_H

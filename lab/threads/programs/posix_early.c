@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * Locks that are taken before any constructor has run, and that are used by what is loaded late: this
- * same program as a shared object (argument: its path), whose constructor takes locks too.
+ * Locks that are taken before any constructor has run, and locks in a library that is loaded later:
+ * this program as a shared object (argument: its path), whose constructor takes locks, too.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A minimal virtual machine monitor for the bare-metal bench guest (`guest/`).
+//! A minimal virtual machine monitor (VMM) for the bare-metal bench guest (`guest/`).
 //!
-//! A [`Vm`] has no firmware, disk or device but the in-kernel interrupt controller: its vCPUs start
-//! in 64-bit mode at the guest's entry and run a program of steps until they are stopped. What the
-//! guest does wrong ends that VM with an error, never the host program.
+//! A [`Vm`] has no firmware, disk or device except the in-kernel interrupt controller. Its vCPUs
+//! start in 64-bit mode at the guest's entry, and run a program of steps until they are stopped. A
+//! fault of the guest ends that VM with an error, never the host program.
 //!
-//! As under QEMU a VM is a process of its own; [`process`] is that process, and the line protocol
-//! it speaks with whoever started it.
+//! As under QEMU, a VM is a separate process: [`process`] is that process, and its line protocol
+//! with the program that started it.
 
 mod boot;
 mod counters;

@@ -17,7 +17,7 @@ impl Request {
     pub fn parse(line: &str) -> Result<Request, String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [begin, end, vms @ ..] = &words[..] else {
-            return Err("a window has a begin and an end".into());
+            return Err("a request has a begin and an end".into());
         };
         let request = Request {
             begin_ns: number(begin)?,
@@ -26,7 +26,7 @@ impl Request {
         };
         match request.begin_ns < request.end_ns && !request.vms.is_empty() {
             true => Ok(request),
-            false => Err(format!("{line:?} is no window of VMs")),
+            false => Err(format!("{line:?} is no request to watch VMs")),
         }
     }
 }

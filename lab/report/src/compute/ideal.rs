@@ -43,7 +43,7 @@ fn cpu_with_and_alone(v: &VmResult, alone: &VmResult) -> (u64, u64) {
     let cpu = |v: &VmResult| v.cpu_ns.iter().sum::<u64>();
     let (with, without) = (cpu(v), cpu(alone));
     match polled_ns(v).zip(polled_ns(alone)) {
-        // Alone it only polled: then there is nothing to compare with.
+        // Alone it only polled, so there is nothing to compare with.
         Some((_, polled)) if polled == without => (with, without),
         Some((polled, polled_alone)) => (with - polled, without - polled_alone),
         None => (with, without),

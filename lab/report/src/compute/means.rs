@@ -16,7 +16,7 @@ const SEEN_MIN: f64 = 0.001;
 struct Limit<'a> {
     profile: &'a str,
     ideal: f64,
-    /// Pause-loop exits do not see what it loses.
+    /// Whether pause-loop exits do not show its loss.
     is_unseen: bool,
 }
 

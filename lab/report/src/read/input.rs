@@ -38,8 +38,8 @@ pub fn read_files(paths: &[PathBuf]) -> Result<Input, ReadError> {
     Ok(input)
 }
 
-/// Reads the text of one file. Runs no unspin can have written are left out; text is made fit for a
-/// terminal.
+/// Reads the text of one file. Leaves out runs that no unspin can have written, and makes text fit
+/// for a terminal.
 pub fn read_str(path: &Path, text: &str) -> Input {
     let mut file = Reader { path, input: Input::default(), open: None };
     let lines = text.lines().count();

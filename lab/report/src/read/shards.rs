@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shares of one plan, made by different computers, become one stream again.
+//! Joins shares of one plan, from different computers, into one stream.
 
 use crate::read::input::Stream;
 use std::collections::BTreeSet;

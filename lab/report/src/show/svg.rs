@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What pictures are made of: SVG that needs nothing else, with colours that survive colour-blindness
-//! (Okabe and Ito) and a dark page.
+//! Elements of pictures: SVG without external parts, with colours for colour-blind readers (Okabe
+//! and Ito) and for a dark page.
 
 use std::fmt::Write;
 use unspin_scenario::IDEAL_ARM;
@@ -134,7 +134,7 @@ impl Svg {
         ));
     }
 
-    /// A bar, `fill` as [`paint`] gives it, and what it shows when pointed at.
+    /// A bar; `fill` as from [`paint`], and a text that is shown when the pointer is over it.
     pub(crate) fn rect(&mut self, x: f64, y: f64, width: f64, height: f64, fill: &str, tip: &str) {
         self.add(format_args!(
             "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" {fill}><title>{}</title></rect>",

@@ -30,7 +30,7 @@ macro_rules! costs {
 }
 
 costs! {
-    /// A PLE exit and the entry after it, KVM selecting. What it costs with the module selecting
+    /// A PLE exit and the entry after it with KVM's selection. The cost with the module's selection
     /// changes in proportion.
     exit_cycles,
     /// One call of yield_to(), successful or not.

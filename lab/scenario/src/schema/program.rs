@@ -81,7 +81,7 @@ pub enum Op {
     /// Work that one thread does for 256 units, then the next: the program goes through phases.
     ComputeMoving,
     /// The sequential section of fork and join: all arrive and sleep, the first thread does the
-    /// work, then all go on.
+    /// work, then all continue.
     SerialFirst,
     /// The same, in each unit another thread's work.
     #[serde(rename = "serial-rotating", alias = "serial-turn")]

@@ -196,7 +196,7 @@ pub(crate) enum Mode {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Its vCPUs are made asymmetric.
+    /// `unspin shape` shapes its vCPUs.
     #[default]
     Shaped,
     /// Not shaped; its figures show what shaping does to it.
@@ -234,7 +234,7 @@ pub(crate) fn quota_point(group: &str) -> String {
     format!("quota-on-{group}")
 }
 
-/// Who stands beside the VM whose vCPUs are made asymmetric.
+/// The VMs beside the shaped one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumIter, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Beside {

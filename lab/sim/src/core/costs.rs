@@ -4,8 +4,8 @@
 use crate::engine::Clock;
 use unspin_scenario::plan::HostCosts;
 
-/// What things cost, in cycles of the host. A switch, an exit and so on are charged to the vCPU
-/// they are made for.
+/// Costs in cycles of the host. A switch, an exit and so on are charged to the vCPU that they are
+/// for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Costs {
     /// One iteration of a `compute` or `critical` step.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guest: runs the steps `guest/main.c` runs, in the same order, with the same random numbers.
+//! The guest: runs the same steps as `guest/main.c`, in the same order, with the same random
+//! numbers.
 //!
-//! Work between two steps that others can notice is one interval. Spinning is an interval too: it
+//! Work between two steps that others can notice is one interval. Spinning is an interval, too: it
 //! ends when the lock is handed over (`lock/`), the barrier opens, or the window is over.
 
 use super::program::{Act, Draw, Instruction, OneThread, Step, Work};

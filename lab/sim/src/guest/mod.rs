@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guests: their programs, threads, locks and what else they wait for. A guest knows of its host
-//! where its vCPUs are and what things cost; what it does to others it says in effects.
+//! The guests: their programs, threads, locks and the other things they wait for. Of its host, a
+//! guest knows where its vCPUs are and what things cost. It acts on others by effects.
 
 mod build;
 mod due;

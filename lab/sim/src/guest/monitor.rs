@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! ASMan's Monitoring Module in the guest's kernel: it looks how long waits for spin-locks last, and
-//! reports those over the threshold to the host.
+//! ASMan's Monitoring Module in the guest's kernel: it watches how long waits for spin-locks last,
+//! and reports those over the threshold to the host.
 //!
 //! Weng, Liu, Yu, Li, "Dynamic Adaptive Scheduling for Virtual Machines" (ASMan), HPDC 2011,
-//! sections 3.3, 4.2 and 4.3. The module reports a wait when it has lasted for the threshold, while
-//! it goes on: an event that follows the end of HIGH "immediately", by less than Delta, as
-//! Algorithm 2 expects it, could come of no report made when such a wait is over. Figure 2's last
-//! for more than 2^25 cycles, as long as the lock's holder has no pCPU.
+//! sections 3.3, 4.2 and 4.3. The module reports a wait while it goes on, when it has lasted for
+//! the threshold. Algorithm 2 expects events that follow the end of HIGH "immediately", by less
+//! than Delta; reports made only after a wait could not cause them. The waits of figure 2 last for
+//! more than 2^25 cycles, as long as the lock's holder has no pCPU.
 
 use super::state::{Doing, Guest};
 use crate::core::{Cause, Core, Effect, State};

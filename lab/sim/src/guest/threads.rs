@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guest's threads and its scheduler: a queue a vCPU, slices by timer ticks, a woken thread goes
-//! to an idle vCPU, one that runs out of threads takes a sibling's.
+//! The guest's threads and its scheduler: one queue per vCPU, and slices in timer ticks. A woken
+//! thread goes to an idle vCPU, and a vCPU without threads takes one of a sibling.
 //!
-//! A vCPU has the fields of the thread it runs; those of the others are put away in [`Thread`].
-//! They are exchanged where a thread sleeps and at ticks, never while it holds or waits for a
-//! spin-lock: kernels do not preempt there. Where there is a thread a vCPU none ever moves.
+//! A vCPU has the fields of the thread it runs; those of the others are stored in [`Thread`]. They
+//! are exchanged when a thread sleeps and at ticks, but never while it holds or waits for a
+//! spin-lock, because kernels do not preempt there. With one thread per vCPU, threads never move.
 
 use super::state::{Doing, Guest, Thread, ThreadState};
 use crate::core::{Cause, Core, State};
@@ -91,7 +91,7 @@ impl Guest {
         self.threads[t].home
     }
 
-    /// Thread `t`, asleep, may go on; `by` woke it, or a timer did.
+    /// The sleeping thread `t` may continue; `by` woke it, or a timer.
     pub fn wake_thread(&mut self, core: &mut Core, by: Option<VcpuId>, t: ThreadId) {
         let Thread { vm, home, .. } = self.threads[t];
         self.threads[t].in_block = false;

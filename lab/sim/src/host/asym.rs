@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Dynamic asymmetric vCPUs over the fair scheduler: what each vCPU did in an allocation period is
-//! measured here, `policy/asym` decides, and its weights, latencies and cores are applied.
+//! Dynamic asymmetric vCPUs on the fair scheduler: measures what each vCPU did in an allocation
+//! period, lets `policy/asym` decide, and applies its weights, latencies and cores.
 //!
 //! Shan, "High Performance Cloud Computing on Multicore Computers", dissertation, New Jersey
-//! Institute of Technology, sections 5.4 and 5.5.1. As in its prototype, CPU time is given as a
-//! share within the VM and a scheduling latency as a wake-up granularity of the vCPU's own (CFS);
-//! EEVDF has no such granularity, there it is the vCPU's slice. The weights of a VM's vCPUs have the
-//! mean they had. Its own is corrected as `unspin shape` does it (`unspin_shape::due`), where it has a
-//! cgroup and the arm does not say otherwise.
+//! Institute of Technology, sections 5.4 and 5.5.1. As in its prototype, CPU time is a share within
+//! the VM. A scheduling latency is the vCPU's own wake-up granularity (CFS), or its slice with
+//! EEVDF, which has no such granularity. The mean weight of a VM's vCPUs stays the same. The VM's
+//! own weight is corrected as in `unspin shape` (`unspin_shape::due`), if it has a cgroup and the
+//! arm does not switch this off.
 
 use super::fair::{Entity, Tunables};
 use super::groups::{Groups, WEIGHT_MIN};
@@ -198,8 +198,8 @@ impl Asym {
         Slices { tunables, lengthen }
     }
 
-    /// Corrects a VM's own weight by what it got in the period that ended. Whether it has its own weights in
-    /// the next.
+    /// Corrects a VM's own weight by what it got in the period that ended. Returns whether it has
+    /// its original weights in the next.
     fn correct(&mut self, core: &Core, number: usize, groups: Option<&mut Groups>) -> bool {
         let Asym { vms, vcpus, parts, wait_mark_ns, period_ns, periods, .. } = self;
         let vm = &mut vms[number];

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When pCPUs balance, for what it does to groups' loads: those of vCPUs that sleep are published
-//! then (`groups`). Nobody is moved.
+//! When pCPUs balance, for its effect on groups' loads: it publishes those of sleeping vCPUs
+//! (`groups`). No vCPU is moved.
 //!
 //! After `rebalance_domains()`, `idle_balance()` and `nohz_idle_balance()` of `kernel/sched/fair.c`
-//! (3.19). Where nothing is to be moved, a domain's interval is twice as many ms as it has CPUs, on a
-//! busy CPU 32 times that (`busy_factor`). The lowest domain decides: the CPUs of a last-level cache.
-//! So a busy one balances every 64 ms per CPU of its cache: 0.51 s for 8, 1.02 s for 16.
+//! (3.19). If nothing has to be moved, a domain's interval is twice as many ms as it has CPUs, and
+//! 32 times that on a busy CPU (`busy_factor`). The lowest domain decides: the CPUs of a last-level
+//! cache. So a busy one balances every 64 ms per CPU of its cache: 0.51 s for 8, 1.02 s for 16.
 
 use super::state::Scheduler;
 use crate::core::{Core, State};

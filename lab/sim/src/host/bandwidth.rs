@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! CPU bandwidth of the fair scheduler (`cpu.max`): a VM gets no more than its own quota, or on a
-//! capped host its weight's share, whoever else sleeps.
+//! capped host its weight's share, even if others sleep.
 //!
-//! After `kernel/sched/fair.c`: a VM has a quota a period of 100 ms. A vCPU takes it in slices of
-//! 5 ms and is throttled when it has none left and there is none to take; what a vCPU that goes to
-//! sleep has over a millisecond goes back. A throttled vCPU is in no queue until the next period,
-//! or until a sibling has given back a slice. As in the kernel the last slice is overdrawn up to
-//! the next tick, and is paid back from the next.
+//! After `kernel/sched/fair.c`: a VM has a quota per period of 100 ms. A vCPU takes it in slices of
+//! 5 ms, and is throttled when it has none left and none can be taken. When a vCPU goes to sleep,
+//! what it has beyond a millisecond is returned. A throttled vCPU is in no queue until the next
+//! period, or until a sibling has returned a slice. As in the kernel, the last slice is overdrawn
+//! up to the next tick, and this is deducted from the next slice.
 
 use crate::core::Host;
 use crate::engine::{Table, VcpuId, VmId};
@@ -31,7 +31,7 @@ struct Pool {
 #[derive(Debug, Clone, Copy)]
 struct Share {
     vm: VmId,
-    /// What it may run; below zero: overdrawn.
+    /// Time that it may still run; negative: overdrawn.
     left_ns: i64,
     throttled: bool,
 }
@@ -80,7 +80,7 @@ impl Bandwidth {
         self.pools.iter_mut().for_each(|pool| pool.left_ns = pool.quota_ns);
     }
 
-    /// `v` ran for `ns`. Whether it may not go on.
+    /// `v` ran for `ns`. Returns whether it must stop.
     pub fn ran(&mut self, v: VcpuId, ns: u64) -> bool {
         self.shares[v].left_ns -= ns as i64;
         !self.acquire(v)

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Scheduling groups of the fair scheduler: one cgroup a VM, as libvirt makes them.
+//! Scheduling groups of the fair scheduler: one cgroup per VM, as libvirt creates them.
 //!
-//! After `calc_group_shares()` of `kernel/sched/fair.c`: a group's shares are divided over the
-//! pCPUs by its load there, so that a vCPU of a VM with 16 busy vCPUs competes with a sixteenth of
-//! the VM's shares, and one whose siblings sleep with nearly all of them. Load is run-able time
-//! that fades by half in 32 ms (per-entity load tracking, Linux 3.8 and later). What CFS counts in
-//! virtual time and does not divide by the weight, a sleeper's credit, is then worth so much less
-//! real time, and what it does divide, the wake-up granularity, so much more virtual time: a vCPU
+//! After `calc_group_shares()` of `kernel/sched/fair.c`: a group's shares are divided among the
+//! pCPUs by its load there. So a vCPU of a VM with 16 busy vCPUs competes with a sixteenth of the
+//! VM's shares, and one whose siblings sleep with nearly all of them. Load is runnable time that
+//! fades by half in 32 ms (per-entity load tracking, Linux 3.8 and later). With a smaller weight,
+//! what CFS counts in virtual time and does not divide by the weight, a sleeper's credit, is worth
+//! less real time. What it does divide, the wake-up granularity, is more virtual time. So a vCPU
 //! that wakes waits for the next tick, where a task without a group would run at once.
 //!
-//! Groups within groups (a vCPU's within its VM's) are flattened: with one vCPU of a VM on a pCPU
-//! that is the same. The sum over siblings is kept up to date, unless `Host::group_load_lags`: then
-//! it is what each has last published, as Linux 3.8 to 4.2 has it (`tg_load_contrib`). Who runs
-//! publishes at ticks; who falls asleep or wakes only if its load has changed by more than an eighth,
-//! and once a millisecond at most; who sleeps does not fade until its pCPU balances
-//! (`update_blocked_averages()`), which a pCPU that is never idle does every 64 ms per pCPU of its
-//! last-level cache (`balance`).
+//! Groups within groups (a vCPU's within its VM's) are flattened; with one vCPU of a VM on a pCPU
+//! that is the same. The sum over siblings is always up to date, unless `Host::group_load_lags` is
+//! set. Then it is what each sibling last published, as in Linux 3.8 to 4.2 (`tg_load_contrib`). A
+//! running vCPU publishes at ticks. One that falls asleep or wakes publishes only if its load has
+//! changed by more than an eighth, and at most once per millisecond. The load of a sleeping one
+//! does not fade until its pCPU balances (`update_blocked_averages()`), which a pCPU that is never
+//! idle does every 64 ms per pCPU of its last-level cache (`balance`).
 
 use crate::engine::{Table, VcpuId};
 

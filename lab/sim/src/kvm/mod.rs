@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! KVM and the module on a PLE exit: windows, selection, accounting.
+//! KVM and the module at a PLE exit: windows, selection, accounting.
 //!
-//! Every decision is one of `policy/`; here is what it is told and what follows (kmod/entry.c,
-//! kmod/pick.c, kmod/epoch.c, `kvm_vcpu_on_spin` of the kernel). Whether a yield succeeds is the
-//! scheduler's business: `pick` asks for one after the other, and hears what came of it.
+//! `policy/` makes every decision. These files prepare its input and carry out the result
+//! (kmod/entry.c, kmod/pick.c, kmod/epoch.c, `kvm_vcpu_on_spin` of the kernel). The scheduler
+//! decides whether a yield succeeds: `pick` asks for one target after the other, and gets the
+//! result of each.
 
 mod epoch;
 mod exit;

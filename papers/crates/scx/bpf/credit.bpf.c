@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Xen's Credit with ASMan's coscheduling as a scheduler of Linux (sched_ext), for vCPUs' threads.
+ * Xen's Credit with ASMan's coscheduling as a Linux scheduler (sched_ext), for vCPUs' threads.
  *
- * Weng, Liu, Yu, Li, "Dynamic Adaptive Scheduling for Virtual Machines" (ASMan), HPDC
- * 2011, sections 3.3, 4.4 and 4.5. policy/credit.c decides; here are its clocks, its interrupts and
- * what it knows of threads. A vCPU that is not running waits in the arrays here, in no queue of the
- * kernel's, until a pCPU asks who is next (dispatch). A pCPU asks when its vCPU sleeps, when its
- * slot ends, and when it is interrupted for a sibling's sake.
+ * Weng, Liu, Yu, Li, "Dynamic Adaptive Scheduling for Virtual Machines" (ASMan), HPDC 2011,
+ * sections 3.3, 4.4 and 4.5. policy/credit.c decides. This file has its clocks, its interrupts and
+ * its state of threads. A vCPU that does not run waits in the arrays here, in no queue of the
+ * kernel, until a pCPU asks for the next one (dispatch). A pCPU asks when its vCPU sleeps, when its
+ * slot ends, and when it is interrupted for a sibling.
  *
- * Each pCPU's slots begin when they begin: equal phases would run vCPUs together by chance.
+ * The slots of each pCPU begin independently, because equal phases would run vCPUs together by
+ * chance.
  */
 #include "choose.h"
 #include "unspin_guest.h"

@@ -143,7 +143,7 @@ fn guest(code: &[u8], cpl: u8, edi: u64, esi: u32) -> Result<(VmFd, VcpuFd), Str
     Ok((vm, vcpu))
 }
 
-/// Until the guest says that it has done what it had to.
+/// Runs until the guest reports that it has finished.
 pub fn to_the_end(vcpu: &mut VcpuFd) -> Result<(), String> {
     loop {
         match vcpu.run() {

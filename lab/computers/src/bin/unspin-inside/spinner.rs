@@ -16,8 +16,8 @@ pub const MEMORY: usize = 0x5000;
 /// As in `exact`, whose start state is theirs.
 pub const ENTRY: usize = 0x1000;
 const WORDS: usize = 0x2000;
-/// Of a vCPU's words: the length of long spins, how many spins it made, how many are left, how many of
-/// those are to be long.
+/// Words of a vCPU: the length of long spins, the number of spins so far, the number left, and how
+/// many of those are long.
 const WORDS_BYTES: usize = 0x40;
 /// Spins until it is stopped.
 pub const FOR_EVER: u32 = u32::MAX;
@@ -110,7 +110,7 @@ pub fn make(vm: &VmFd, memory: Memory, index: usize) -> Result<(VcpuFd, Words), 
     Ok((vcpu, Words { length: word(0), made: word(4), left: word(8), long: word(12) }))
 }
 
-/// Runs the vCPU until its guest says that its spins are made.
+/// Runs the vCPU until its guest reports that its spins are done.
 pub fn run_once(vcpu: &mut VcpuFd) -> Result<(), String> {
     loop {
         match vcpu.run() {
@@ -126,7 +126,7 @@ pub fn run_once(vcpu: &mut VcpuFd) -> Result<(), String> {
 pub struct Spinner {
     pub words: Words,
     pub tid: i32,
-    /// To the thread: go on into the guest. From it: the guest has made its spins.
+    /// To the thread: enter the guest. From it: the guest has finished its spins.
     go: Sender<()>,
     done: Receiver<Result<(), String>>,
 }
@@ -152,7 +152,7 @@ impl Spinner {
         self.go.send(()).map_err(|e| e.to_string())
     }
 
-    /// Waits until they are made.
+    /// Waits until they are done.
     pub fn finish(&self) -> Result<(), String> {
         self.done.recv().map_err(|e| e.to_string())?
     }

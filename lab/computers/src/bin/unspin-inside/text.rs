@@ -62,8 +62,8 @@ struct Region {
     functions: Vec<(u64, String)>,
 }
 
-/// The kernel's code and that of KVM's modules. /proc/kallsyms is slow to read, so what is needed of
-/// it is kept until a module of KVM's moves.
+/// The kernel's code and that of KVM's modules. /proc/kallsyms is slow to read, so the needed
+/// addresses are cached until a module of KVM moves.
 fn regions() -> Result<Vec<Region>, String> {
     let placed: Vec<String> = MODULES
         .iter()

@@ -9,8 +9,8 @@ use unspin_vmm::{ran_ns, unserved};
 /// A thread of KVM's with less CPU time than this is no vCPU of a guest that always runs.
 const RUNS_NS: u64 = 1_000_000;
 
-/// `schedstat` of the vCPUs of processes that `vm` made: each of their threads that has run, less the
-/// first, which waits for the others.
+/// `schedstat` of the vCPUs of processes that `vm` started: each of their threads that has run,
+/// except the first, which waits for the others.
 fn vcpus(pids: &[&str]) -> Result<Vec<PathBuf>, String> {
     let mut vcpus = Vec::new();
     for pid in pids {

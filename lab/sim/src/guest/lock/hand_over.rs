@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a lock changes hands and what that costs: who owns it, who is to have it next, and the queue of
-//! those that wait for it.
+//! How a lock changes hands, and the cost: its owner, the next owner, and the queue of waiters.
 //!
-//! A waiter that spins has an event only where its protocol makes it look, give up or halt, so that a
-//! hand-over is O(1) events; releases that find the next in line missing walk the queue.
+//! A spinning waiter has an event only when its protocol makes it check, give up or halt. So a
+//! hand-over is O(1) events. Only releases that find the next waiter missing walk the queue.
 
 use super::super::state::{Cpu, Doing, Guest};
 use super::state::BUCKETS;
@@ -189,7 +188,7 @@ impl Guest {
         self.locks[index].competing += 1;
     }
 
-    /// `v` runs, and finds that it has its lock as soon as the host lets its guest go on.
+    /// `v` runs, and notices that it has its lock as soon as the host lets its guest continue.
     pub fn notice_lock(&mut self, core: &mut Core, v: VcpuId) {
         let vcpu = &mut self.cpus[v];
         vcpu.notice_lock = false;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The lease lock (locks/lease.h) as guests have it: halts have no time limit there, so the heir naps
-//! and asks for the lock awake, and only those behind it in line halt.
+//! The lease lock (locks/lease.h) as in guests: halts have no time limit there. So the heir naps
+//! and asks for the lock awake, and only the waiters behind it in line halt.
 //!
-//! The heir that asks has the lock as soon as it is free and the heir in its guest. Who only watches
-//! looks now and then, and takes what it finds free at that moment.
+//! An heir that asks gets the lock as soon as the lock is free and the heir is in its guest. A vCPU
+//! that only watches the lock checks it now and then, and takes it if it is free at that moment.
 
 use super::super::state::Guest;
 use super::params::{

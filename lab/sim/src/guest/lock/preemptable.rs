@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Preemptable ticket locks (locks/preemptable.h, pv_preemptable.h; VEE'13 sections 4 and 5).
 //!
-//! A waiter with n requests before it waits n * tau, anew whenever n changes, and then competes: it
-//! takes the lock as soon as it finds it free, whoever is next in line. The clock goes on while a
-//! waiter is off its pCPU; back, it finds its time over, or n smaller and a new time begun, or itself
-//! passed by, and then it competes too. Whether a spinner's time is over matters only to a release,
-//! and while the lock is free; so only then is it looked at, but for locks that halt.
+//! A waiter with n requests before it waits n * tau, starting again whenever n changes, and then
+//! competes: it takes the lock as soon as it finds it free, whichever waiter is next in line. The
+//! time passes while a waiter is off its pCPU. When it returns, it finds its time over, or a
+//! smaller n with a new time, or that it was overtaken; then it competes, too. Whether a spinner's
+//! time is over matters only to a release, and while the lock is free. So it is checked only then,
+//! except for locks that halt.
 
 use super::super::state::Guest;
 use super::params::FOREVER;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stalls: waits that spin for longer than a lock is held by somebody who runs (VEE'13 section 3).
+//! Stalls: waits that spin for longer than a running vCPU holds a lock (VEE'13 section 3).
 //!
-//! As the paper counts them: when a waiter has spun for the threshold, is the lock in fact free? Then
-//! the next in line is off its pCPU. The threshold is a set-up's own, or each power of two of turns of
-//! the waiter's loop, as the guest's image counts them (`guest/main.c`: `note_stall()`). Off unless asked
-//! for; counting changes nothing that vCPUs do.
+//! As the paper counts them: if the lock is free when a waiter has spun for the threshold, the next
+//! in line is off its pCPU. The threshold is a set-up's own, or each power of two of turns of the
+//! waiter's loop, as the guest's image counts them (`guest/main.c`: `note_stall()`). Off by
+//! default. Counting does not change what vCPUs do.
 
 use super::super::state::{Doing, Guest};
 use super::state::Wait;

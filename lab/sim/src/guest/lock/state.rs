@@ -31,7 +31,7 @@ pub struct Lock {
     /// The first in line of a lease lock (its heir), and whether it wants the lock before all others.
     pub(super) heir: VcpuId,
     pub(super) wish: bool,
-    /// Requests made, releases, and, of preemptable locks, when the last release was.
+    /// Requests, releases, and for preemptable locks the time of the last release.
     pub(super) requests: u64,
     pub(super) releases: u64,
     pub(super) last_release_ns: u64,

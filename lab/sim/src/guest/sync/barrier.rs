@@ -35,7 +35,7 @@ impl Guest {
         false
     }
 
-    /// `opener` lets all go on.
+    /// `opener` releases all.
     pub fn open(&mut self, core: &mut Core, opener: VcpuId) {
         if self.has_scheduler(core, opener) {
             self.vms[core.vcpus[opener].vm].barrier.arrived = 0;

@@ -100,7 +100,7 @@ impl Guest {
         }
     }
 
-    /// `v` writes to its APIC for the next of its siblings. Whether there is none.
+    /// `v` writes to its APIC for the next of its siblings. Returns whether none is left.
     fn send_next_ipi(&mut self, core: &mut Core, v: VcpuId) -> bool {
         let next_sibling = self.cpus[v].next_sibling;
         let Vm { first, vcpus, .. } = core.vms[core.vcpus[v].vm];

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages over stream sockets, as hackbench sends them: groups of twenty senders and twenty
-//! receivers, each sender to each receiver of its group in turn.
+//! Messages over stream sockets, as in hackbench: groups of twenty senders and twenty receivers, in
+//! which each sender sends to each receiver in turn.
 //!
-//! A socket has a spin-lock of its own, taken to queue a message and to take one. Its buffer is
-//! bounded: who finds it full sleeps until it has drained to a quarter (unix_writable() of
-//! net/unix/af_unix.c), who finds nothing to read until something comes. That bounds how long a
-//! queue for one socket's lock can last: once its buffer is full, nobody else comes for it.
+//! A socket has its own spin-lock, taken to queue a message and to take one. Its buffer is bounded.
+//! A sender that finds it full sleeps until it has drained to a quarter (unix_writable() of
+//! net/unix/af_unix.c), and a receiver that finds it empty sleeps until a message comes. That
+//! bounds the queue for a socket's lock: once its buffer is full, no further sender takes it.
 
 use super::super::lock::LOCKS;
 use super::super::state::{Doing, Guest};

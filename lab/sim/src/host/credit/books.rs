@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Credit as Xen 3.3's `sched_credit.c` keeps its books, the host of Weng, Liu, Yu, Li, "Dynamic
-//! Adaptive Scheduling for Virtual Machines" (ASMan), HPDC 2011, section 5.1.
+//! The accounting of Credit as in Xen 3.3's `sched_credit.c`, the host of Weng, Liu, Yu, Li,
+//! "Dynamic Adaptive Scheduling for Virtual Machines" (ASMan), HPDC 2011, section 5.1.
 //!
-//! Whoever runs when a pCPU ticks pays for a whole tick, however long it ran; whoever does not run
-//! just then pays nothing (`csched_vcpu_acct`). Priorities, UNDER with credit and OVER without,
-//! change when credits are handed out, every 30 ms, and within a priority vCPUs take turns. A vCPU
-//! of a capped VM runs on without credit until a hand-out finds that it owes more than one of them
-//! gives; then it is parked, until one finds it with credit again (`csched_acct`). Who has more
-//! credit than a slice costs was idle: it gives it back, and earns again from when a tick next finds
-//! it running.
+//! The vCPU that runs when a pCPU ticks pays for a whole tick, however long it ran; the others pay
+//! nothing (`csched_vcpu_acct`). Priorities (UNDER with credit, OVER without) change when credits
+//! are distributed, every 30 ms. vCPUs of one priority take turns. A vCPU of a capped VM runs on
+//! without credit until a distribution finds that it owes more than one distribution gives. Then it
+//! is parked, until a distribution finds it with credit again (`csched_acct`). A vCPU with more
+//! credit than a slice costs was idle: it returns its credit, and earns again from the next tick
+//! that finds it running.
 //!
-//! On a capped host a VM whose vCPUs run together has one account ([`Credit::share_account`]). A
-//! gang makes vCPUs run that have no credit. With accounts of their own, they would owe more than
-//! Xen's bound, which is forgiven, and their VM would get more than its weight's share.
+//! On a capped host a VM whose vCPUs run together has one account ([`Credit::share_account`]). In a
+//! gang, vCPUs also run without credit. With separate accounts they would owe more than Xen's
+//! bound, the excess would be forgiven, and their VM would get more than its weight's share.
 
 use super::state::{Books, Credit, Standing};
 use crate::engine::{PcpuId, Table, VcpuId, VmId};

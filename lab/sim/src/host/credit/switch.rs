@@ -135,10 +135,10 @@ impl Credit {
         }
     }
 
-    /// Algorithm 4, line 7: the PCPUs of the siblings of `leader` that were raised reschedule. Those
-    /// that run already begin a slice, or they would leave when their old one ends. Whoever came first
-    /// himself is not interrupted before his pCPU ticks: priorities are equal, and two gangs would
-    /// tear each other apart.
+    /// Algorithm 4, line 7: the PCPUs of the raised siblings of `leader` reschedule. Siblings that
+    /// run already begin a new slice, because otherwise they would leave when their old one ends. A
+    /// vCPU that came first itself is not interrupted before its pCPU ticks: priorities are equal,
+    /// and two gangs would tear each other apart.
     fn gather(&mut self, core: &mut Core, queues: &Queues, leader: VcpuId, raised: u32) {
         self.raised_in = core.now_ns / self.slot_ns;
         let vm = self.vcpus[leader].vm;

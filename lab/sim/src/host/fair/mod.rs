@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The fair scheduler's decisions on one pCPU: who runs next, and whether somebody must be
-//! interrupted for it.
+//! The fair scheduler's decisions on one pCPU: which task runs next, and whether the running one
+//! must be interrupted for it.
 //!
 //! After `kernel/sched/fair.c`: CFS as of 3.19 and 6.1 (virtual run time, slice, wake-up
 //! granularity, the buddies `next` and `skip`), EEVDF as of 6.12 (lag, virtual deadline, run to
-//! parity, the buddy `next` while it is eligible). Queues are short here (a task for each VM), so
-//! they are lists walked whole, not trees. Not modelled: the buddy `last` (needs eight tasks),
-//! and delayed dequeueing but for its effect on a sleeper's lag. Groups (`host/groups.rs`) give tasks weights.
+//! parity, the buddy `next` while it is eligible). Queues are short here (one task per VM), so they
+//! are lists that are searched completely, not trees. Not modelled: the buddy `last` (needs eight
+//! tasks), and delayed dequeueing except for its effect on a sleeper's lag. Groups
+//! (`host/groups.rs`) give tasks weights.
 
 mod entity;
 mod rq;

@@ -145,7 +145,7 @@ fn eevdf_runs_to_parity() {
     let t = tunables(Kernel::V6_12);
     let (mut queue, mut e) = queue(&t, &[1024; 2]);
     let first = queue.current;
-    // New tasks start with half a slice; until its end nobody takes its place.
+    // New tasks start with half a slice; until its end no other runs.
     assert!(!queue.ran(&t, &mut e, MS));
     assert!(queue.ran(&t, &mut e, MS));
     assert_ne!(queue.switch(&t, &mut e), first);
