@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tells the program which commit it is built from, if that is known, and whether what it was built
-//! from differs from it (`-dirty`).
+//! Tells the program the commit it is built from, if that is known, and whether the sources differ
+//! from it (`-dirty`).
 
 use std::process::Command;
 

@@ -239,7 +239,7 @@ fn vms_of_a_killed_agent_end() {
     }
 }
 
-/// Whether the process exists and is more than an entry nobody has collected.
+/// Whether the process exists and is not a zombie.
 fn running(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))

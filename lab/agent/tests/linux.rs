@@ -177,7 +177,7 @@ fn window_off_says_that_the_module_is_missing() {
     assert_eq!(said.units().iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1]);
 }
 
-/// An agent that has begun a plan of so many runs, and its output.
+/// Starts an agent with a plan of `runs` runs and waits until it begins. Returns it and its output.
 fn begun(name: &str, shell: &str, runs: u32) -> (Child, BufReader<ChildStdout>) {
     let runs = (0..runs).map(|id| run(id, GuestLock::Queued, "a")).collect();
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.json"));
@@ -187,8 +187,9 @@ fn begun(name: &str, shell: &str, runs: u32) -> (Child, BufReader<ChildStdout>) 
         .args(["-c", &format!("{shell}exec \"$@\""), "sh", AGENT, "agent"])
         .arg(path)
         .stdout(Stdio::piped());
-    // The tests may be under nohup: what it has ignored, a shell cannot take back.
-    // SAFETY: between fork and exec, a system call alone.
+    // The tests may run under nohup, and a shell cannot restore a signal that was ignored when it
+    // started.
+    // SAFETY: between fork and exec there is one system call.
     unsafe {
         command.pre_exec(|| match libc::signal(libc::SIGHUP, libc::SIG_DFL) {
             libc::SIG_ERR => Err(std::io::Error::last_os_error()),
@@ -205,7 +206,7 @@ fn begun(name: &str, shell: &str, runs: u32) -> (Child, BufReader<ChildStdout>) 
     (child, records)
 }
 
-/// So many runs take longer than a test waits.
+/// More runs than finish before a test ends.
 const MANY: u32 = 200;
 
 fn ends_soon(child: &mut Child) -> Option<i32> {
@@ -244,7 +245,7 @@ fn an_agent_that_is_to_outlive_its_terminal_does() {
     assert_eq!(ends_soon(&mut child), Some(0), "{rest}");
 }
 
-/// The run of the guest that fails is lost, and what is wrong is said; the next run has new guests.
+/// A guest that fails costs its run, with the reason in the record; the next run has new guests.
 #[test]
 fn a_guest_that_fails_costs_its_run_and_no_other() {
     for (fault, why) in [

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The locks of `locks/` against the locks programs use today, on real cores.
+//! Measures the locks of `locks/` against locks that programs use today, on real cores.
 //!
 //! * [`bench`]: one measurement of one lock.
-//! * [`campaign`]: many, interleaved, that may be stopped and gone on with.
-//! * [`counts`]: what waiting was like, with the locks built to count it.
-//! * [`figures`]: medians, ratios and summary.json of what was measured.
+//! * [`campaign`]: many measurements, interleaved; an interrupted campaign can be continued.
+//! * [`counts`]: how threads waited, from locks that are built to count it.
+//! * [`figures`]: medians, ratios and summary.json.
 
 pub mod bench;
 pub mod campaign;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The bench under every lock and peer: it counts what was done, and catches a lock that is none.
+//! The bench under every lock and peer: it counts the work, and it detects a lock that does not
+//! exclude.
 
 use unspin_bench_locks::bench::{
     bucket_end_ticks, run, subject, Config, Measured, Thread, Window, BUCKETS, SUBJECTS,
@@ -45,7 +46,7 @@ fn a_bench_without_threads_is_refused() {
     assert!(run(s, &Config { cpus: 1 << 20, threads: 1, ..CONFIG }).is_ok(), "CPU 0 exists");
 }
 
-/// A lock that is handed from one to the next has somebody waiting whenever one looks.
+/// A lock that is handed from waiter to waiter always has a waiter.
 #[test]
 fn waits_that_outlast_the_window_are_counted() {
     let s = subject("ticket").unwrap();

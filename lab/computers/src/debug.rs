@@ -31,7 +31,7 @@ pub fn prepare(
     let kept = format!("debug-{}", series.name());
     let name = match current_version(&package) {
         Some(version) => format!("debug-{version}"),
-        // Without package lists, what was unpacked before is still used.
+        // Without package lists, a package that is unpacked already is used.
         None => kernel::unpacked(lab, "unpacked", &kept).ok_or_else(|| {
             LabError::NoKernelPackage { series: series.name().into(), looked: package.clone() }
         })?,

@@ -108,8 +108,8 @@ struct Found {
     dir: PathBuf,
 }
 
-/// Finds a package's current kernel. Without package lists, the newest one that was unpacked before
-/// and has `stamp` is used.
+/// Finds a package's current kernel. Without package lists, it is the newest unpacked one that has
+/// `stamp`.
 fn find(
     lab: &Path,
     package: KernelPackage,
@@ -214,8 +214,8 @@ const OPTIONS: &[(&str, &str)] = &[
     ("CONFIG_KVM", "there is nothing to improve"),
 ];
 
-/// The module needs more from a kernel than its headers show. Reports what is missing before a boot
-/// would.
+/// The module needs more from a kernel than its headers show. This reports what is missing before a
+/// boot fails for it.
 pub(crate) fn check_config(path: &Path, release: &str) -> Result<()> {
     let config = fs::read_to_string(path).map_err(io(path))?;
     let has = |option: &str| {

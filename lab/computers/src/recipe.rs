@@ -19,8 +19,8 @@ pub(crate) struct Recipe {
     pub name: &'static str,
     pub id: &'static str,
     pub version: &'static str,
-    /// The source's package, its file, and the file's hash. The archive may get another version,
-    /// for which the patches are not made.
+    /// The source's package, its file, and the file's hash. A newer version in the archive has
+    /// another hash; the patches may not apply to it.
     pub package: &'static str,
     pub source: &'static str,
     pub source_sha256: &'static str,

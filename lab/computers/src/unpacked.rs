@@ -35,8 +35,9 @@ pub(crate) struct Unpacked {
 }
 
 impl Unpacked {
-    /// Fetches and unpacks the current versions of `names` and all their dependencies below `dir`,
-    /// as far as they are missing. Without package lists, what was unpacked before is still used.
+    /// Fetches and unpacks the current versions of `names` and of all their dependencies below
+    /// `dir`, where they are missing. Without package lists, packages that are unpacked already are
+    /// used.
     pub(crate) fn fetch(
         dir: &Path,
         names: &[String],

@@ -9,7 +9,7 @@ mod common;
 use serde_json::Value;
 use unspin_computers::Series;
 
-/// Checks of the script; fewer were made if it ended early.
+/// The least number of checks: a script that ends early makes fewer.
 const CHECKS_MIN: u32 = 12;
 
 #[test]

@@ -40,7 +40,7 @@ const TOPOLOGY_CHECKS_MIN: u32 = 8;
 /// One emulator at a time.
 static COMPUTER: Mutex<()> = Mutex::new(());
 
-/// The lab with its emulator and kernel, or `None` and the reason said.
+/// The lab with its emulator and kernel; or `None`, with the reason printed.
 fn lab() -> Option<(Lab, Kernel)> {
     if !common::has_tools(QEMU_TOOLS) {
         return None;

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use unspin_computers::{Computer, Series, QEMU_TOOLS};
 
-/// What the verifier says of a program, for the number of vCPUs, VMs and pCPUs that it is written
+/// The verifier's result for a program, for the numbers of vCPUs, VMs and pCPUs that it is written
 /// for.
 enum Verdict {
     Accepts,
@@ -125,7 +125,7 @@ fn programs_of(object: &Path) -> BTreeSet<String> {
     open.progs().map(|program| program.name().to_str().unwrap().to_owned()).collect()
 }
 
-/// What libbpf has said, the verifier's log included.
+/// Messages of libbpf, including the verifier's log.
 static LOG: Mutex<String> = Mutex::new(String::new());
 
 fn log(_: PrintLevel, text: String) {
@@ -200,7 +200,7 @@ impl Native {
     }
 }
 
-/// The kernel runs the program as the processor runs the C it is made from.
+/// The kernel's BPF program gives the same results as the C, compiled for the processor.
 fn decides_alike(object: &Object, native: &Native, program: &str) {
     let loaded = object.progs_mut().find(|p| p.name() == program).unwrap();
     let map = object.maps().find(|m| m.name().to_string_lossy().ends_with(".bss")).unwrap();

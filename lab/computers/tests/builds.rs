@@ -100,7 +100,8 @@ fn the_guests_module_builds_for_all_kernels() {
     let mut wrong = Vec::new();
     let booted = common::kernels(&Series::ALL).into_iter().map(KernelPackage::from);
     for package in booted.chain(not_booted()) {
-        // Whoever built it before, and again without anything to do: the log tells of the compiler.
+        // Once with whatever was built before, and again with nothing to do: the log has the
+        // compiler's lines only where it ran.
         let _ = lab.guest_module(package, &go, &mut |text| common::say(text));
         let built = lab.guest_module(package, &go, &mut |text| common::say(text));
         let Some((release, module)) = common::prepared(&package.name(), built) else { continue };

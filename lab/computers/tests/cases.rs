@@ -68,7 +68,7 @@ fn plan() -> Plan {
     plans::planned("cases", SCENARIO, &["compute", "one-lock"])
 }
 
-/// What is wrong with a run.
+/// The faults of a run.
 fn judged(result: &RunResult) -> Vec<String> {
     let of_vm = |vm| {
         let what = wrong_with(&result.run, vm);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Corners of the module under QEMU: what it must refuse, what gets in its way, vCPUs that starve, a
-//! hook that stays. tests/corners.sh is what runs inside.
+//! Corners of the module under QEMU: what it must refuse, other users of its hooks, vCPUs that
+//! starve, a hook that stays. tests/corners.sh runs inside.
 //!
 //! `UNSPIN_KERNELS`, `UNSPIN_LAB_DIR`.
 
@@ -8,7 +8,7 @@ mod common;
 
 use unspin_computers::{Computer, Kernel, Lab, Series, QEMU_TOOLS};
 
-/// Checks of the script; fewer were made if it ended early.
+/// The least number of checks: a script that ends early makes fewer.
 const CHECKS_MIN: u32 = 79;
 const UNSTABLE_CHECKS_MIN: u32 = 4;
 

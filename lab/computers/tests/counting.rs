@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use unspin_computers::source_tree;
 use unspin_guest_abi::area::{self, Area};
 
-/// What is compiled, in a directory of its own that goes with it.
+/// A compiled program, in a directory that is removed with it.
 struct Built {
     dir: PathBuf,
 }
@@ -110,7 +110,8 @@ fn every_call_of_every_thread_and_process_counts_once() {
 fn calls_get_their_arguments_and_give_their_results() {
     let calls = Counted::new("pass");
     let counted = "open,fcntl,write,pread,mmap,syscall,close,unlink";
-    // As many as counting.c has of them; counted or not, the program checks what they return.
+    // The functions of counting.c's `pass`; counted or not, the program checks the values they
+    // return.
     assert_eq!(calls.counts(counted, &["pass"]).0, 12);
     assert_eq!(calls.counts("semop", &["pass"]), (0, 0));
     assert!(calls.counts("malloc,calloc,realloc,free", &["pass"]).0 >= 3);
@@ -178,7 +179,7 @@ struct Runner {
     serial: u32,
 }
 
-/// Only what fails takes so long.
+/// Long enough that only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 impl Runner {

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use unspin_computers::{Computer, Series, DEBUG_TOOLS, QEMU_TOOLS};
 
-/// Checks of the scripts; fewer were made if they ended early.
+/// The least number of checks: scripts that end early make fewer.
 const CHECKS_MIN: u32 = 75;
 /// What faulty.ko says before its fault: splats after that are meant.
 const ON_PURPOSE: &str = "faulty: ";
@@ -23,7 +23,8 @@ const MEMORY_MIB: u32 = 3072;
 const CMDLINE: &str =
     "kasan_multi_shot watchdog_thresh=60 workqueue.watchdog_thresh=120 rcupdate.rcu_cpu_stall_timeout=120 \
      slub_debug=A;-,kmemleak_object,kmemleak_scan_area,debug_objects_cache";
-/// CPU time. Such a kernel takes five times as long, and 200 VMs are made without a word.
+/// Of CPU time. Such a kernel takes five times as long, and the test prints nothing while it
+/// creates 200 VMs.
 const SILENCE: Duration = Duration::from_secs(1200);
 
 #[test]

@@ -122,7 +122,7 @@ fn packages(stage: &Stage) {
     assert!(matches!(error, LabError::NoSpace { .. }));
 }
 
-/// A Ctrl-C reaches the tools too; whether they end by themselves or must be told to.
+/// A Ctrl-C reaches the tools too, whether they end by themselves or must be ended.
 fn an_interrupt_is_no_failure(stage: &Stage) {
     let interrupted = stage.dir.join("interrupted");
     let by_itself = format!(
@@ -152,7 +152,7 @@ fn kernels(stage: &Stage) {
         ("CONFIG_DYNAMIC_FTRACE_WITH_ARGS=y\n", "without CONFIG_DYNAMIC_FTRACE_WITH_ARGS ("),
         ("CONFIG_KVM=m\n", "without CONFIG_KVM"),
     ] {
-        // Redirecting by whole registers is not what the module is built on.
+        // The module cannot use ftrace's redirection by whole registers.
         let regs = "CONFIG_DYNAMIC_FTRACE_WITH_REGS=y\n";
         stage.unpacked_with(&(CONFIG.replace(without, "") + regs));
         let error = stage.build_fails(&[RELEASE, "cannot run the module", option]);
@@ -175,7 +175,7 @@ fn kernels(stage: &Stage) {
     stage.tool("make", "exit 0");
     stage.tool("strip", "exit 0");
     assert_eq!(stage.build().unwrap().release, RELEASE);
-    // Without package lists what is there still serves.
+    // Without package lists, unpacked packages are still used.
     stage.tool("apt-cache", "exit 100");
     assert_eq!(stage.build().unwrap().release, RELEASE);
 }
@@ -212,7 +212,7 @@ fn debian_13(stage: &Stage) {
     for words in ["http://mirror.test/debian/", "trixie-backports", "Signed-By: /usr/share/"] {
         assert!(sources.contains(words), "{sources}");
     }
-    // What was unpacked before serves without the series' package, but not without a compiler.
+    // Unpacked packages are used without the series' package, but not without a compiler.
     stage.unpacked("7.3", RELEASE, CONFIG, RELEASE);
     stage.build_of_fails(SERIES, &["cannot download the compiler of Debian 13"]);
     stage.tool("apt-cache", &format!("echo '  Depends: linux-image-{RELEASE}'"));
@@ -249,7 +249,7 @@ const LONG: Duration = Duration::from_secs(600);
 /// For what must: the second where this computer was too busy for the script's first words.
 const SHORT: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(60)];
 
-/// Boots under an emulator that is the script; returns how that ended and what was heard.
+/// Boots with a script as the emulator. Returns how that ended, and the output.
 fn boot(stage: &Stage, script: &str, stop: &AtomicBool) -> (Result<(), LabError>, Vec<Record>) {
     boot_for(stage, script, stop, LONG)
 }
@@ -438,7 +438,7 @@ fn computers(stage: &Stage) {
     let left = fs::read_to_string(&pid).unwrap();
     assert!(!Path::new("/proc").join(left.trim()).exists(), "the emulator is still there");
 
-    // One that is kept from running is not hung, whatever time passes; one that spins is.
+    // An emulator that gets no CPU time is not hung, however long it takes; one that spins is.
     let script = format!("sleep 2\n{log}\nsleep 2\n{end}\nexec sleep 100");
     let (outcome, _) = boot_for(stage, &script, &go, LONG);
     outcome.unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Linux guests as the lab makes them: Debian's kernels, and every program of programs/, in a computer
-//! that QEMU emulates. It has no KVM in it; what the guests cost on KVM is not for this test.
+//! Linux guests as the lab builds them: Debian's kernels and every program of programs/, in a
+//! computer that QEMU emulates, without KVM. Costs of the guests on KVM are not tested here.
 
 mod common;
 
@@ -51,7 +51,8 @@ prepare = "grep 'c40 [tTwW] ' /proc/kallsyms > /dev/console"
 command = "exec mapper 1 $seed"
 "#;
 
-/// Programs with a certain amount of work. Said when it is done: the sleep goes on.
+/// Programs with a fixed amount of work. Each prints a message when it is done, and the sleep
+/// continues.
 const MESSAGES: &str = r#"
 packages = ["rt-tests"]
 command = "hackbench -g 1 -l 20 && echo messages: done > /dev/console; exec sleep 1000000"
@@ -284,7 +285,7 @@ fn made_with(
     Some((prepared(series.name(), kernel)?, prepared("the guests' programs", image)?))
 }
 
-/// What the guest's kernel says of its functions, and what its image says of the same addresses.
+/// Compares the functions' addresses in the running guest's kernel with those in its image.
 fn check_symbols(guest: &mut Guest, kernel: &Path) {
     guest.run("symbols");
     let console = guest.console();
@@ -366,17 +367,17 @@ fn every_program_runs_in_a_guest() {
     }
 }
 
-/// Says how many reports unspin-guest has made, of how many long waits for spin locks, of how many waits;
-/// then the module goes. They are read in this order because others still wait: none of the first can be
-/// missing in the last.
+/// Prints how many reports unspin-guest has made, of how many long waits for spin locks, of how
+/// many waits; then removes the module. The counts are read in this order because others still
+/// wait: the last one includes all of the first.
 const WAITS: &str = r#"
 packages = ["rt-tests"]
 command = "hackbench -g 2 -l 200 && cd /sys/module/unspin_guest/parameters && echo waited: $(cat reports) $(cat long_waits) $(cat waits) > /dev/console && cd / && busybox rmmod unspin_guest && hackbench -g 1 -l 20 && echo waits: done > /dev/console; exec sleep 1000000"
 counts = ["write"]
 "#;
 
-/// unspin-guest builds without a warning and loads; it sees waits for the kernel's spin locks, and goes
-/// while there are such. Nothing is reported here, where there is no KVM.
+/// unspin-guest builds without a warning and loads. It sees waits for the kernel's spin locks, and
+/// can be removed during such waits. Without KVM, it reports nothing.
 #[test]
 fn the_guests_module_sees_who_waits() {
     if !has_tools(QEMU_TOOLS) {
@@ -406,8 +407,8 @@ fn the_guests_module_sees_who_waits() {
     }
 }
 
-/// What a program counts is what it does: the same work is as many units in every boot, in whatever order
-/// its threads come to do it.
+/// A program's units are its work: the same work is as many units in every boot, whatever the order
+/// of its threads.
 #[test]
 fn two_boots_of_one_image_count_the_same_work_alike() {
     if !has_tools(QEMU_TOOLS) {

@@ -9,7 +9,7 @@ mod common;
 use common::Extras;
 use unspin_computers::{Computer, Series, BOCHS_TOOLS};
 
-/// Checks of the script; fewer were made if it ended early.
+/// The least number of checks: a script that ends early makes fewer.
 const CHECKS_MIN: u32 = 16;
 /// Up to here the script makes a bad call itself, and the kernel says so.
 const ON_PURPOSE: &str = "lab: no bad call on purpose from here on";

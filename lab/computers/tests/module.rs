@@ -8,7 +8,7 @@ mod common;
 
 use unspin_computers::{Computer, Series, QEMU_TOOLS};
 
-/// Checks of the script; fewer were made if it ended early.
+/// The least number of checks: a script that ends early makes fewer.
 const CHECKS_MIN: u32 = 77;
 
 #[test]
@@ -41,7 +41,7 @@ fn the_module_under_qemu() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// What a host loads can neither be told to fail nor to pretend anything.
+/// The module that hosts load has neither fault injection nor false facts.
 #[test]
 fn only_the_build_for_tests_has_parameters() {
     if !common::has_tools(QEMU_TOOLS) {

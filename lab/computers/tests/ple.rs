@@ -137,7 +137,7 @@ fn gain(results: &[RunResult]) {
     assert!(apples as f64 >= stock as f64 * (1.0 + GAIN_MIN), "apples {apples}, stock {stock}");
 }
 
-/// Turns by SCHED_FIFO: each VM had some, and the module made none.
+/// Turns by SCHED_FIFO: each VM had turns, and none came from the module.
 fn fifo(results: &[RunResult]) {
     let result = results.iter().find(|r| r.run.arm.name == "fifo").expect("the run with turns");
     let all_ns = u64::from(result.run.vcpus) * result.window_ns;
@@ -150,7 +150,7 @@ fn fifo(results: &[RunResult]) {
     }
 }
 
-/// The recorded decisions, made again in user space.
+/// The policies make each recorded decision again in user space.
 fn parity(results: &[RunResult]) {
     let traced = results.iter().find(|r| r.run.trace_picks).expect("the traced run");
     let mut tally = Tally::default();

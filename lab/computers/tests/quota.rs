@@ -10,7 +10,7 @@ use unspin_scenario::result::RunResult;
 
 /// What a VM under a quota may have more, and the host be idle longer than under stock KVM, of the host.
 const QUOTA_SLACK: f64 = 0.02;
-/// What the other VM may lose of what stock KVM gives it.
+/// The least share of its work under stock KVM that the other VM must keep.
 const OTHER_KEEPS: f64 = 0.98;
 
 #[test]

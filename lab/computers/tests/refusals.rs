@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// What a kernel's configuration defines, and what the compiler then says.
+/// A kernel's configuration, and the compiler's error for it.
 const REFUSED: [(&[&str], &str); 5] = [
     (&["CONFIG_KVM_MODULE=1", "CONFIG_PREEMPT_RT=1"], "unspin does not support PREEMPT_RT"),
     (&["CONFIG_KVM_MODULE=1", "CONFIG_CFI_CLANG=1"], "unspin does not support CFI kernels"),
@@ -35,7 +35,7 @@ fn kernels_that_will_not_do_are_named_by_the_compiler() {
     fs::remove_dir_all(&dir).expect("the directory goes");
 }
 
-/// What the preprocessor says of the header that tells kernels apart.
+/// The preprocessor's output for the header that tells kernels apart.
 fn preprocessed(dir: &Path, config: &[&str]) -> String {
     let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../core/kmod/compat/compat.h");
     let gcc = Command::new("gcc")

@@ -8,7 +8,7 @@ use common::{Extras, NO_EXTRAS};
 use std::sync::{Mutex, PoisonError};
 use unspin_computers::{Computer, Series, QEMU_TOOLS};
 
-/// Checks of the script on kernels that have sched_ext; fewer were made if it ended early.
+/// The least number of checks on kernels that have sched_ext: a script that ends early makes fewer.
 const CHECKS_MIN: u32 = 38;
 /// The script on others, after inside.sh.
 const WITHOUT: &str = r#"

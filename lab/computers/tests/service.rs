@@ -8,7 +8,7 @@ mod common;
 
 use unspin_computers::Series;
 
-/// Checks of the script; fewer were made if it ended early.
+/// The least number of checks: a script that ends early makes fewer.
 const CHECKS_MIN: u32 = 25;
 
 #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * For guest/linux/runner.c, linked with --wrap=clock_gettime: a clock at a hundredth of its speed. What
- * the runner takes for soon is so on a busy computer, too.
+ * For guest/linux/runner.c, linked with --wrap=clock_gettime: a clock at a hundredth of its speed.
+ * So the runner's short timeouts do not expire on a busy computer.
  */
 #define _GNU_SOURCE
 #include <sys/syscall.h>

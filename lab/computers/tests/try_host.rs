@@ -6,7 +6,7 @@ mod common;
 
 use unspin_computers::{Computer, Series, BOCHS_TOOLS};
 
-/// Checks of the script; fewer were made if it ended early.
+/// The least number of checks: a script that ends early makes fewer.
 const CHECKS_MIN: u32 = 12;
 
 #[test]

@@ -10,7 +10,7 @@ mod common;
 use serde_json::Value;
 use unspin_computers::{Computer, Series, BOCHS_TOOLS};
 
-/// Checks of the script; fewer were made if it ended early.
+/// The least number of checks: a script that ends early makes fewer.
 const CHECKS_MIN: u32 = 50;
 
 #[test]

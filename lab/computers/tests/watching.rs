@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What it costs a vCPU to be watched, in instructions, on stock KVM under Bochs. tests/watching.sh is what
-//! runs inside. unspin-watch is taken from where this test is built.
+//! What watching costs a vCPU, in instructions, on stock KVM under Bochs. tests/watching.sh runs
+//! inside. unspin-watch must be built beside this test.
 
 mod common;
 
 use unspin_computers::{Computer, Series, BOCHS_TOOLS};
 
-/// Checks of the script; fewer were made if it ended early.
+/// The least number of checks: a script that ends early makes fewer.
 const CHECKS_MIN: u32 = 20;
-/// Instructions that watching may add to an exit with its re-entry, and to a vCPU switch: what was
-/// measured, 501 and 1,394, and a little. The 400 that were aimed at are not reached (docs/diagnose-reference.md).
+/// The most instructions that watching may add to an exit with its re-entry, and to a vCPU switch:
+/// a little above the measured 501 and 1,394. The goal of 400 is not reached
+/// (docs/diagnose-reference.md).
 const EXIT_MAX: f64 = 520.0;
 const SWITCH_MAX: f64 = 1450.0;
 

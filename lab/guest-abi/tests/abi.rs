@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `guest/abi.h`, `guest/linux/area.h` and their Rust mirrors say the same: a C program prints what it sees.
+//! `guest/abi.h` and `guest/linux/area.h` agree with their Rust mirrors: a C program prints its
+//! values.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,7 +10,7 @@ use std::process::Command;
 use unspin_guest_abi as abi;
 use unspin_scenario::result::{Responses, RESPONSE_BUCKETS};
 
-/// C expression, and what the mirror says it is.
+/// A C expression, and its value in the mirror.
 #[allow(clippy::too_many_lines)] // a list
 fn mirror() -> Vec<(&'static str, u64)> {
     let step = |o: usize| o as u64;
@@ -225,7 +226,7 @@ fn area_mirror() -> Vec<(&'static str, u64)> {
     ]
 }
 
-/// What the C compiler says each expression is, `header` being included.
+/// Compares the C compiler's value of each expression, with `header` included.
 fn header(header: &str, expressions: &[(&str, u64)]) -> BTreeMap<String, u64> {
     let mut source = format!(
         "#include <stddef.h>\n#include <stdio.h>\n#include \"{header}\"\nint main(void)\n{{\n",

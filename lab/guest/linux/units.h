@@ -62,7 +62,7 @@ static inline struct area *area_map(const char *file)
 	return area == MAP_FAILED ? NULL : area;
 }
 
-/* The area of a program that counts. Ends the program if there is none. */
+/* The area of a program that counts. Ends the program if the area is missing. */
 static inline struct area *units_area(void)
 {
 	const char *file = getenv(AREA_ENV) ? getenv(AREA_ENV) : AREA_MEMORY;

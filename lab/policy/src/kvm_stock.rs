@@ -150,8 +150,8 @@ pub enum Yield {
     Boosted,
     /// It runs already, sleeps, or is of another scheduling class: `yield_to` gave 0.
     NotPossible,
-    /// Both run queues hold one task, so there is nothing to gain (`-ESRCH`); three of these end
-    /// the search.
+    /// Both run queues hold one task, so a yield gains nothing (`-ESRCH`). Three of these end the
+    /// search.
     Failed,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The arithmetic of policy/types.h against 128-bit numbers: as compilers have it, and by halves, as
-//! it is in BPF. Faults put into it are rejected.
+//! The arithmetic of policy/types.h against 128-bit numbers: with the compiler's 128-bit type, and
+//! by halves, as in BPF. Injected faults must fail the tests.
 
 mod common;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Policies that a scheduler of sched_ext takes, as BPF: each compiles, and needs nothing from outside. `tests/bpf/NAME.bpf.c` has programs that
-//! call it. What a kernel's verifier says of them, and what it decides there, is asked where computers
-//! are booted: lab/computers/tests/bpf.rs.
+//! Policies for schedulers of sched_ext, compiled as BPF: each compiles, and needs no outside
+//! function. `tests/bpf/NAME.bpf.c` has programs that call it. lab/computers/tests/bpf.rs loads
+//! them into kernels.
 
 #[path = "bpf/compile.rs"]
 mod compile;

@@ -119,7 +119,7 @@ fn check_named(name: &str) -> fn(&Api) {
     CHECKS.iter().find(|check| check.0 == name).unwrap_or_else(|| panic!("no check {name}")).1
 }
 
-/// What is wrong with a mutant, if it is not rejected.
+/// Why a mutant counts as surviving; `None` if it was rejected.
 fn survives(unchanged: &Unchanged, number: usize, mutant: &Mutant) -> Option<String> {
     let Mutant { file, line, becomes, rejected_by } = mutant;
     let source = std::fs::read_to_string(source(file)).unwrap();

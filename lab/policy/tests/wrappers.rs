@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The safe interface says what the C says.
+//! The safe interface gives the same results as the C.
 
 use unspin_policy::aple::{Epoch, Params, State};
 use unspin_policy::hvs::{category_on_preempt, pick, Category, Flags, Slot, UnknownVariant};

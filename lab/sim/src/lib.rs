@@ -1,34 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A discrete-event model of an overcommitted KVM host: what a run of a plan would give, at any
-//! size, in seconds.
+//! A discrete-event model of an overcommitted KVM host. It predicts the results of a plan's runs at
+//! any size, within seconds.
 //!
-//! It runs the guest's own program of steps on modelled vCPUs, pCPUs and locks under the host's
+//! It runs the guest's program steps on modelled vCPUs, pCPUs and locks under the host's
 //! fair scheduler, with pause-loop exits, and asks the policies of `policy/` (through
 //! `unspin-policy`) for every decision. Time is integer nanoseconds; the same run gives the same
-//! result everywhere. docs/simulator.md says what is modelled and what is not.
+//! result on every computer. docs/simulator.md lists what is modelled and what is not.
 //!
 //! ```text
-//! engine   numbers of things as types, events in time, the clock, random numbers
+//! engine   types of indexes, events in time, the clock, random numbers
 //! error    what cannot be simulated
-//! core     where each vCPU is, its account and what is charged to it, what things cost
+//! core     where each vCPU is, its account, and costs
 //! host     the scheduler: fair, with groups, caps, asymmetric vCPUs and turns beside it; or Credit
-//! kvm      PLE exits: windows, whom a yield is for, the module's epochs
+//! kvm      PLE exits: windows, targets of yields, the module's epochs
 //! guest    programs, threads, locks, barriers, mutexes, sockets, interrupts to siblings
-//! probe    what a run reads of it all
-//! machine  hands events and effects to the rooms, and tells all of them who got or lost a pCPU
-//! setup    what a run is made of, checked and built
-//! run      a plan's run, warmed up, measured, read
+//! probe    reads the results of a run
+//! machine  passes events and effects on, and tells all parts which vCPU got or lost a pCPU
+//! setup    checks and builds a run's parts
+//! run      a plan's run: warm-up, measuring time, results
 //! ```
 //!
 //! Calls go down only: `setup, run -> machine -> {host, kvm, guest, probe} -> core -> engine`. `host`,
 //! `kvm` and `guest` do not know each other; `probe` reads `guest` and `kvm`. A component changes its
-//! own state and what lies below it. What a guest does to its host it says in effects
-//! (`core/effect.rs`), which the machine sees to in order. In `host`,
-//! `kvm` and `guest` what is kept stands in `state.rs`, below the files that change it; `mod.rs` only
-//! lists what there is.
+//! own state and that of lower ones. A guest reports its effects on the host (`core/effect.rs`), and
+//! the machine applies them in order. `host`, `kvm` and `guest` keep their state in `state.rs`, and
+//! their `mod.rs` only lists modules.
 //!
-//! docs/simulator-inside.md says where a vCPU is picked, where a lock is handed over, where a
-//! cost is charged and where an arm's setting takes effect; its table of rooms has every file.
+//! docs/simulator-inside.md says where a vCPU is picked, where a lock is handed over, where a cost is
+//! charged and where an arm's setting takes effect. Its table has every file.
 
 mod core;
 mod engine;

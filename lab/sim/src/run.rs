@@ -19,7 +19,7 @@ pub struct Simulated {
     pub events: u64,
     /// What coscheduling did to each VM in the measuring window; none without Credit.
     pub coscheduling: Vec<CoschedulingStats>,
-    /// What the module's turns did, from the start; empty without turns.
+    /// Counts of the module's turns, from the start; empty without turns.
     pub turns: TurnsSeen,
     /// What happened at the locks of each VM, in the window.
     pub locks: Vec<LockCounts>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whom the module's selection goes to: woken siblings, who owes answers, who was displaced.
+//! Targets of the module's selection: woken siblings, vCPUs that owe answers, displaced vCPUs.
 
 mod common;
 
@@ -65,7 +65,7 @@ fn one_exit_selects_one_candidate_in_the_papers() {
     for variant in PAPERS {
         let (failed, took, none, exits) = capped(variant);
         assert!(failed > 0 && failed <= none, "{}: {failed} of {none}", variant.name());
-        // An exit that was refused found nobody; those under way at the ends make the rest.
+        // A refused exit found no target; exits in progress at the ends are the rest.
         assert!((took + none).abs_diff(exits) <= 24, "{}: {took} {none} {exits}", variant.name());
     }
 }

@@ -28,7 +28,7 @@ fn exit_cycles(vms: &[VmResult]) -> u64 {
     of(|m| m.wasteful_switch_cycles) / exits
 }
 
-/// With one VM there is nobody to switch to: an exit takes as long whenever it is decided.
+/// With one VM there is no vCPU to switch to: an exit takes as long whenever it is decided.
 #[test]
 fn deciding_later_is_no_matter_where_nobody_waits() {
     for yield_to in [YieldTo::Stock, YieldTo::HVS] {
@@ -113,7 +113,7 @@ fn exits_at_once_wait_for_run_queues() {
     assert!(many > 1_000.0 && many > 2.0 * few, "{few} cycles of 2 pCPUs, {many} of 8");
 }
 
-/// With one pCPU there is nobody to wait for.
+/// With one pCPU there is no running vCPU to wait for.
 #[test]
 fn one_pcpu_waits_for_no_run_queue() {
     assert_eq!(exit_cycles_of(2, 0), exit_cycles_of(2, 344));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What guests do besides spinning in locks: threads, mutexes, sequential work, interrupts, shared
-//! data; and what the machine under them changes (NJIT 2018, chapter 2).
+//! Work of guests besides spinning in locks: threads, mutexes, sequential work, interrupts, shared
+//! data; and the effects of the machine under them (NJIT 2018, chapter 2).
 
 mod common;
 
@@ -137,7 +137,7 @@ fn sequential_work_is_one_threads_or_each_ones_in_turn() {
     assert_eq!(long(Op::ComputeMoving).cpu_ns, long(Op::ComputeFirst).cpu_ns);
 }
 
-/// One works while the others sleep, and nobody is woken to find nothing to do.
+/// One works while the others sleep, and none is woken without work.
 #[test]
 fn a_sequential_section_is_waited_for_once() {
     for op in [Op::SerialFirst, Op::SerialRotating] {
@@ -266,7 +266,7 @@ fn loop_detection_does_not_see_user_space() {
     assert_eq!(spent.factors.unwrap().user_spin_ns, spun);
 }
 
-/// PARSEC's barrier: spun at in user space for so long, then slept at.
+/// PARSEC's barrier: threads spin at it in user space for a time, then sleep.
 #[test]
 fn who_has_spun_in_user_space_for_long_enough_sleeps() {
     // One has ten times as much to do; a turn of the loop is 16 cycles.
@@ -294,7 +294,7 @@ fn who_has_spun_in_user_space_for_long_enough_sleeps() {
 }
 
 /// Sleepers of a condition variable start one after the other, those of a barrier together; all
-/// start, and nobody starts twice.
+/// start, and none starts twice.
 #[test]
 fn sleepers_of_a_condition_variable_wake_each_other_in_turn() {
     let of = |op, n, first, platform: &Platform| {
@@ -405,7 +405,7 @@ fn who_halts_in_a_lock_is_interrupted_too() {
     assert!(halted > 0.9 * spinning, "{halted} exits a unit, {spinning} where all spin");
 }
 
-/// The tick of who halts waiting for a lock goes on: it looks, and halts again.
+/// The tick of a vCPU that halts for a lock continues: it checks the lock, and halts again.
 #[test]
 fn a_tick_ends_a_halt_in_a_lock() {
     let halts_a_unit = |tick_hz| {

@@ -91,7 +91,7 @@ fn piece() -> impl Strategy<Value = Vec<Step>> {
     ]
 }
 
-/// Answered at once, or after so many iterations.
+/// Answered at once, or after a number of iterations.
 fn handler() -> impl Strategy<Value = u32> {
     prop_oneof![Just(0), 1..5_000u32]
 }

@@ -147,8 +147,8 @@ fn counting_stalls_changes_nothing() {
     }
 }
 
-/// Turns of a waiting loop are counted as the times they take: a threshold of so many turns finds what a
-/// threshold of that time finds. Neither changes anything else.
+/// Turns of a waiting loop count as time: a threshold in turns gives the same result as the
+/// threshold of that time, and neither changes anything else.
 #[test]
 fn waits_of_so_many_turns_are_stalls_of_that_time() {
     const BUCKETS: [usize; 4] = [0, 6, 10, 14];
@@ -285,8 +285,8 @@ fn doubling_every_duration_doubles_times_and_keeps_counts() {
     }
 }
 
-/// What the module counted. Arms that adapt nothing have epochs of the module's own length, which
-/// stays.
+/// The module's counts. Arms that adapt nothing have epochs of the module's own length, which is
+/// kept.
 fn counted(vm: &VmResult, run: &Run) -> ModuleStats {
     let mut stats = vm.module.clone().unwrap();
     if !matches!(run.arm.window, Window::Aple(_)) {

@@ -68,7 +68,7 @@ fn who_waits_for_siblings_does_many_times_as_much_in_turns() {
     }
 }
 
-/// Time is what it was: only who spends it with whom is not.
+/// The total time stays the same; only its division among the vCPUs changes.
 #[test]
 fn shares_are_by_weight() {
     for (layout, weights) in [

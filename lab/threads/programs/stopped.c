@@ -31,7 +31,7 @@ static void sleep_ms(long ms)
 	nanosleep(&left, NULL);
 }
 
-/* Until the others have made more than @than acquisitions, or @ms have passed: how many they have. */
+/* Waits until the others have more than @than acquisitions, or for @ms. Returns their number. */
 static unsigned long made_more(unsigned long than, long ms)
 {
 	for (; ms > 0 && atomic_load(&made) <= than; ms -= 10)

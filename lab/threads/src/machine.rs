@@ -30,7 +30,7 @@ const VMS_MAX: u32 = 64;
 /// PREEMPTABLE_TAU_NS of locks/preemptable.h.
 const TAU_NS: u64 = 2000;
 
-/// Why a run could not be made.
+/// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("run {id}: {text}")]

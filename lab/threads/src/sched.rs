@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// A thread's counts since it was made.
+/// A thread's counts since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Time it was ready to run and had no CPU, ns; `None` where the kernel keeps none.

@@ -239,7 +239,7 @@ fn nothing_is_said_unless_asked() {
 /// A wrong version of the library and the test that rejects it.
 struct Mutant {
     name: &'static str,
-    /// File, text in it, and what it becomes.
+    /// File, text in it, and the replacement.
     change: (&'static str, &'static str, &'static str),
     lock: &'static str,
     program: &'static str,

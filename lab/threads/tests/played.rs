@@ -15,8 +15,8 @@ const SPENT: &[&str] = &["-DSPENT"];
 /// Orders of a right lock; a wrong one fails in one of the first.
 const SEEDS: &str = "400";
 
-/// No wake-up is lost, nobody goes round for ever, and nobody enters a held lock, whichever thread makes
-/// the next step.
+/// No wake-up is lost, no thread loops for ever, and no thread enters a held lock, whichever thread
+/// makes the next step.
 #[test]
 fn locks_keep_their_promises_in_drawn_orders() {
     in_parallel(LOCKS, |lock| {
@@ -48,7 +48,8 @@ const TWO: &str = "two hold the lock";
 /// What `wrap` says begins so.
 const COUNTERS: &str = "counters at";
 
-/// A wrong lock: lock, program, flags, where its counters start, what, by what, what the program says.
+/// A wrong lock: lock, program, flags, start of its counters, the replaced text, its replacement,
+/// the program's message.
 type Mutant<'a> = (&'a str, &'a str, &'a [&'a str], &'a str, &'a str, &'a str, &'a str);
 
 const MUTANTS: &[Mutant] = &[
@@ -70,7 +71,7 @@ const MUTANTS: &[Mutant] = &[
         "(unsigned short)(low + 2)",
         ROUND,
     ),
-    // Lost wake-ups: nobody is woken, the wrong one is, the wish to be woken is forgotten.
+    // Lost wake-ups: no thread is woken, the wrong one is, the request to be woken is forgotten.
     ("pv_preemptable", "played", HASTY, "0", "lock_wake_all(&lock->both)", "(void)0", HALT),
     (
         "pv_ticket",
@@ -92,7 +93,7 @@ const MUTANTS: &[Mutant] = &[
     ),
     ("pv_queued", "played", HASTY, "0", "lock_wake(&after->state, 0)", "(void)0", HALT),
     ("pv_queued", "played", HASTY, "0", "lock_wake(&lock->word, 0)", "(void)0", HALT),
-    // Nobody becomes the heir; the line's counters carry into each other.
+    // No thread becomes the heir; the line's counters carry into each other.
     ("lease", "played", HASTY, "0", "lock_wake(&lock->line, heir)", "(void)0", HALT),
     ("lease", "played", HASTY, "65535", "heir ? 1 : 1 - 0x10000u", "1", HALT),
     ("lease", "wrap", &[], "0", "return !(uses & 1) &&", "return", COUNTERS),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `locks/stats.h`: it counts what it says, and costs nothing where it is not asked for.
+//! `locks/stats.h`: its counts are right, and it costs nothing where it is off.
 
 mod common;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Holders and waiters that stand still: stopped by a signal handler or by SIGSTOP, one thread at a
-//! time, as a host preempts one vCPU. Nobody enters a held lock, nobody's wake-up is lost, and where the
-//! lock is free only first-come locks wait for whoever has no CPU (VEE 2013, section 4).
+//! time, as a host preempts one vCPU. No thread enters a held lock, no wake-up is lost, and if the
+//! lock is free, only first-come locks wait for a thread without a CPU (VEE 2013, section 4).
 
 mod common;
 
@@ -55,7 +55,8 @@ fn a_stopped_holder_keeps_everybody_out() {
     });
 }
 
-/// What the preemptable locks are for; the first-come locks show that the test sees the difference.
+/// The purpose of the preemptable locks; the first-come locks show that the test detects the
+/// difference.
 #[test]
 fn a_stopped_waiter_holds_up_first_come_locks_alone() {
     in_parallel(&with_budgets(AS_IT_IS_OR_SPENT), |&(lock, budgets)| {
@@ -86,7 +87,7 @@ fn has_ended(pid: libc::pid_t) -> bool {
     stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
 }
 
-/// How a thread that is traced goes on: it stopped, or ended.
+/// The next event of a traced thread: it stopped, or it ended.
 fn next_of(tid: libc::pid_t) -> Option<i32> {
     let mut status = 0;
     // SAFETY: `status` is ours.
@@ -94,8 +95,9 @@ fn next_of(tid: libc::pid_t) -> Option<i32> {
     (waited > 0).then_some(status)
 }
 
-/// Stops one thread after the other with SIGSTOP, each for 1 ms, then lets all go on to their end: the
-/// exit status of the program and how often a thread was stopped. `None`: it may not be traced.
+/// Stops one thread after the other with SIGSTOP, each for 1 ms, then continues all to their end.
+/// Returns the exit status of the program and how often a thread was stopped. `None`: tracing is
+/// not allowed.
 fn stop_threads_of(pid: libc::pid_t, times: u32) -> Option<(i32, u32)> {
     while threads_of(pid).len() < 2 && !has_ended(pid) {
         std::thread::sleep(Duration::from_millis(1));
@@ -121,7 +123,7 @@ fn stop_threads_of(pid: libc::pid_t, times: u32) -> Option<(i32, u32)> {
             Some(status) if libc::WIFSTOPPED(status) => {
                 std::thread::sleep(Duration::from_millis(1));
                 stopped += 1;
-                // Goes on without the signal, which would stop the others as well.
+                // Continues without the signal, which would stop the others as well.
                 let _ = ptrace(libc::PTRACE_CONT, tid);
             }
             _ => {
@@ -129,7 +131,7 @@ fn stop_threads_of(pid: libc::pid_t, times: u32) -> Option<(i32, u32)> {
             }
         }
     }
-    // Whoever traces must take note of every thread's end before the program's.
+    // A tracer must collect every thread's end before the program's.
     for tid in threads {
         while next_of(tid).is_some_and(|status| libc::WIFSTOPPED(status)) {
             let _ = ptrace(libc::PTRACE_CONT, tid);

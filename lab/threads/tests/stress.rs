@@ -16,8 +16,8 @@ const HASTY: &[&str] = &["-DYIELDING", "-DHASTY"];
 const SPENT: &[&str] = &["-DYIELDING", "-DSPENT"];
 const SHORT_OF_TIME: &[(&str, &[&str])] = &[("hasty", HASTY), ("spent", SPENT)];
 
-/// Threads stop after so many ms, where their rounds take longer: first-come locks wait for a switch of
-/// the CPU at each. Orders of steps that lose a wake-up are drawn in `played.rs`.
+/// Threads stop after this many ms if their rounds take longer: first-come locks wait for a switch
+/// of the CPU at each. `played.rs` draws orders of steps that lose a wake-up.
 const SOON: &str = "-DMS_ENOUGH=200";
 
 fn stress(lock: &Lock, variant: &str, flags: &[&str], args: &[&str]) {

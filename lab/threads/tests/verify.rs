@@ -30,7 +30,7 @@ const MODELS: &[Model] = &[
 ];
 const MUTANTS_MIN: usize = 5;
 
-/// A wrong lock: model, choices, what is wrong, the check that says so.
+/// A wrong lock: model, choices, the fault, the check that must find it.
 type Mutant = (&'static str, &'static [&'static str], &'static str, &'static str);
 
 const MUTANTS: &[Mutant] = &[
@@ -120,13 +120,13 @@ fn have_spin(what: &str) -> bool {
 /// What to search a model for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Search {
-    /// Runs that break a check, or cannot go on.
+    /// Runs that break a check, or deadlock.
     Checks,
-    /// Runs that go on for ever.
+    /// Runs that never end.
     Livelock,
 }
 
-/// `Ok`: every check holds; else what verify/run.sh said.
+/// `Ok`: every check holds; otherwise the output of verify/run.sh.
 fn verify(search: Search, model: &str, defines: &[&str]) -> Result<(), String> {
     let options: &[&str] = if search == Search::Livelock { &["--livelock"] } else { &[] };
     let name = format!("pan-{model}{}{}", options.concat(), defines.concat());

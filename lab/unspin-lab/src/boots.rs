@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The boots of a bench and the files they leave: `NAME.jsonl` holds a boot's records once its End
-//! is among them, `NAME.jsonl.part` while it is made. NAME says machine, kernel, plan and the code
-//! that ran, so that --resume takes nothing for made that other code made.
+//! The boots of a bench and their files: `NAME.jsonl` holds a boot's records once its End is among
+//! them, `NAME.jsonl.part` while it runs. NAME depends on machine, kernel, plan and the code that
+//! ran, so --resume does not reuse records of other code.
 
 use anyhow::Context;
 use std::collections::HashSet;
@@ -28,7 +28,7 @@ pub struct Boot {
     pub shard: Option<Shard>,
     /// World it is, where values that the scenario does not know were drawn.
     pub world: Option<World>,
-    /// Why there can be no such world: none of its runs is made.
+    /// Why this world is impossible: none of its runs is made.
     pub refusal: Option<String>,
     /// SHA-256 of the code that runs, in hex.
     pub image: String,
@@ -60,7 +60,7 @@ impl Boot {
         self.file.with_extension("jsonl.part")
     }
 
-    /// All its records are there, and it is not being made again.
+    /// Whether all its records exist, and it is not being repeated.
     pub fn is_complete(&self) -> bool {
         !self.part().exists() && self.is_whole()
     }
@@ -85,7 +85,7 @@ impl Boot {
         Ok(())
     }
 
-    /// It is to be made again. Until it is, the records there are stay.
+    /// Marks the boot to be run again. Its present records stay until the new ones are complete.
     pub fn renew(&self) -> anyhow::Result<()> {
         let part = self.part();
         File::create(&part).map(|_| ()).with_context(|| format!("cannot make {}", shown(&part)))
@@ -136,7 +136,7 @@ impl Boot {
         plan
     }
 
-    /// All records were written to `file`: they replace those made before, by whatever code.
+    /// All records were written to `file`: they replace older ones, of whatever code.
     pub fn complete(&self, file: &File) -> anyhow::Result<()> {
         let part = self.part();
         file.sync_all().with_context(|| format!("cannot write {}", shown(&part)))?;

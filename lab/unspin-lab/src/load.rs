@@ -61,7 +61,7 @@ pub struct Loaded {
     workloads: Workloads,
     /// Where its profiles are looked for.
     profile_dirs: Vec<PathBuf>,
-    /// What it and its profiles do not know.
+    /// Ranges of the values that it and its profiles leave unknown.
     ranges: Ranges,
     profile_ranges: BTreeMap<String, Ranges>,
 }

@@ -356,7 +356,7 @@ fn a_slowdown_is_split_among_five_factors() {
     fails(&["bench", path, "--machine", "threads", "--attribute"], 2, "allowed: --machine sim");
 }
 
-/// What is lost to caches is named, and is what comes back where all pCPUs share one.
+/// Time lost to caches is named, and returns where all pCPUs share one cache.
 #[test]
 fn caches_that_siblings_do_not_share_are_named() {
     let out = scratch("cache.out", "").with_extension("dir");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files and directories that nobody should hand to the command, and somebody does.
+//! Malformed files and directories.
 
 mod common;
 
@@ -240,7 +240,7 @@ fn errors_in_models_and_spaces_say_what_is_allowed() {
     );
 }
 
-/// More arms or keys than anybody writes, and longer ones: what is wrong is said at once, and in short.
+/// Far too many arms or keys, and far too long ones: the error comes at once, and is short.
 #[test]
 fn large_files_are_judged_in_time_and_words_in_proportion() {
     let dir = Dir::new("large");

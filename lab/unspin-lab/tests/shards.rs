@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shares of a sweep made one by one and put together give the very files of the whole.
+//! Shares of a sweep, run one by one and joined, give the same files as the whole.
 
 mod common;
 

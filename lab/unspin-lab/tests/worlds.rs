@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Worlds: the same whoever makes them and in how many parts, and what is refused.
+//! Worlds: they do not depend on who draws them and in how many parts. And the worlds that are
+//! refused.
 
 mod common;
 
@@ -27,7 +28,7 @@ impl Dir {
         fs::read_to_string(self.0.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
     }
 
-    /// A scenario whose host has an unknown exit cost, and what is put in its place.
+    /// A scenario whose host has an unknown exit cost, with `changes`.
     fn scenario(&self, changes: &[(&str, &str)]) -> String {
         let mut text = SCENARIO.to_string();
         for (from, to) in changes {
@@ -64,7 +65,7 @@ name = "hvs"
 yield_to = "hvs"
 "#;
 
-/// A bench on machine sim that succeeds; what it said.
+/// A bench on machine sim that succeeds. Returns its output.
 #[track_caller]
 fn made(scenario: &str, out: &str, more: &[&str]) -> String {
     let all = ["bench", scenario, "--machine", "sim", "--out", out];
@@ -245,7 +246,7 @@ fn agree_draws_what_a_measured_scenario_does_not_know() {
     fs::write(dir.0.join("measured.jsonl"), records.replace("6.12 (model)", "6.12.57")).unwrap();
     let agree = |changed: bool| {
         if changed {
-            // No longer what was measured: the model's own ranges are drawn.
+            // No longer the measured scenario: the model's own ranges are drawn.
             fs::copy(dir.scenario(&[("count = 2", "count = 3")]), dir.0.join("scenarios/few.toml"))
                 .unwrap();
         }

@@ -25,10 +25,11 @@ pub struct VcpuSample {
     pub cpu_ns: u64,
 }
 
-/// Reads the counters of a vCPU that has had so much CPU time.
+/// Reads the counters of a vCPU and stores its CPU time with them.
 ///
 /// # Safety
-/// They lie in guest memory. The guest may write them meanwhile, with plain stores.
+///
+/// The counters are in guest memory. The guest may write them meanwhile, with plain stores.
 pub(crate) unsafe fn sample(
     counters: *const abi::Counters,
     counts_stalls: bool,
@@ -37,7 +38,7 @@ pub(crate) unsafe fn sample(
     // SAFETY: as the caller says; volatile reads of single words are all that is asked of them.
     let read = |p: *const u64| unsafe { p.read_volatile() };
     let all = |first: *const u64, count: usize| {
-        // SAFETY: inside an array of so many.
+        // SAFETY: the array has `count` elements.
         (0..count).map(|b| read(unsafe { first.add(b) })).collect::<Vec<u64>>()
     };
     let stalls = if counts_stalls { abi::STALL_BUCKETS } else { 0 };

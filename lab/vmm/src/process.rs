@@ -209,7 +209,7 @@ fn next(input: &mut BufReader<File>) -> Result<Option<Command>, Error> {
 fn reply(reply: &Reply) {
     let line = serde_json::to_string(reply).expect("replies are plain data");
     let mut output = std::io::stdout().lock();
-    // If the starting process has gone, there is nobody to report to.
+    // If the starting process has ended, no process reads the report.
     let _ = writeln!(output, "{line}").and_then(|()| output.flush());
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What was observed of threads.
+/// Observations of threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unserved {
     /// The longest time that one had no CPU time. A thread that runs counts as served at every look, so it

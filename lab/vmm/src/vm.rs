@@ -205,8 +205,8 @@ impl Vm {
                     tid_out.store(unsafe { libc::gettid() } as u32, Ordering::Release);
                     gate.wait();
                     let result = vcpu::run(&mut vcpu, &kill);
-                    // The VM outlives the receiver's last use, so nobody reads a message that
-                    // cannot be sent.
+                    // The VM outlives the receiver's last use, so a message that cannot be sent is
+                    // not needed.
                     let _ = sender.send(Ended { vcpu: index, result });
                     let one = 1u64.to_ne_bytes();
                     // SAFETY: `event` stays open until this thread has been joined.

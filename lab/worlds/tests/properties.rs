@@ -105,7 +105,7 @@ proptest! {
         prop_assert!((low + mirror_high - 1.0).abs() < 1e-9 && (high + mirror_low - 1.0).abs() < 1e-9);
     }
 
-    /// What was written is read again, whatever the order of the columns.
+    /// Written values are read again, whatever the order of the columns.
     #[test]
     fn designs_come_back(points in prop::collection::vec(prop::collection::vec(0.0..1.0f64, 3), 1..20)) {
         let inputs: Vec<String> = ["host.exit_cycles", "a, \"b\"", "chance"].map(String::from).to_vec();

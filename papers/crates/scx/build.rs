@@ -10,8 +10,8 @@ mod bpf;
 
 use bpf::{Error, Program};
 
-/// What the verifier must follow is in one function, because it forgets half of the memory at
-/// calls. No loop may become a call of memset().
+/// Code that the verifier must follow is in one function, because the verifier forgets half of the
+/// memory at calls. No loop may become a call of memset().
 const FLAGS: &[&str] =
     &["-fno-builtin", "-D__TARGET_ARCH_x86", "-mllvm", "-inline-threshold=100000"];
 

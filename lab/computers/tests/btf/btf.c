@@ -24,7 +24,7 @@ static u32 chance(u32 below)
 #define STRINGS "\0kvm_vcpu\0ready\0kvm_vcpu_on_spin\0other\0"
 enum { N_NONE = 0, N_VCPU = 1, N_READY = 10, N_ON_SPIN = 16, N_OTHER = 33 };
 
-/* One file as it is made. */
+/* One generated file. */
 struct made {
 	u8 bytes[1 << 16];
 	u32 at;			/* end of the types */
@@ -39,7 +39,7 @@ static const struct { u8 info, elem; } known[KINDS] = {
 	[BTF_KIND_VAR] = { 4, 0 }, [BTF_KIND_DATASEC] = { 0, 12 }, [BTF_KIND_DECL_TAG] = { 4, 0 },
 	[BTF_KIND_ENUM64] = { 0, 12 },
 };
-/* Of kinds that are not known: what the layout says. */
+/* The size of kinds that the reader does not know, as the layout gives it. */
 #define LATER_INFO 8
 #define LATER_ELEM 20
 
@@ -133,7 +133,7 @@ static void module_make(struct made *own, u32 before, u32 last_kind, bool layout
 	end(own, layout, true);
 }
 
-/* What is asked of it, with nothing said of the answers. */
+/* Looks up everything the module asks for. */
 static bool all_found(const struct unspin_btf *btf)
 {
 	struct unspin_btf_want want = { .member = "ready", .size = 4 };

@@ -14,7 +14,7 @@ pub struct AreaFile {
 }
 
 impl AreaFile {
-    /// At `offset` of a file of `bytes`, which is made if it is not there.
+    /// Maps `bytes` bytes at `offset` of a file, and creates the file if it is missing.
     pub fn make(path: &Path, offset: u64, bytes: u64) -> AreaFile {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);

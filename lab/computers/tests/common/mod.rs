@@ -31,7 +31,8 @@ pub fn inside() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_unspin-inside"))
 }
 
-/// A program of this workspace, built beside this test. Where it is not, `what` is skipped, and that is said.
+/// A program of this workspace, built beside this test. If it is missing, prints that `what` is
+/// skipped.
 pub fn built(program: &str, what: &str) -> Option<PathBuf> {
     let path = inside().with_file_name(program);
     if !path.is_file() {
@@ -81,7 +82,7 @@ pub fn kernel(lab: &Lab, series: Series) -> Option<Kernel> {
     prepared(series.name(), lab.build(series, &AtomicBool::new(false), &mut |text| say(text)))
 }
 
-/// A kernel, or `None` and the reason said, where packages cannot be had.
+/// A kernel; or `None`, with the reason printed, where packages cannot be downloaded.
 pub fn prepared<T>(name: &str, kernel: Result<T, LabError>) -> Option<T> {
     match kernel {
         Ok(kernel) => Some(kernel),
@@ -135,7 +136,7 @@ fn read(path: &Path) -> Vec<u8> {
     std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// What a script said.
+/// The output of a script.
 pub struct Heard {
     pub lines: Vec<String>,
     pub passed: u32,
@@ -169,8 +170,8 @@ pub fn script(lab: &Lab, kernel: &Kernel, computer: &Computer, script: &str, nam
     script_with(lab, kernel, computer, script, name, NO_EXTRAS)
 }
 
-/// Boots the kernels `all` under QEMU with the command `unspin` and `script`. Fails where the script's checks
-/// do, or where `judged` finds something wrong in what it said.
+/// Boots the kernels `all` under QEMU with the command `unspin` and `script`. Fails if a check of
+/// the script fails, or if `judged` rejects its output.
 pub fn command_under_qemu(
     name: &str,
     all: &[Series],
@@ -227,7 +228,7 @@ pub fn stalled_elsewhere(console: &str) -> bool {
     !report.is_empty() && !report.iter().any(|line| line.contains(" [unspin]"))
 }
 
-/// The reports of the stall detector on a console: whom it found, where they were, and their stacks.
+/// The reports of the stall detector on a console: the CPUs, their places and stacks.
 pub fn stall(console: &str) -> Vec<&str> {
     const REPORT: usize = 160;
     console
@@ -306,8 +307,8 @@ pub fn cycles(usual: u32) -> u32 {
     }
 }
 
-/// What is wrong with a boot: checks that failed, checks that were not made, and splats on
-/// `console`, the part of it where none is meant; then how the kernel's log ended.
+/// Failures of a boot: checks that failed, checks that are missing, and kernel warnings on
+/// `console`, the part of the console where none is expected; then the end of the kernel's log.
 pub fn verdict(series: Series, heard: &Heard, checks_min: u32, console: &str) -> Vec<String> {
     let mut wrong: Vec<String> =
         heard.lines.iter().filter(|line| line.starts_with("FAILED")).cloned().collect();

@@ -6,7 +6,7 @@ use unspin_scenario::plan::Plan;
 use unspin_scenario::result::RunResult;
 use unspin_scenario::{expand, parse_scenario, Selection};
 
-/// Of a scenario's window: what it shows does not take longer.
+/// Measuring time of a scenario. These effects show within it.
 const WINDOW_MS: u64 = 1000;
 
 /// CPU time of a VM, of that of the host.

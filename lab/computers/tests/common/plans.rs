@@ -56,7 +56,7 @@ pub fn boots_are_alike(
     one
 }
 
-/// The lab and its kernel, or `None` and the reason said.
+/// The lab and its kernel; or `None`, with the reason printed.
 pub fn lab() -> Option<(Lab, Kernel)> {
     if !has_tools(BOCHS_TOOLS) {
         return None;

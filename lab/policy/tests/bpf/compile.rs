@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The compiler keeps a structure of pointers and lengths in registers only where it is not passed
-/// on, and the verifier forgets half of what was in memory.
+/// The compiler keeps a structure of pointers and lengths in registers only if it is not passed to
+/// a function, and the verifier does not track values in memory completely.
 const INLINE: [&str; 2] = ["-mllvm", "-inline-threshold=100000"];
 
 const FOR_BPF: [&str; 5] = ["-target", "bpf", "-mcpu=v3", "-g", "-c"];

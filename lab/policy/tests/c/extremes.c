@@ -263,7 +263,7 @@ static void kvm_stock(void)
 
 	FILL(vcpus);
 	kvm_stock_search_init(&state, vcpus, last);
-	/* A result that nobody asked for changes nothing. */
+	/* A result without a request changes nothing. */
 	kvm_stock_search_result(&state, &last, 1);
 	while ((index = kvm_stock_search_next(&state, vcpus)) >= 0) {
 		note_number((pol_u32)index);

@@ -311,7 +311,7 @@ pub fn asym_parts_urgent_vcpus(api: &Api) {
     // Twice as many conflicts is not above the threshold; none at all is none.
     assert_eq!(resolved([20, 15, 10]).0, 0);
     assert_eq!(resolved([0, 0, 0]).0, 0);
-    // One of high urgency is in nobody's way: half of it is none.
+    // A vCPU of high urgency is not in the way of others: half of it is none.
     assert_eq!(resolved([10, 40, 15]).0, 0);
     // No more than half of either side.
     assert_eq!(resolved([21, 10, 15]).0, 0);

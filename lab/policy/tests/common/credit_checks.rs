@@ -147,7 +147,7 @@ pub fn credit_is_bounded(api: &Api) {
 /// Algorithm 3, lines 8 to 15.
 pub fn credit_spreads_high_vms(api: &Api) {
     let params = Params::default();
-    // VM 0 fills PCPU 0 and 1; PCPU 3 has nobody, PCPU 2 one of VM 1.
+    // VM 0 fills PCPU 0 and 1; PCPU 3 is empty, PCPU 2 has one vCPU of VM 1.
     let placed = [(0, 0), (0, 0), (0, 1), (0, 1), (1, 2)];
     let mut vcpus = placed.map(|(vm, pcpu)| Vcpu::new(vm, pcpu));
     vcpus[0].running = 1;
@@ -187,12 +187,12 @@ pub fn credit_picks_the_head(api: &Api) {
     // The largest credit in its own queue, also 0, before a larger one elsewhere.
     assert_eq!(one(&mut [with(0, 0, 0), with(3, 0, 0), with(9, 0, 1)], 0), (Some(1), 0));
     assert_eq!(one(&mut [with(0, 0, 0), with(9, 0, 1)], 1), (Some(0), 0));
-    // Nobody has credit here: the largest elsewhere.
+    // No vCPU has credit here: the largest credit elsewhere is taken.
     assert_eq!(one(&mut [with(-1, 0, 0), with(3, 0, 1), with(9, 0, 2)], 0), (Some(2), 1));
     // Not of a high VM that is here already.
     assert_eq!(one(&mut [with(-1, 1, 0), with(3, 0, 1), with(9, 1, 2)], 0), (Some(1), 1));
     assert_eq!(one(&mut [with(-1, 0, 0), with(3, 0, 1), with(9, 1, 2)], 0), (Some(2), 1));
-    // Nobody has credit at all: a capped host idles, another takes the largest.
+    // No vCPU has credit at all: a capped host idles, another one takes the largest.
     assert_eq!(one(&mut [with(-5, 0, 0), with(-3, 0, 1)], 1), (None, 0));
     assert_eq!(one(&mut [with(-5, 0, 0), with(-3, 0, 1)], 0), (Some(1), 1));
     assert_eq!(one(&mut [with(-3, 0, 0), with(-3, 0, 1)], 0), (Some(0), 0));
@@ -217,12 +217,12 @@ pub fn credit_coschedules(api: &Api) {
     let mut vcpus = slots;
     assert_eq!(pick(api, &mut vcpus, &vms, 0, 1, 1).raised, 2);
     assert_eq!(vcpus.map(|vcpu| vcpu.raised), [0, 1, 0, 1, 0]);
-    // It overtakes, whatever its credit, and is raised no more; nobody takes a raised one away.
+    // A raised vCPU overtakes all, whatever its credit, and no other PCPU takes it away.
     assert_eq!(pick(api, &mut vcpus.clone(), &vms, 3, 0, 1).vcpu(), Some(2));
     assert_eq!(pick_after(api, &mut vcpus.clone(), &vms, 1, 1, 0, 1).vcpu(), Some(1));
     let decision = pick(api, &mut vcpus, &vms, 1, 0, 1);
     assert_eq!((decision.vcpu(), decision.raised, vcpus[1].raised), (Some(1), 0, 0));
-    // Without the mutex, and for a VM that is low: nobody comes along.
+    // Without the mutex, and for a VM that is LOW: no sibling is raised.
     assert_eq!(pick(api, &mut slots.clone(), &vms, 0, 0, 1).raised, 0);
     assert_eq!(pick(api, &mut slots.clone(), &[Vm::new(1); 2], 0, 1, 1).raised, 0);
 }

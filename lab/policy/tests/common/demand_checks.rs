@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Demand for turns (policy/demand.h): looks, holds and who is HIGH.
+//! Demand for turns (policy/demand.h): looks, holds and HIGH VMs.
 
 use super::{any_u32, any_u64, property, Api};
 use proptest::prelude::*;
@@ -41,7 +41,7 @@ impl<'a> Bench<'a> {
         self.vms.iter().map(|vm| vm.high).collect()
     }
 
-    /// How long what is now lasts, while VMs waste so much.
+    /// How long the present state lasts while VMs waste this much.
     fn lasts_us(&mut self, holds: bool, wasted: &[u64]) -> u64 {
         let from = self.now_us;
         while self.step(wasted) == holds {
@@ -77,7 +77,7 @@ pub fn demand_half_is_enough_to_stay(api: &Api) {
     assert_eq!(bench.high(), [1, 0, 0], "who left needs all of it again");
 }
 
-/// The same VMs again double the hold, up to its bound; others, or fewer, start it anew.
+/// The same VMs again double the hold, up to its bound; other VMs, or fewer, reset it.
 pub fn demand_holds_grow(api: &Api) {
     let mut bench = Bench::new(api, 2);
     for (look, hold) in [(40, 100), (20, 200), (20, 400)] {
@@ -100,7 +100,7 @@ pub fn demand_holds_grow(api: &Api) {
     assert_eq!(bench.lasts_us(true, &[0, 0]), 100, "after that it starts anew");
 }
 
-/// A VM that starts to spin in a hold joins it, one that is new too; none leaves it before its end.
+/// A VM that begins to spin in a hold joins it, also a new VM; none leaves before its end.
 pub fn demand_is_joined(api: &Api) {
     let mut bench = Bench::new(api, 2);
     bench.lasts_us(false, &[100, 0]);

@@ -143,7 +143,7 @@ fn divided(mut time: i128, weights: &[i128], most: i128) -> Vec<i128> {
     shares
 }
 
-/// pCPUs of VMs, of the group and of nobody.
+/// pCPUs owned by VMs, by the group, and by no VM.
 fn some_owners(host: &mut Host, owners: u64) {
     let all: Vec<u32> = (0..host.vms.len() as u32).chain([LOW, u32::MAX]).collect();
     for (i, cpu) in host.cpus.iter_mut().enumerate() {
@@ -172,7 +172,7 @@ pub fn gang_accounts_by_weight(api: &Api) {
     });
 }
 
-/// Turns only move time: what all are owed stays as it was, but for what is rounded.
+/// Turns only move time: the sum of all debts stays the same, apart from rounding.
 pub fn gang_conserves_time(api: &Api) {
     property(3000, (hosts(), any::<u64>(), 1..8u64), |(mut host, owners, part)| {
         some_owners(&mut host, owners);
@@ -195,7 +195,7 @@ pub fn gang_conserves_time(api: &Api) {
         if host.vms.iter().any(|vm| vm.wanting > 0 && is_clamped(vm)) {
             return;
         }
-        // A part is rounded on its pCPU and in its pool, and so is what the group is charged.
+        // A part is rounded on its pCPU and in its pool, and so is the charge of the group.
         let (lost, vcpus) = (before - sum(&host), host.vcpus.len() as i64);
         assert!((-2 * vcpus..=2 * vcpus).contains(&lost), "{lost} of {before}");
     });
@@ -269,7 +269,8 @@ pub fn gang_group_is_charged_up_to_a_turn(api: &Api) {
     });
 }
 
-/// Who may run on one pCPU only is pinned, however that is said; sets are those of pCPUs that are there.
+/// A vCPU that may run on one pCPU only is pinned, however its set is written; sets contain only
+/// pCPUs that exist.
 pub fn gang_pools_worked_example(api: &Api) {
     let set = |cpus: &[usize]| -> CpuSet { cpus.iter().copied().collect() };
     let owed = |cpus: usize, sets: [Option<&CpuSet>; 3], at: [u32; 3]| {
@@ -294,7 +295,7 @@ pub fn gang_pools_worked_example(api: &Api) {
         owed(2, [Some(&two), Some(&set(&[0, 1, 2])), Some(&set(&[0, 1, 90]))], apart),
         pooled
     );
-    // A pool for each set: the first two divide what is theirs on pCPU 0.
+    // A pool for each set: the first two divide their parts of pCPU 0.
     assert_eq!(owed(3, [Some(&two), Some(&two), Some(&set(&[1, 2]))], apart), pinned);
     // A pCPU of each word of 64.
     let far = set(&[1, 65]);

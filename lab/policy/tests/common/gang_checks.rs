@@ -136,7 +136,7 @@ pub fn gang_worked_example(api: &Api) {
     assert_eq!(account(&mut host, [0, 0, 12, 12, 0]), [8, -12, 4]);
     assert!(host.turn(api));
     assert_eq!(host.owners(), [0, 0]);
-    // Now the third is the one without: the first finds no two pCPUs, the scheduler has what is left.
+    // Now the third VM gets none: the first finds no two pCPUs, and the scheduler has the rest.
     host.vms[0].owed = 8;
     assert!(host.turn(api));
     assert_eq!((host.owners(), host.turn), (vec![NONE, LOW], 3));
@@ -184,7 +184,7 @@ fn with_some_owners((mut host, owners): (Host<'static>, u64)) -> Host<'static> {
     host
 }
 
-/// Owners keep rivals off, and nobody else.
+/// Owners keep rivals off their pCPUs, and no other vCPUs.
 pub fn gang_keeps_rivals_off(api: &Api) {
     let hosts = || (hosts(), any::<u64>()).prop_map(with_some_owners);
     property(500, hosts(), |mut host| {
@@ -206,8 +206,8 @@ pub fn gang_keeps_rivals_off(api: &Api) {
     });
 }
 
-/// A hole goes to the most owed VM that can use it; of equals, to the first. Nobody looks further than
-/// the bound says.
+/// A hole goes to the most owed VM that can use it; of equals, to the first. The search stops at
+/// its bound.
 pub fn gang_fills_holes(api: &Api) {
     let candidate = (-3..3i64, any::<u32>(), (0..3u8).prop_map(|n| u8::from(n == 0) * 7));
     property(1500, prop::collection::vec(candidate, 0..40), |all| {
@@ -224,7 +224,7 @@ pub fn gang_fills_holes(api: &Api) {
     });
 }
 
-/// Nobody who is HIGH wants to run, or nobody else does: the scheduler has the host.
+/// No HIGH VM wants to run, or no other VM does: the scheduler has the host.
 pub fn gang_needs_rivals(api: &Api) {
     property(1500, (hosts(), any::<u32>(), any::<bool>()), |(mut host, turn, alone)| {
         let mut seen = false;

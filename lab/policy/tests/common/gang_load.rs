@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hosts with as many VMs as pCPUs, of 8 vCPUs each that all spin and may run everywhere: what a turn of
-//! theirs costs.
+//! Hosts with as many VMs as pCPUs, of 8 vCPUs each that all spin and may run on all pCPUs: the
+//! cost of planning their turns.
 
 use unspin_policy::gang::{Cpu, CpuSet, Host, Vcpu, Vm};
 

@@ -215,7 +215,8 @@ fn owned(host: &Host, who: u32) -> Cpus {
     (0..host.cpus.len()).filter(|&cpu| host.cpus[cpu].owner == who).collect()
 }
 
-/// A turn that is checked step by step: what was before, what came of it, and what is free so far.
+/// A turn that is checked step by step: its plan, the host before and after it, and the pCPUs that
+/// are still free.
 struct Check<'c, 'a> {
     plan: &'c Plan,
     before: &'c Host<'a>,
@@ -244,7 +245,7 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Another thread of its core is somebody's.
+    /// Another thread of its core has an owner.
     fn is_shared(&self, cpu: usize) -> bool {
         let core = |cpu: usize| self.after.cpus[cpu].core;
         let is_taken = |&other: &usize| other != cpu && core(other) == core(cpu);
@@ -254,8 +255,8 @@ impl Check<'_, '_> {
         })
     }
 
-    /// Who is alone on its pCPU stays there; of others, too, somebody does if the VM has one who is alone.
-    /// A second thread may be left.
+    /// A vCPU that is alone on its pCPU stays there. A VM with such a vCPU keeps one of its shared
+    /// vCPUs in place, too. A second thread may be left.
     fn stays(&self, wanting: &[usize], free: &Cpus) {
         let here = |cpu: usize| wanting.iter().filter(|&&v| self.home(v) == cpu).count();
         let is_alone = |v: usize| here(self.home(v)) == 1 && free.contains(&self.home(v));
@@ -401,7 +402,7 @@ fn check_turn(plan: &Plan, before: &Host, after: &Host, candidates: &[usize]) {
     }
 }
 
-/// Who has more vCPUs that want to run than pCPUs for them, on a host of its own.
+/// VMs with more vCPUs that want to run than pCPUs for them, each on a host of its own.
 fn check_unplaced(plan: &Plan, before: &Host, after: &Host) {
     let usable: Cpus = (0..before.cpus.len()).collect();
     for (i, vm) in before.vms.iter().enumerate() {
@@ -414,8 +415,8 @@ fn check_unplaced(plan: &Plan, before: &Host, after: &Host) {
     }
 }
 
-/// In order of what they are owed: each that is HIGH has a pCPU for each of its vCPUs, or none; and the
-/// group what is left where those of its VMs want to run whose turn it is.
+/// In order of their debts, each HIGH VM has a pCPU for each of its vCPUs, or none. The group has
+/// the other pCPUs, where VMs want to run that have a turn.
 pub fn gang_owners_are_placed_in_order(api: &Api) {
     property(4000, plans(), |plan| {
         let sets = plan.sets();

@@ -45,7 +45,7 @@ pub fn gang_places_worked_example(api: &Api) {
     assert_eq!(at(&[9, 9, 9, 9, 9, 9]), [9, 10, 8, 11, 12, 14]);
     let nine: Vec<usize> = at(&[9; 9]);
     assert_eq!(nine, [9, 10, 8, 11, 12, 14, 13, 15, 0]);
-    // Who is alone stays, and the others come to where most are.
+    // A vCPU that is alone stays, and the others come to where most of them are.
     assert_eq!(at(&[0, 4, 4]), [0, 4, 2]);
     assert_eq!(at(&[0, 4, 6, 6]), [0, 4, 6, 5]);
     assert_eq!(at(&[4, 6, 0, 6]), [4, 6, 0, 5]);
@@ -53,7 +53,8 @@ pub fn gang_places_worked_example(api: &Api) {
     assert_eq!(at(&[1, 0]), [2, 0]);
     assert_eq!(at(&[1, 0, 4, 6, 5]), [2, 0, 4, 6, 5]);
     assert_eq!(at(&[0, 3, 2, 1]), [0, 3, 2, 1]);
-    // Nobody is alone, and there is no room in the cache: to one with room, of the node first.
+    // No vCPU is alone, and the cache has no room: they go to one with room, of the same node
+    // first.
     let beside = |others: &[u32], at: &[u32]| {
         let mut host = host(16, (2, 2, 2), at, &everywhere);
         others.iter().for_each(|&cpu| host.cpus[cpu as usize].usable = 0);
@@ -140,7 +141,7 @@ fn groups(cpus: &[usize], size: usize) -> usize {
     cpus.iter().map(|cpu| cpu / size).collect::<BTreeSet<_>>().len()
 }
 
-/// One cache, else one node, if nobody who is alone stands in the way; whole cores in it first.
+/// One cache, else one node, unless a vCPU that is alone prevents it; whole cores in it first.
 pub fn gang_gathers(api: &Api) {
     property(3000, layouts(), |(cpus, sizes, at)| {
         let everywhere: CpuSet = (0..cpus).collect();

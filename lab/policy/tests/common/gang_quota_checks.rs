@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Turns beside a quota (policy/gang.h): a model of a host whose scheduler lets a VM have only a part of
-//! each period, as `cpu.max` does. Nobody's pCPU idles for it, and everybody has what stock gives.
+//! Turns beside a quota (policy/gang.h): a model of a host whose scheduler lets a VM run for a part
+//! of each period only, as `cpu.max` does. No pCPU idles for it, and each VM has its part under
+//! stock.
 
 use super::gang_checks::{Host, LOW, NONE};
 use super::{property, Api};
@@ -61,7 +62,7 @@ impl<'a> Model<'a> {
         self.host.vcpus.iter_mut().for_each(|vcpu| vcpu.got = 0);
     }
 
-    /// Who runs on a pCPU next, and whether it may only because nobody else does.
+    /// The next to run on a pCPU, and whether it may only because no other wants to.
     fn chosen(&mut self, cpu: usize) -> Option<(usize, bool)> {
         let all: Vec<(usize, usize)> =
             (0..self.quota_us.len()).map(|vm| (vm, self.vcpu(vm, cpu))).collect();
@@ -133,8 +134,8 @@ pub fn gang_leaves_no_hole_beside_a_quota(api: &Api) {
     }
 }
 
-/// Who has no quota left is owed nothing for it: it does not take turns from those beside it, which have
-/// what the scheduler alone gives.
+/// A VM without quota left is not owed the time it misses: it takes no turns from the others, which
+/// have what the scheduler alone gives.
 pub fn gang_quota_is_counted_once(api: &Api) {
     let vms = [(true, 10_000), (true, PERIOD_US), (true, PERIOD_US)];
     let mut model = Model::new(api, 4, &vms);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Turns one after another (policy/gang.h): owners run on their pCPUs and rivals do not, where
-//! nobody owns a scheduler divides by weight.
+//! Turns one after another (policy/gang.h): owners run on their pCPUs and rivals do not. On pCPUs
+//! without an owner a scheduler divides the time by weight.
 
 use super::gang_checks::{Host, LOW};
 use super::{property, Api};
@@ -17,7 +17,7 @@ struct Run<'a> {
     fills: bool,
     /// Of several vCPUs of the group on a pCPU, those of the last VM have all its time.
     greedy: bool,
-    /// CPU time of each VM, in turns: what the scheduler alone would have given, and what it got.
+    /// CPU time of each VM, in turns: its part under the scheduler alone, and what it got.
     due: Vec<f64>,
     got: Vec<f64>,
     /// Turns since each VM wanted nothing or had CPU time.
@@ -97,7 +97,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Those who are not pinned divide what is due to them by weight, up to a pCPU for each.
+    /// vCPUs that are not pinned divide their parts by weight, up to a pCPU for each.
     fn balance(&mut self, due: &mut [f64]) {
         let loose = |v: &usize| self.host.vcpus[*v].allowed.is_some() && due[*v] > 0.0;
         let mut pool: Vec<usize> = (0..due.len()).filter(loose).collect();

@@ -8,7 +8,7 @@ use unspin_policy::gang::{Use, TIME_MAX};
 const AGAIN_PERCENT: u64 = 6;
 const MOST_PERCENT: u64 = 12;
 const TURNS: i64 = 32;
-/// After so many turns the mean has forgotten all but a thousandth of what was before.
+/// After this many turns, the mean keeps a thousandth of its former value.
 const FORGOTTEN: usize = 250;
 
 fn begin(api: &Api, turn: u64) -> Use {

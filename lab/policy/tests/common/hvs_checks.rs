@@ -238,7 +238,7 @@ pub fn picks_in_turn_are_one_order(api: &Api) {
         if slots.is_empty() {
             return;
         }
-        // Out of range, a caller is nobody and the circle starts at 0.
+        // A caller out of range is no vCPU, and the circle starts at 0.
         let caller = if caller >= slots.len() { usize::MAX } else { caller };
         assert_eq!(picks(api, &slots, caller, flags), listed(&slots, caller, flags));
     });
@@ -320,7 +320,8 @@ pub fn the_quorum_gives_way_or_changes_nothing(api: &Api) {
     let far = on(67, runs);
     assert_eq!(api.decide(&[far, there, there], 0, 0, QUORUM), 1);
     assert_eq!(api.decide(&[far, on(3, waits), on(3, waits)], 0, 0, QUORUM), -2);
-    // The one that waits could not be boosted: nobody to yield to, but not complete.
+    // The boost of the waiting vCPU failed: there is no vCPU to yield to, but the search was not
+    // complete.
     assert_eq!(api.decide(&[runs, runs, runs, waits], 0, 1 << 3, QUORUM), -1);
 }
 
@@ -346,7 +347,7 @@ pub fn marks_move_to_the_yielded_list(api: &Api) {
         (false, false, 1, ALONE, RESOURCE, 0),
         (false, false, 0, ALONE, RESOURCE, 0),
         (true, false, 1, ALONE, LOCK, 1),
-        // Whom a directed yield took off its core counts only where the flag says so.
+        // A vCPU that a directed yield took off its core counts only with the flag.
         (false, true, 0, PAPER, RESOURCE, 0),
         (false, true, 1, PAPER, YIELDED, 0),
         (false, true, 0, LAST, YIELDED, 0),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! HVS in VMs of more than 64 vCPUs: whom an exit looks at, and that nobody is forgotten.
+//! HVS in VMs of more than 64 vCPUs: which vCPUs an exit looks at, and that it forgets none.
 
 use super::{property, Api};
 use proptest::prelude::*;
@@ -90,7 +90,7 @@ pub fn a_look_takes_the_likeliest(api: &Api) {
     assert_eq!(api.look(&mut all, VCPUS_MAX + 1, 0, ADDED), Look { running: 1, ..Look::NONE });
 }
 
-/// The snapshot of those a look came to: as the module makes it.
+/// The snapshot of the vCPUs in a look, as the module builds it.
 fn snapshot(look: &Look, slots: &[Slot]) -> (Vec<usize>, Vec<Slot>) {
     let ready = |v: &usize| slots[*v].ready != 0 && slots[*v].category != 0;
     let numbers: Vec<usize> = look.numbers().filter(ready).take(SLOTS_MAX).collect();
@@ -114,7 +114,7 @@ pub fn a_look_decides_as_a_snapshot_of_all(api: &Api) {
     let input = (prop::collection::vec(one, 1..65), 0..64usize, any_flags());
     property(1500, input, |(mut slots, caller, flags)| {
         let caller = caller % slots.len();
-        // With the flag nobody is on the yielded list, which would be two lists of one rank here.
+        // With the flag, the yielded list is empty. Otherwise two lists would have one rank here.
         let flags = flags & !Flags::NO_YIELDED_LIST.0;
         let flags = if flags & QUORUM != 0 { flags | Flags::WOKEN_LIST.0 } else { flags };
         slots[caller] = Slot { category: 0, ready: 0, running: 1, ..slots[caller] };
@@ -142,7 +142,7 @@ pub fn a_look_decides_as_a_snapshot_of_all(api: &Api) {
     });
 }
 
-/// Whoever stays on a list that does not fit is looked at in each round of looks.
+/// A vCPU that stays on a list that does not fit is looked at in each round of looks.
 pub fn looks_go_round(api: &Api) {
     property(300, (66..400usize, 0..66usize, 0..3usize), |(vcpus, caller, list)| {
         let list = [ASLEEP, LOCK, YIELDED][list];
@@ -160,7 +160,7 @@ pub fn looks_go_round(api: &Api) {
     });
 }
 
-/// A VM of which few run: whoever is picked takes the core of one that runs.
+/// A VM of which few vCPUs run: a picked one takes the core of one that runs.
 struct Vm<'a> {
     api: &'a Api,
     slots: Vec<Slot>,
@@ -184,7 +184,7 @@ impl Vm<'_> {
         self.state.stops(vcpu, Category::from_number(category).unwrap());
     }
 
-    /// One that runs exits, and who is picked takes its core: it goes as one that spun, or as one
+    /// A running vCPU exits, and the picked one takes its core. It leaves as a spinner, or as one
     /// whose slice ended.
     fn exit(&mut self, running: &mut [usize], spinners_go: bool, flags: u32) -> usize {
         let at = self.random() as usize % running.len();
@@ -201,9 +201,9 @@ impl Vm<'_> {
     }
 }
 
-/// Who was picked comes back behind all that wait, so the number of those before a vCPU falls by
-/// one with each look at it. Where exits add lock waiters without end those on the yielded list, who
-/// have been picked, wait for the scheduler, as the paper has it.
+/// A picked vCPU comes back behind all that wait, so the number of vCPUs before another falls by
+/// one with each look. Where exits add lock waiters without end, vCPUs on the yielded list, which
+/// were picked before, wait for the scheduler, as in the paper.
 pub fn everyone_who_stays_ready_is_picked(api: &Api) {
     let input = (66..200usize, 1..5usize, any::<bool>(), any::<u64>());
     property(40, input, |(vcpus, running, spinners_go, random)| {
@@ -231,7 +231,7 @@ pub fn everyone_who_stays_ready_is_picked(api: &Api) {
 }
 
 pub fn the_quorum_of_a_large_vm(api: &Api) {
-    // Of 256, as many as are said run; the others are lock waiters.
+    // Of 256 vCPUs, `running` vCPUs run; the others are lock waiters.
     let decide = |running: usize, shared: usize, flags: u32| {
         let lists: Vec<Option<usize>> = (0..256).map(|v| (v >= running).then_some(LOCK)).collect();
         let look = api.look(&mut waiting(&lists), 256, 0, flags);

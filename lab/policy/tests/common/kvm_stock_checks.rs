@@ -31,7 +31,7 @@ struct Script {
 struct World {
     vcpus: Vec<Vcpu>,
     last_boosted: u32,
-    /// Who was tried by whom.
+    /// Pairs: the vCPU that tried, and its target.
     tried: Vec<(usize, usize)>,
 }
 
@@ -140,7 +140,7 @@ fn search(api: &Api, world: &mut World, script: &Script, variant: Variant) {
 }
 
 fn vcpu() -> impl Strategy<Value = Vcpu> {
-    // Mostly ready and preempted, or searches would find nobody.
+    // Mostly ready and preempted, so that searches find a target.
     let mostly = || prop_oneof![4 => Just(1u8), 1 => Just(0u8)];
     let seldom = || prop_oneof![1 => Just(1u8), 3 => Just(0u8)];
     (mostly(), mostly(), seldom(), 0..2u8, mostly(), seldom(), seldom(), 0..2u8).prop_map(
@@ -171,8 +171,8 @@ fn script() -> impl Strategy<Value = Script> {
         .prop_map(|(script, nested)| Script { nested: nested.map(Box::new), ..script })
 }
 
-/// The C variant tries, marks and remembers exactly what the oracle does, over several
-/// searches in a row, some of which overlap.
+/// The C variant tries, marks and remembers the same as the oracle, over several searches in a row,
+/// some of which overlap.
 pub fn conforms(api: &Api, variant: Variant, rules: Rules) {
     let vcpus = prop::collection::vec(vcpu(), 0..9);
     let input = (vcpus, 0..10u32, prop::collection::vec(script(), 1..5));
@@ -203,7 +203,7 @@ fn boost_once(caller: usize) -> Script {
     Script { caller, kernel_mode_only: true, outcomes: vec![1], nested: None }
 }
 
-/// Whom seven searches of vCPU 0 boost, where everyone else stays ready.
+/// The targets of seven searches of vCPU 0, while all others stay ready.
 fn boosted_in_turn(api: &Api, variant: Variant) -> Vec<usize> {
     let mut vcpus = vec![Vcpu::PREEMPTED; 4];
     vcpus[0] = Vcpu::RUNNING;

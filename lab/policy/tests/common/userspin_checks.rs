@@ -120,12 +120,12 @@ pub fn userspin_conforms(api: &Api) {
     property(3000, (samples(70), sane_params()), |(samples, params)| {
         assert_eq!(unsafe { (api.userspin_params_check)(&params) }, 0);
         let got = judged(api, &samples, &params);
-        // What was found is said, loop or not.
+        // The result is the oracle's, loop or not.
         assert_eq!(got, oracle(&samples, &params), "{params:?}");
     });
 }
 
-/// The last samples decide: what was before them makes no difference, and too few show nothing.
+/// The last samples decide: earlier ones make no difference, and too few show nothing.
 pub fn userspin_forgets(api: &Api) {
     property(500, (samples(80), samples(33), sane_params()), |(before, last, params)| {
         let all = [&before[..], &last[..]].concat();
@@ -198,7 +198,7 @@ pub fn userspin_finds_pause(api: &Api) {
     assert!(has(&tpause) && !has(&tpause[..4]) && !has(&[0x66, 0x51, 0x0f, 0xae, 0xf1]));
     let ends = unsafe { (api.userspin_has_pause)(tpause.as_ptr(), 4) };
     assert_eq!(ends, 0, "bytes beyond the end");
-    // Bytes of which such instructions are made, so that they come up.
+    // Bytes of such instructions, so that they are drawn often.
     let byte = prop_oneof![
         any::<u8>(),
         prop::sample::select(vec![0xf3, 0x90, 0x66, 0xf2, 0x40, 0x4f, 0x0f, 0xae, 0xf0, 0xf7]),

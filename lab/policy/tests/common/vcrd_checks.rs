@@ -132,7 +132,7 @@ pub fn vcrd_draws_twice(api: &Api) {
             assert_eq!(api.vcrd_at(&mut state, &params, now, draw), drawn);
         }
         let drawn = state.estimate_us;
-        // As long after the second as after the first: what was drawn is confirmed.
+        // The second period lasts as long as the first: the drawn length is confirmed.
         let now = state.high_until_us + 500 * MS;
         assert_eq!(api.vcrd_at(&mut state, &params, now, part << 24), drawn);
     }
@@ -229,7 +229,7 @@ pub fn vcrd_lasts_as_estimated(api: &Api) {
     assert_eq!(lasts, 50 * MS);
     assert!(api.vcrd_high(&state, 70 * MS) && api.vcrd_high(&state, 120 * MS - 1));
     assert!(!api.vcrd_high(&state, 120 * MS));
-    // An event while it is HIGH starts anew.
+    // An event while it is HIGH restarts the period.
     api.vcrd_at(&mut state, &params, 100 * MS, 0);
     assert_eq!(state.high_until_us, 110 * MS);
     // A clock that ran back stands still.

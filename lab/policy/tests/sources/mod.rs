@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the C is: what the kernel module links, and what is modelled only.
+//! The C files: those that the kernel module links, and those that are only modelled.
 
 use std::path::{Path, PathBuf};
 

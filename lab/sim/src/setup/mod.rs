@@ -25,7 +25,7 @@ pub struct VmSetup {
     pub pin: Vec<u32>,
     /// Share of CPU time, against the other VMs'.
     pub weight: u32,
-    /// What it may use at most, in millionths of the host's CPU time; `None`: no quota.
+    /// The most it may use, in millionths of the host's CPU time; `None`: no quota.
     pub quota_ppm: Option<u32>,
     /// Shares of each vCPU's own cgroup within the VM's (layout `vcpu`); empty: all alike.
     pub vcpu_shares: Vec<u64>,

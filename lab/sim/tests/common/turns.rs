@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What must hold of turns, of numbers alone: tests from outside and from inside ask the same.
 
-/// Nobody is owed, or owes, more turns than these (kmod/turns.c).
+/// The largest debt in turns, of a VM or to it (kmod/turns.c).
 const CLAMP_TURNS: u64 = 2;
 
 /// VMs of `vcpus` vCPUs each, on the same pCPUs, whose vCPUs all want to run all the time, get CPU
-/// time by weight. At either end of the window each is off by the clamp, and by the turn that goes on.
+/// time by weight. At either end of the measuring time each may be off by the clamp and by the turn
+/// in progress.
 pub fn shares_are_by_weight(
     cpu_ns: &[u64],
     weights: &[u32],

@@ -128,7 +128,7 @@ impl<'a> Build<'a> {
     }
 }
 
-/// Whether the program is content; what it said otherwise.
+/// Runs a program. `Err` has its output if it failed.
 pub fn run(program: &Path, args: &[&str]) -> Result<(), String> {
     check(Command::new(program).args(args))
 }

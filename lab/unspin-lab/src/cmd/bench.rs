@@ -255,7 +255,7 @@ impl Bench<'_> {
         }
     }
 
-    /// How many boots are made at once.
+    /// The number of boots that run at once.
     fn jobs(&self) -> usize {
         match self.args.jobs {
             Some(n) => usize::from(n),
@@ -378,7 +378,7 @@ fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The agent knows its kernel, not what it runs on or what started it.
+/// The agent knows its kernel, but not its machine or what started it.
 fn name_origin(record: &mut Record, machine: &str, boot: &Boot) {
     if let Record::Begin(b) = record {
         b.image = Some(boot.image.clone());

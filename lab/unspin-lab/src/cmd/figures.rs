@@ -119,7 +119,7 @@ fn fresh(args: &Args, root: &Path, chosen: &[&Claim]) -> anyhow::Result<Summary>
     Ok(Summary::new(&entries, env!("CARGO_PKG_VERSION"), &asked, shard))
 }
 
-/// Puts the shares together that others made, with their tables and pictures.
+/// Joins shares from other computers, with their tables and pictures.
 fn merged(args: &Args) -> anyhow::Result<Summary> {
     let mut shards = Vec::new();
     for dir in &args.merge {

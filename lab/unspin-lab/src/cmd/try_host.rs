@@ -100,7 +100,7 @@ struct Tried {
     seconds: u64,
     gains: Vec<Gain>,
     checks: Vec<Check>,
-    /// passed, failed, or incomplete where a check could not be made.
+    /// `passed`, `failed`, or `incomplete` if a check was not possible.
     verdict: &'static str,
 }
 

@@ -13,7 +13,7 @@ pub fn open(dir: Option<&Path>) -> anyhow::Result<Lab> {
     lab(dir)
 }
 
-/// The lab, for what it keeps: nothing is booted.
+/// The lab, for its stored files only: nothing is booted.
 pub fn lab(dir: Option<&Path>) -> anyhow::Result<Lab> {
     Lab::open(dir.map(Path::to_path_buf), agent()?).map_err(explain)
 }

@@ -7,7 +7,8 @@ use unspin_cli::progress::human;
 use unspin_scenario::plan::Run;
 use unspin_text::counted;
 
-/// What takes longer is refused: it is to be shared among computers, or made smaller.
+/// The longest time of one computer's worlds. More is refused: divide the worlds among computers,
+/// or draw fewer.
 const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// What of a run is simulated.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What only a VM whose memory is at hand can show: faults, and who was asked by whom.
+//! Tests that need a VM's memory: faults, and which vCPU was asked by which.
 
 use super::*;
 use unspin_scenario::plan::{Dist, Op};

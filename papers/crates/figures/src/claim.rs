@@ -50,8 +50,8 @@ pub struct Claim {
     /// The tolerance of ours, by the names of values; for other values the general rule applies.
     #[serde(default)]
     pub within: toml::Table,
-    /// Why it is not blind: how ours was known when a program it is made with was chosen. Empty: it
-    /// was not known.
+    /// Why it is not blind: our value was known when one of its programs was chosen. Empty: it was
+    /// not known.
     #[serde(default)]
     pub seen: String,
 }

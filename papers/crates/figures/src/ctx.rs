@@ -153,7 +153,7 @@ impl Ctx {
     }
 
     fn one(&self, setup: &Setup) -> Result<Arc<Simulated>, Error> {
-        // The number of a run in its plan makes no difference to what it gives.
+        // The number of a run in its plan does not affect its result.
         let mut setup = setup.clone();
         setup.run.id = 0;
         let key = format!("{setup:?}");

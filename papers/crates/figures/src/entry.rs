@@ -20,7 +20,7 @@ pub struct Entry {
     /// Whether there is an experiment for it.
     pub reproduced: bool,
     pub rows: Vec<Row>,
-    /// Values that say how the experiment is set up, not what it gave.
+    /// Values that describe the setup of the experiment, not its result.
     pub settings: Vec<String>,
     pub plot: Plot,
     /// Notes for readers, such as how little depends on a chosen parameter.
@@ -140,7 +140,7 @@ impl Entry {
         self.row(name, Measure::Between, number(ours), None);
     }
 
-    /// A statement, and what it was judged by.
+    /// A statement, and the evidence for it.
     pub fn holds(&mut self, name: &str, holds: bool, evidence: impl Into<String>) {
         self.row(name, Measure::Holds, json!(holds), None).evidence = evidence.into();
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a claim is made again.
+//! How a claim is reproduced.
 
 use crate::ctx::Ctx;
 use crate::entry::Entry;
 use crate::error::Error;
 
-/// A claim, made again.
+/// A claim, reproduced.
 #[derive(Debug, Clone, Copy)]
 pub struct Experiment {
     /// The claim's id.

@@ -42,7 +42,7 @@ pub use row::{judge, Judged, Row};
 pub use summary::{EntrySummary, Summary};
 pub use within::{Measure, Rule, Span, TIE};
 
-/// A paper whose claims are made again.
+/// A paper whose claims are reproduced.
 #[derive(Debug, Clone, Copy)]
 pub struct Paper {
     /// One of `paper::KEYS`.

@@ -27,7 +27,7 @@ pub fn cell(s: &str) -> String {
     s.replace('|', "\\|").replace('\n', " ")
 }
 
-/// A value of a claim, or one of ours.
+/// Shows a value of a claim, or one of ours.
 pub fn show(v: &Value) -> String {
     match v {
         Value::Null => "-".to_string(),

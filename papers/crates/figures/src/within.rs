@@ -23,7 +23,7 @@ pub enum Measure {
     Between,
     /// A statement that holds or does not.
     Holds,
-    /// Nothing was made to compare.
+    /// There is no value to compare.
     Missing,
 }
 

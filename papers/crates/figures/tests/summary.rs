@@ -56,7 +56,7 @@ fn every_claim_is_counted_and_every_experiment_has_a_claim() {
         let element = claim.names().iter().any(|n| claim.span(&format!("{n}[0]")).is_some());
         assert!(named || element || claim.within.is_empty(), "{}: within of nothing", claim.id);
     }
-    // An entry nobody can make again is there, and is not within.
+    // An entry that cannot be reproduced is listed, and is not within.
     let ctx = Ctx::new(&root(), Some(1), |_| {});
     let predicted_claim = claims.all.iter().find(|c| c.kind == Kind::Predict).unwrap();
     let unknown = Claim { id: "apples_nobody".into(), ..predicted_claim.clone() };
@@ -214,7 +214,7 @@ fn a_reason_that_explains_no_miss_is_named() {
     assert_eq!(of(&mut summary, &|_| true), nothing);
     assert_eq!(of(&mut summary, &|r| r.entry == "apples_fig5_overall"), ["apples_fig6_ebizzy hvs"]);
     assert_eq!(of(&mut summary, &|r| r.name == "hvs"), ["apples_fig5_overall"]);
-    // Of what was not made nothing is known.
+    // Entries that were not reproduced have no result.
     summary.entries.retain(|e| e.id != "apples_fig5_overall");
     assert_eq!(of(&mut summary, &|r| r.name == "hvs"), nothing);
 }

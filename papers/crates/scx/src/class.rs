@@ -11,7 +11,7 @@ pub fn set_ext(tid: u32) -> io::Result<()> {
     set(tid, SCHED_EXT)
 }
 
-/// Makes it an ordinary thread again. Does nothing for one that has ended.
+/// Makes the thread an ordinary one again. Does nothing if it has ended.
 pub fn set_normal(tid: u32) {
     let _ = set(tid, libc::SCHED_OTHER);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The base of guests of a few instructions: memory that host and guest share word by word, a VM
-//! with it, and what the host's CPUs do for them.
+//! The base of guests of a few instructions: memory that host and guest share, a VM that uses it,
+//! and the host's CPUs that run it.
 
 use kvm_bindings::kvm_userspace_memory_region;
 use kvm_ioctls::{Kvm, VmFd};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The running kernel's code, function by function. Static keys, static calls and ftrace all patch
-//! it, so equal code means equal behaviour, whatever made the patch.
+//! The running kernel's code, function by function. Static keys, static calls and ftrace patch it,
+//! so equal code means equal behaviour.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -74,15 +74,15 @@ fn vcpus_that_need_the_same_core_are_parted() {
     }
 }
 
-/// Section 5.4.2: who can go on but got less than it was given is late; once its latency is the
-/// lowest, those that wake it are hurried.
+/// Section 5.4.2: a vCPU that could continue but got less than its weight is late; once its latency
+/// is the lowest, those that wake it are hurried.
 #[test]
 fn the_late_are_hurried_and_then_those_who_wake_them() {
     let mut sim = stacked(plan::Asym { latency: true, ..plan::Asym::default() }, 3);
     let period_ns = sim.host.asym.as_ref().unwrap().period_ns();
     let min_us = sim.core.model.asym.latency_min_us;
     for period in 1..=30 {
-        // Sleeper 3 is said to have woken vCPU 0.
+        // The host notes that sleeper 3 woke vCPU 0.
         sim.host.note_waker(&sim.core, VcpuId(0), VcpuId(3));
         sim.run_until(period * period_ns + 1);
     }
@@ -98,7 +98,7 @@ fn the_late_are_hurried_and_then_those_who_wake_them() {
     assert_eq!(sim.host.entities[VcpuId(3)].wakeup_ns(), u64::from(waker) * 1000);
 }
 
-/// Everybody may be moved at any time, whatever the vCPU does, and time stays conserved.
+/// Any vCPU may be moved at any time, whatever it does, and time stays conserved.
 #[test]
 fn vcpus_in_every_state_can_be_moved() {
     for kernel in Kernel::ALL {

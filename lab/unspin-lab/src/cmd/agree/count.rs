@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is simulated, and how many comparisons agree.
+//! Counts simulated runs, and the comparisons that agree.
 
 use super::row::{Key, Row};
 use unspin_scenario::plan::Run;
 use unspin_sim::Host;
 
-/// How often each measured run is made again.
+/// How often each measured run is repeated.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
     /// For scenarios without worlds, and for locks on threads.

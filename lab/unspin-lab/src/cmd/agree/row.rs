@@ -14,7 +14,7 @@ pub enum Kind {
     HeldOut,
     /// Unknown.
     Given,
-    /// It was there while the simulator was made.
+    /// It was known when the simulator was written.
     Known,
 }
 

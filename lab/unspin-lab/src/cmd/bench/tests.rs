@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A machine that only says what it was asked.
+//! A machine that only reports the requests it gets.
 
 use super::*;
 use crate::machine::{Refusal, Sink};
@@ -118,7 +118,7 @@ impl Case {
     }
 }
 
-/// What a machine with a kernel of its own says to the smoke scenario with so much changed.
+/// The answer of a machine with a kernel of its own to the smoke scenario with `changes`.
 fn said(name: &str, changes: &[(&str, &str)]) -> Option<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut text = fs::read_to_string(root.join("scenarios/smoke.toml")).unwrap();

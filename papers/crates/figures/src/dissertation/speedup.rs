@@ -28,8 +28,8 @@ fn app(ctx: &Ctx, name: &str) -> Result<App, Error> {
     App::parse(&name, &text).map_err(|e| Error::Wrong { path, text: e.to_string() })
 }
 
-/// CPU time the application's work used, over what it uses with one unit: a speedup that no pass
-/// cut off by the window's end falsifies.
+/// CPU time of the application's work, over that with one unit. A pass that is cut off at the end
+/// of the measuring time does not falsify it.
 fn speedup(ctx: &Ctx, one: Setup, many: Setup) -> Result<f64, Error> {
     let made = ctx.simulate(&[one, many])?;
     let useful = |s: &Simulated| s.result.vm[0].attribution.map_or(0, |a| a.useful_ns) as f64;
