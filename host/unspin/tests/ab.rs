@@ -351,7 +351,7 @@ fn another_hands_value_stays() {
     let child = fake.in_b();
     let file = format!("mod/vms/{}-0/window_min_cycles", fake.vm);
     fake.write(&file, "777");
-    fails(child, "window_min_cycles to 777, which was 1073741824 in this window; it stays");
+    fails(child, "window_min_cycles to 777, which was 1073741824 in this phase; it stays");
     assert_eq!(fake.module_file("window_min_cycles"), "777");
     fake.write(&file, "4096");
     fake.is_as_before();

@@ -210,8 +210,8 @@ static void unknown_kind_is_named(u64 start)
 	btf = opened(&base, &own);
 	if (!IS_ERR(btf))
 		fail("kind %u is taken", kind);
-	snprintf(words, sizeof(words), "of %s is not used: its type %u is of kind %u,", in_base ? "vmlinux" : "kvm",
-		 which + 1 + (in_base ? 0 : base.types), kind);
+	snprintf(words, sizeof(words), "of %s cannot be used: type %u has the unknown kind %u\n",
+		 in_base ? "vmlinux" : "kvm", which + 1 + (in_base ? 0 : base.types), kind);
 	if (PTR_ERR(btf) != -EINVAL || !strstr(said, words))
 		fail("error %ld, and '%s' does not have '%s'", PTR_ERR(btf), said, words);
 }
@@ -230,7 +230,7 @@ static void cut_types_are_named(u64 start)
 	cut = own.type_at[own.types - 1] + 1 + chance(11);
 	header->type_len = cut - header->hdr_len;
 	btf = opened(&base, &own);
-	if (!IS_ERR(btf) || !strstr(said, "kvm is not used: it ends in the middle of type "))
+	if (!IS_ERR(btf) || !strstr(said, "kvm cannot be used: it ends inside type "))
 		fail("cut types: %ld, '%s'", PTR_ERR(btf), said);
 }
 
