@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What container engines note of the containers that monitors run in: their names, and the pods they are
-//! of. What they do not say, or what may not be read, has no name.
+//! The records of container engines about containers that VMMs run in: their names and pods. A
+//! container without a readable record has no name.
 
 use crate::names::{Kind, Names};
 use serde_json::Value;

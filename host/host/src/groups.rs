@@ -17,11 +17,11 @@ pub struct Groups {
 /// The threads of a VM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Threads {
-    /// The cgroup of each vCPU, by its number. Where their threads are not all known, that of all threads.
+    /// The cgroup of each vCPU, by its number. If not all their threads are known, the cgroup of all threads.
     vcpus: Vec<(u32, Cgroup)>,
-    /// Of its monitor's other threads.
+    /// The cgroups of its VMM's other threads.
     others: BTreeSet<Cgroup>,
-    /// Why a vCPU's is not known, in words.
+    /// Why a vCPU's cgroup is unknown, in words.
     unseen: Option<String>,
 }
 
@@ -54,7 +54,7 @@ pub enum Limited {
     Vm,
     /// Only these, by their numbers.
     Vcpus(Vec<u32>),
-    /// Only other threads of the monitor: libvirt's cgroups `emulator` and `iothreadN`.
+    /// Only other threads of the VMM: libvirt's cgroups `emulator` and `iothreadN`.
     Others,
 }
 

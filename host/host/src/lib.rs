@@ -59,8 +59,8 @@ pub struct VmProcess {
     pub names: Names,
     /// Threads that are known to run vCPUs, by their vCPUs' numbers.
     pub vcpus: Vec<Vcpu>,
-    /// vCPUs that it has: those, and others of which KVM shows that they exist, and not which threads run
-    /// them. 0 where the monitor has made none yet, or names none and its descriptors may not be seen.
+    /// Its number of vCPUs, also of those whose threads are unknown. 0 if the VMM has created none yet, or
+    /// if it does not name their threads and its descriptors are not readable.
     pub vcpu_count: usize,
     title: String,
 }
@@ -215,7 +215,7 @@ impl Host {
         (monitor, args)
     }
 
-    /// What its monitor calls a VM, and what it runs in.
+    /// The names of a VM: from its VMM, and from its cgroups and container.
     fn names(&self, pid: u32, monitor: Monitor, args: &[&[u8]]) -> Names {
         let mut names = monitor.names(args);
         let cgroups = fs::read(self.dir(pid).join("cgroup")).unwrap_or_default();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The monitor (VMM) of a VM: what it calls the VM on its command line, and its vCPUs' threads.
+//! The VMM of a VM, such as QEMU: the VM's name on its command line, and its vCPUs' threads.
 
 use crate::names::{Kind, Names};
 use crate::{qemu, socket};
@@ -31,7 +31,7 @@ const QEMU: Around = ("CPU ", "/KVM");
 const FIRECRACKER: Around = ("fc_vcpu ", "");
 const CLOUD_HYPERVISOR: Around = ("vcpu", "");
 
-/// Those of monitors that are not known by their program's name, and of those that others are made from.
+/// Names of vCPU threads of unknown VMMs: those of all known ones, because many VMMs are built from others.
 const ANY: &[Around] = &[
     QEMU,
     FIRECRACKER,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The names of a VM: those of its monitor, and those of what it runs in.
+//! The names of a VM: from its VMM, and from its scope, pod or container.
 
 use crate::name::Name;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -17,7 +17,7 @@ const ID_DIGITS_MIN: usize = 32;
 /// Who gives a name. A VM has at most one name of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// The monitor: `-name`, `--id`, or the file or directory of its socket.
+    /// The VMM: `-name`, `--id`, or the file or directory of its socket.
     Name,
     /// libvirt, which names the VM's scope after it.
     Libvirt,
@@ -29,7 +29,7 @@ pub enum Kind {
     Kubevirt,
     /// Kubernetes: `namespace/pod`.
     Pod,
-    /// The container that the monitor runs in: its name, or `namespace/pod/container`.
+    /// The container that the VMM runs in: its name, or `namespace/pod/container`.
     Container,
     /// `-uuid`, `-smbios type=1,uuid=…`, or `--platform uuid=…`, in small letters.
     Uuid,
@@ -73,8 +73,8 @@ impl Kind {
     }
 }
 
-/// Those who name a VM better than others, best first. Where only a program made up the monitor's name,
-/// as kata's runtime does, the pod's or container's is better.
+/// The kinds of names to show, best first. If a program made up the VMM's name, as Kata's runtime does,
+/// the pod's or the container's name is better.
 const BEST: [Kind; 7] = [
     Kind::Name,
     Kind::Libvirt,
@@ -123,8 +123,7 @@ impl Names {
         first.or_else(given).or_else(rest)
     }
 
-    /// `namespace/vm` where KubeVirt made the monitor's name of the two, in a pod. Neither has an
-    /// underscore.
+    /// `namespace/vm` in a pod whose VMM's name KubeVirt made from both. Neither has an underscore.
     pub(crate) fn kubevirt(&self) -> Option<Vec<u8>> {
         let in_pod = self.get(Kind::PodUid).is_some();
         let name = self.get(Kind::Name).filter(|_| in_pod)?.as_bytes();

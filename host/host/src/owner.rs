@@ -6,7 +6,7 @@ use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// Users that monitors run as, by what packages and managers of VMs make of them.
+/// Users that VMMs run as, as packages and managers of VMs create them.
 const MONITORS: [&str; 15] = [
     "root",
     "qemu",

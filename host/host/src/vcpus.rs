@@ -83,7 +83,7 @@ fn number(text: &[u8]) -> Option<u32> {
 /// The threads of a process that are known to run vCPUs, by the numbers of these, and how many vCPUs it
 /// has: more than threads where nothing tells the others from the rest of its threads.
 ///
-/// Their names tell, where the monitor names them so. If not: a thread that waits in the kernel within
+/// By the threads' names, if the VMM names them. Otherwise: a thread that waits in the kernel within
 /// `KVM_RUN` shows the vCPU's descriptor, and one that has been in a guest has time there.
 pub fn find(process: &Path, monitor: Monitor, descriptors: &Descriptors) -> (Vec<Vcpu>, usize) {
     let tasks = process.join("task");

@@ -58,7 +58,7 @@ impl Drop for Fake {
 /// A VM, and what is to be found of it.
 struct Vm {
     pid: u32,
-    /// Lines of /proc/TID/cgroup: of the monitor, and of each vCPU.
+    /// Lines of /proc/TID/cgroup: of the VMM, and of each vCPU.
     main: &'static str,
     vcpus: &'static [&'static str],
     /// The cgroup by whose weight it competes, and its weight; `None`: the host's first.

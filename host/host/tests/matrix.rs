@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every monitor in every layout of cgroups, named and not: what each VM is called, and which threads run
-//! its vCPUs. All run on one host, which is made of files.
+//! Every VMM in every layout of cgroups, with and without a name: the names of each VM, and the threads
+//! that run its vCPUs. All run on one faked host.
 
 mod common;
 
@@ -8,7 +8,7 @@ use common::{Fake, VM};
 use std::collections::BTreeMap;
 use unspin_host::{meant, By, Host, Kind, VmProcess};
 
-/// How a monitor shows which threads run vCPUs.
+/// How a VMM shows which threads run vCPUs.
 #[derive(Clone, Copy)]
 enum Shows {
     /// By their names: what stands before and after the number.
@@ -283,7 +283,7 @@ fn every_vm_is_seen_as_what_it_is() {
         }
     }
     assert!(cells.len() > 150);
-    // Others look like monitors, and hold no VM.
+    // Others look like VMMs, and hold no VM.
     fake.process(
         2,
         &[b"/usr/bin/qemu-system-x86_64", b"-name", b"web1"],

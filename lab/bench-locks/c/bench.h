@@ -33,7 +33,7 @@ struct bench_thread {
 	unsigned long wait_hist[BENCH_BUCKETS];
 };
 
-/* The measuring window by both clocks. */
+/* The measuring time by both clocks. */
 struct bench_window {
 	unsigned long long ns;
 	unsigned long long ticks;

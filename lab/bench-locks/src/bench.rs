@@ -47,7 +47,7 @@ pub struct Thread {
     pub wait_hist: [u64; BUCKETS],
 }
 
-/// The measuring window by both clocks. Mirrors `struct bench_window`.
+/// The measuring time by both clocks. Mirrors `struct bench_window`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Window {

@@ -114,9 +114,9 @@ pub struct Run {
     pub baseline: String,
     pub seed: u64,
     pub repeat: u32,
-    /// Least time between the start of the last VM and the measuring window, ms of the machine's time.
+    /// Least time between the start of the last VM and the measuring time, ms of the machine's time.
     pub warmup_ms: u64,
-    /// Length of the measuring window, ms of the machine's time.
+    /// Length of the measuring time, ms of the machine's time.
     pub window_ms: u64,
     /// Largest stagger between VM starts, ms; each VM draws its own from the seed.
     pub stagger_ms: u64,

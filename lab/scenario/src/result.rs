@@ -108,7 +108,7 @@ pub struct SpinPlace {
     pub symbol: Option<String>,
 }
 
-/// One VM in one run; counts are differences over the measuring window.
+/// One VM in one run; counts are differences over the measuring time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct VmResult {
     /// Units of work finished, per vCPU.

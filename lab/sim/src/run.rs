@@ -17,7 +17,7 @@ pub struct Simulated {
     pub result: RunResult,
     /// Events handled, for the speed of the simulator itself.
     pub events: u64,
-    /// What coscheduling did to each VM in the measuring window; none without Credit.
+    /// What coscheduling did to each VM in the measuring time; none without Credit.
     pub coscheduling: Vec<CoschedulingStats>,
     /// Counts of the module's turns, from the start; empty without turns.
     pub turns: TurnsSeen,

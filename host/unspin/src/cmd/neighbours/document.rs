@@ -88,7 +88,7 @@ pub struct OfVm {
 pub struct OfQuota {
     pub path: String,
     pub cpus: f64,
-    /// vm: of all vCPUs; vcpus: of some; others: of other threads of the monitor.
+    /// vm: of all vCPUs; vcpus: of some; others: of other threads of the VMM.
     pub of: &'static str,
     /// Where it is of some vCPUs, their numbers.
     pub vcpus: Vec<u32>,

@@ -128,7 +128,7 @@ impl<'a> Shower<'a> {
         };
         let got = if group.within.is_none() { String::new() } else { share(group.got) };
         let quota = group.quota_cpus.map_or(String::new(), |cpus| format!("{cpus:.2}"));
-        // Where cgroups are not counted, its monitor is most of a VM.
+        // If the kernel does not count the cgroup, the VMM's process has most of a VM's CPU time.
         let vm = group.own.and_then(|pid| self.document.all.get(&pid)?.1);
         let cpus = group.cpus.or(vm).map_or("?".into(), |cpus| format!("{cpus:.2}"));
         Row { inside, ..row(self.name(group), [&weight, &quota, &entitled, &got, &cpus]) }
