@@ -46,8 +46,9 @@ struct Namespace {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Used {
     pub cpu_ns: u64,
-    /// How long its own quota kept its tasks from running, all CPUs together; 0 without a quota.
-    pub throttled_ns: u64,
+    /// How long its own quota kept its tasks from running, all CPUs together; 0 without a quota. `None`: the
+    /// kernel does not say.
+    pub throttled_ns: Option<u64>,
 }
 
 impl Tree {
@@ -164,13 +165,13 @@ impl Tree {
         };
         match group.version {
             Version::Two => {
-                let throttled_ns = number("throttled_usec ").unwrap_or(0) * 1000;
+                let throttled_ns = number("throttled_usec ").map(|us| us * 1000);
                 Some(Used { cpu_ns: number("usage_usec ")? * 1000, throttled_ns })
             }
             Version::One => {
                 let usage = self.in_hierarchy(group, &self.cpuacct).join("cpuacct.usage");
                 let cpu_ns = fs::read_to_string(usage).ok()?.trim().parse().ok()?;
-                Some(Used { cpu_ns, throttled_ns: number("throttled_time ").unwrap_or(0) })
+                Some(Used { cpu_ns, throttled_ns: number("throttled_time ") })
             }
         }
     }

@@ -24,7 +24,8 @@ fn vms_are_shown_where_they_compete() {
     host.write("proc/41/cgroup", "0::/qemu.slice/104.scope");
     for (path, weight) in [("qemu.slice", "100"), ("qemu.slice/104.scope", "250")] {
         host.write(&format!("sys/fs/cgroup/{path}/cpu.weight"), weight);
-        host.write(&format!("sys/fs/cgroup/{path}/cpu.stat"), "usage_usec 7");
+        let throttled = if path == "qemu.slice" { "" } else { "\nthrottled_usec 0" };
+        host.write(&format!("sys/fs/cgroup/{path}/cpu.stat"), &format!("usage_usec 7{throttled}"));
     }
     host.write("sys/fs/cgroup/qemu.slice/104.scope/cpu.max", "150000 100000");
     let out = neighbours(&host, &[]).output().unwrap();
@@ -35,6 +36,13 @@ fn vms_are_shown_where_they_compete() {
     let json: Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(json["vms"][0]["group"], "/qemu.slice/104.scope");
     assert_eq!(json["vms"][0]["quotas"][0]["remedy"], "qm set 104 --cpulimit CPUS");
+    let throttled = |path: &str| {
+        let groups = json["groups"].as_array().unwrap();
+        let group = groups.iter().find(|group| group["path"] == path);
+        group.unwrap_or_else(|| panic!("{path}: {json}"))["throttled_s_per_s"].clone()
+    };
+    assert!(throttled("/qemu.slice").is_null(), "the kernel does not say: {json}");
+    assert_eq!(throttled("/qemu.slice/104.scope"), 0.0);
     let other = neighbours(&host, &["db"]).output().unwrap();
     assert!(other.status.code() == Some(1) && said(&other).contains("no VM \"db\""));
     host.write("proc/41/cgroup", "0::/../elsewhere");

@@ -51,7 +51,7 @@ pub struct OfGroup {
     /// Share of the CPU time that it and all beside it used.
     pub got: Option<f64>,
     pub cpus: Option<f64>,
-    /// How long its own quota kept tasks from running, all CPUs together.
+    /// How long its own quota kept tasks from running, all CPUs together; null where that is not known.
     pub throttled_s_per_s: Option<f64>,
     /// What its tasks used that are in no cgroup of this list within it; null for one without others in it.
     pub rest_cpus: Option<f64>,
@@ -114,11 +114,12 @@ impl Document {
         let per_s = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9 / window_s;
         let cpus_of_vm = |pid: u32| Some(per_s(*before.vms.get(&pid)?, *after.vms.get(&pid)?));
         let each = before.groups.iter().zip(&after.groups);
-        let used: Vec<Option<[f64; 2]>> = each
+        let used: Vec<Option<(f64, Option<f64>)>> = each
             .map(|(from, to)| {
                 let (from, to): (Used, Used) = ((*from)?, (*to)?);
-                let throttled = per_s(from.throttled_ns, to.throttled_ns);
-                Some([per_s(from.cpu_ns, to.cpu_ns), throttled])
+                let throttled = from.throttled_ns.zip(to.throttled_ns);
+                let throttled = throttled.map(|(from, to)| per_s(from, to));
+                Some((per_s(from.cpu_ns, to.cpu_ns), throttled))
             })
             .collect();
         let all = found.all.iter().map(|vm| (vm.pid, (vm.title().to_string(), cpus_of_vm(vm.pid))));
@@ -137,14 +138,14 @@ impl Document {
 
 fn of_groups(
     rivals: &[Rival],
-    used: &[Option<[f64; 2]>],
+    used: &[Option<(f64, Option<f64>)>],
     cpus_of_vm: &dyn Fn(u32) -> Option<f64>,
 ) -> Vec<OfGroup> {
     let mut inside: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (at, rival) in rivals.iter().enumerate() {
         inside.entry(rival.within.unwrap_or(usize::MAX)).or_default().push(at);
     }
-    let cpus = |at: usize| used[at].map(|[cpus, _]| cpus);
+    let cpus = |at: usize| used[at].map(|(cpus, _)| cpus);
     let rest_of = |at: usize| -> Option<f64> {
         let parts: Option<f64> = match inside.get(&at) {
             Some(children) => children.iter().map(|child| cpus(*child)).sum(),
@@ -163,7 +164,7 @@ fn of_groups(
         entitled: None,
         got: None,
         cpus: cpus(at),
-        throttled_s_per_s: used[at].map(|[_, throttled]| throttled),
+        throttled_s_per_s: used[at].and_then(|(_, throttled)| throttled),
         rest_cpus: rest_of(at),
         own: rival.own,
         threads_of: rival.threads_of.clone(),
