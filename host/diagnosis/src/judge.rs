@@ -33,6 +33,8 @@ const LOST: &[(Cause, &[State])] = &[
 pub struct Did {
     /// How many there are; 0 where no thread is known to run one, and nothing of them is known.
     pub vcpus: usize,
+    /// vCPUs besides these of which nothing was seen: what they did is unknown.
+    pub unseen: usize,
     /// Wall time, in ns; above 0.
     pub window_ns: u64,
     pub times: Times,
@@ -141,6 +143,9 @@ fn loss(did: &Did, cause: Cause) -> Loss {
         }
     };
     match cause {
+        _ if did.vcpus == 0 && did.unseen > 0 => {
+            did.loss(cause, None, Sure::Unknown, "nothing was seen of its vCPUs".into())
+        }
         _ if did.vcpus == 0 => {
             did.loss(cause, None, Sure::Unknown, "the threads of its vCPUs are unknown".into())
         }
@@ -265,6 +270,7 @@ pub(crate) mod tests {
                 let spin = spin_ns_per_exit;
                 Did {
                     vcpus,
+                    unseen: 0,
                     window_ns,
                     times,
                     exits,

@@ -38,7 +38,11 @@ pub struct RightSize {
 /// this is too large rather than too small.
 pub fn right_size(did: &Did) -> Option<RightSize> {
     let watched: u64 = did.wanting_ns.iter().sum();
-    if did.vcpus < 2 || did.window_ns < WINDOW_MIN_NS || watched < did.window_ns / 10 * 9 {
+    if did.vcpus < 2
+        || did.unseen > 0
+        || did.window_ns < WINDOW_MIN_NS
+        || watched < did.window_ns / 10 * 9
+    {
         return None;
     }
     // Those of the last entry may be all.

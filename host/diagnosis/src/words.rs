@@ -11,7 +11,7 @@ pub struct Waits {
     vcpus: u64,
     /// Of all of them together, in ns, as are the others.
     wall: u64,
-    ready: u64,
+    ready: Option<u64>,
     limited: Option<u64>,
     costop: Option<u64>,
 }
@@ -32,16 +32,17 @@ pub struct Words {
 
 impl Waits {
     /// Of one vCPU. `costop`: how long it was ready while a sibling was on a CPU, in ns. `tells_throttled`:
-    /// whether the times tell throttling from other waits.
+    /// whether the times tell throttling from other waits. Of a vCPU without any times all is unknown.
     pub fn of(times: &Times, costop: Option<u64>, tells_throttled: bool) -> Waits {
         let limited = times[State::Throttled];
         let ready: u64 = State::ALL.iter().filter(|s| s.is_ready()).map(|s| times[*s]).sum();
+        let is_seen = times.total() > 0;
         Waits {
             vcpus: 1,
             wall: times.total(),
-            ready: ready + limited,
-            limited: tells_throttled.then_some(limited),
-            costop,
+            ready: is_seen.then_some(ready + limited),
+            limited: (is_seen && tells_throttled).then_some(limited),
+            costop: costop.filter(|_| is_seen),
         }
     }
 
@@ -52,7 +53,7 @@ impl Waits {
             .reduce(|a, b| Waits {
                 vcpus: a.vcpus + b.vcpus,
                 wall: a.wall + b.wall,
-                ready: a.ready + b.ready,
+                ready: add(a.ready, b.ready),
                 limited: add(a.limited, b.limited),
                 costop: add(a.costop, b.costop),
             })
@@ -61,19 +62,19 @@ impl Waits {
 
     /// In ns: ready, of that with a sibling on a CPU, and of that over a quota; `None` is unknown.
     pub fn ns(&self) -> [Option<u64>; 3] {
-        [Some(self.ready), self.costop, self.limited]
+        [self.ready, self.costop, self.limited]
     }
 
     pub fn words(&self) -> Words {
         let window = self.wall as f64 / self.vcpus.max(1) as f64;
         let percent = |ns: u64| (window > 0.0).then(|| 100.0 * ns as f64 / window);
         // A part is not read at the same moment as the whole.
-        let part = |ns: u64| percent(ns.min(self.ready));
+        let part = |ns: u64| percent(ns.min(self.ready?));
         Words {
-            ready_pct: percent(self.ready),
+            ready_pct: self.ready.and_then(percent),
             costop_pct: self.costop.and_then(part),
             limit_pct: self.limited.and_then(part),
-            steal_pct: percent(self.ready).map(|sum| sum / self.vcpus.max(1) as f64),
+            steal_pct: self.ready.and_then(percent).map(|sum| sum / self.vcpus.max(1) as f64),
         }
     }
 }
@@ -133,6 +134,10 @@ mod tests {
         };
         assert_eq!(both, expected);
         assert_eq!(Waits::sum([]).words(), Words::default());
+        let unseen = Waits::of(&Times::default(), Some(0), true);
+        for waits in [unseen, Waits::sum([one, unseen])] {
+            assert_eq!((waits.words(), waits.ns()), (Words::default(), [None; 3]));
+        }
         let text = serde_json::to_value(both).unwrap();
         assert!(text["costop_pct"].is_null() && text["limit_pct"].is_null());
     }

@@ -14,7 +14,7 @@ pub enum Error {
     UnreadableTypes { path: String, cause: String },
     #[error(
         "kernel {release} has no type information of the module kvm (/sys/kernel/btf/kvm is missing), \
-         which programs at its tracepoints need: use a kernel of 5.11 or later with \
+         which programs at its tracepoints need: use a kernel of 5.12 or later with \
          CONFIG_DEBUG_INFO_BTF_MODULES"
     )]
     NoModuleTypes { release: String },

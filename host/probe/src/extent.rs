@@ -9,8 +9,8 @@ use libbpf_rs::{Link, Object, OpenObject};
 /// Most vCPUs that are watched at a time.
 pub const VCPUS_MAX: u32 = 16384;
 
-/// The tracepoints whose programs are needed for running, waiting and sleeping alone.
-const OF_BRIEF: [&str; 2] = ["tp_btf/sched_switch", "tp_btf/sched_waking"];
+/// The programs for running, waiting and sleeping alone.
+const OF_BRIEF: [&str; 2] = ["switch_briefly", "wake_briefly"];
 
 /// Those of accesses.
 const OF_ACCESSES: [&str; 3] = ["tp_btf/kvm_pio", "tp_btf/kvm_mmio", "tp_btf/kvm_fast_mmio"];
@@ -24,19 +24,25 @@ fn is_for_others(program: &str, plan: &Plan) -> bool {
         }
 }
 
-/// Leaves out what this extent does without, and what is made for other kernels.
-pub fn choose(open: &mut OpenObject, extent: Extent, plan: &Plan) -> Result<(), Error> {
+/// Leaves out what this extent does without, and what is made for other kernels. `naming`: who had the CPUs that
+/// vCPUs waited for is counted.
+pub fn choose(
+    open: &mut OpenObject,
+    (extent, naming): (Extent, bool),
+    plan: &Plan,
+) -> Result<(), Error> {
     for mut program in open.progs_mut() {
-        let is_for_others = is_for_others(&program.name().to_string_lossy(), plan);
+        let name = program.name().to_string_lossy().into_owned();
         let section = program.section().to_string_lossy().into_owned();
+        let is_brief = OF_BRIEF.contains(&&*name);
         let is_needed = match extent {
-            Extent::Brief => OF_BRIEF.contains(&&*section),
-            Extent::Detailed { accesses: true } => true,
-            _ => !OF_ACCESSES.contains(&&*section),
+            Extent::Brief => is_brief,
+            Extent::Detailed { accesses: true } => !is_brief,
+            _ => !is_brief && !OF_ACCESSES.contains(&&*section),
         };
-        program.set_autoload(is_needed && !is_for_others);
+        program.set_autoload(is_needed && !is_for_others(&name, plan));
     }
-    switch(open, "brief", extent == Extent::Brief)?;
+    switch(open, "naming", naming)?;
     switch(open, "detailed", matches!(extent, Extent::Detailed { .. }))
 }
 
@@ -57,9 +63,12 @@ pub fn cpus() -> u32 {
 }
 
 /// Makes the maps as large as this computer wants them.
-pub fn size(open: &mut OpenObject, extent: Extent) -> Result<(), Error> {
+pub fn size(open: &mut OpenObject, (extent, naming): (Extent, bool)) -> Result<(), Error> {
     let (cpus, mut sizes) = (cpus(), Vec::new());
     sizes.extend([("cpus", cpus), ("runs", cpus), ("shares", cpus * VMS_MAX)]);
+    if !naming {
+        sizes.splice(1..2, [("runs", 1), ("takers", 1)]);
+    }
     sizes.extend([("slots", VCPUS_MAX), ("vcpus", VCPUS_MAX)]);
     if !matches!(extent, Extent::Detailed { .. }) {
         sizes.push(("accesses", 1));
@@ -83,4 +92,32 @@ pub fn attach(object: &Object) -> Result<Vec<Link>, Error> {
         })
     });
     links.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libbpf_rs::ObjectBuilder;
+
+    /// Before 5.12 the verifier refuses an addition that returns what was there, or an exchange, also where it is
+    /// never reached.
+    #[test]
+    fn kernels_before_5_12_know_what_the_brief_programs_do() {
+        const STX_ATOMIC: u8 = 0xc3;
+        const CALL: u8 = 0x85;
+        const PSEUDO_CALL: u8 = 1;
+        let mut builder = ObjectBuilder::default();
+        let open = builder.open_memory(crate::probe::PROGRAMS).unwrap();
+        let brief = open.progs().filter(|of| OF_BRIEF.contains(&&*of.name().to_string_lossy()));
+        let mut looked_at = 0;
+        for program in brief {
+            looked_at += 1;
+            for insn in program.insns() {
+                let is_newer = insn.code & 0xc7 == STX_ATOMIC && insn.imm != 0;
+                let calls = insn.code == CALL && insn._bitfield_1.get(4, 4) as u8 == PSEUDO_CALL;
+                assert!(!is_newer && !calls, "{:?}: {insn:?}", program.name());
+            }
+        }
+        assert_eq!(looked_at, OF_BRIEF.len());
+    }
 }

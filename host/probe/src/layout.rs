@@ -26,6 +26,12 @@ pub const TIMES: usize = 32;
 /// Time on a CPU since an exit for HLT: poll or exit, which its end says; `PENDING` in C.
 pub const PENDING: u32 = TIMES as u32 - 1;
 
+/// On a CPU since it is watched, and nothing was seen of it; `UNSEEN` in C.
+pub const UNSEEN: u32 = TIMES as u32 - 2;
+
+/// `wants` of a vCPU that is watched no more; `GONE` in C.
+pub const GONE: u64 = 2;
+
 /// Places of threads; `PLACES` in C.
 pub const PLACES: u32 = 16384;
 
@@ -34,6 +40,7 @@ pub const RUNS: usize = 32;
 
 /// `ran_before` of a vCPU whose wait has no known begin; `NO_WAIT` in C.
 pub const NO_WAIT: u64 = u64::MAX;
+
 /// Numbers of vCPUs that want a CPU, the last of which is for that many or more; `WANTING_MAX + 1` in C.
 pub const WANTING: usize = 65;
 
@@ -61,6 +68,8 @@ pub struct First {
     pub tid: u32,
     pub slot: u32,
     pub others: u32,
+    /// Processes of VMs that have it.
+    pub vms: u32,
 }
 
 #[repr(C)]
@@ -79,14 +88,13 @@ pub struct Sums {
     pub host: u64,
 }
 
-/// The vCPUs of a VM that have a CPU.
+/// The vCPUs of a VM that have a CPU; `ran` is a [sum](crate::sum).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Together {
-    pub lock: u32,
-    pub on: u32,
-    pub since: u64,
+    pub on: u64,
     pub ran: u64,
+    pub unused: [u64; 6],
 }
 
 /// A process, and what it is called, padded with zeroes. Process 0: the CPU is idle.
@@ -110,10 +118,13 @@ pub struct Run {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Runs {
+    pub ended: u64,
     pub since: u64,
     pub whose: Process,
     pub next: u64,
     pub last: [Run; RUNS],
+    pub unused: u64,
+    pub begun: u64,
 }
 
 /// A key: a process that had a CPU for which a vCPU of a VM waited.
@@ -166,17 +177,20 @@ pub struct Vcpu {
     pub served: u64,
     pub access: u64,
     pub address: u64,
+    pub unused: [u64; 2],
     pub begun: u64,
 }
 
+/// A VM; `time` has [sums](crate::sum).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Vm {
-    pub since: u64,
+    pub lost: u64,
     pub wanting: u64,
     pub accesses: u64,
     pub accesses_lost: u64,
     pub time: [u64; WANTING],
+    pub unused: [u64; 3],
 }
 
 #[repr(C)]
@@ -214,7 +228,14 @@ impl Default for Vcpu {
 
 impl Default for Vm {
     fn default() -> Vm {
-        Vm { since: 0, wanting: 0, accesses: 0, accesses_lost: 0, time: [0; WANTING] }
+        Vm {
+            lost: 0,
+            wanting: 0,
+            accesses: 0,
+            accesses_lost: 0,
+            time: [0; WANTING],
+            unused: [0; 3],
+        }
     }
 }
 
@@ -317,21 +338,21 @@ mod tests {
         let btf = Btf::from_path(&file).unwrap();
         std::fs::remove_file(&file).unwrap();
         assert_eq!(in_c(&btf, "cpu"), in_rust!(Cpu: since kind vm registrations had slot));
-        assert_eq!(in_c(&btf, "thread"), in_rust!(First: tid slot others));
+        assert_eq!(in_c(&btf, "thread"), in_rust!(First: tid slot others vms));
         assert_eq!(in_c(&btf, "share"), in_rust!(Share: vcpus vmm));
-        assert_eq!(in_c(&btf, "together"), in_rust!(Together: lock on since ran));
+        assert_eq!(in_c(&btf, "together"), in_rust!(Together: on ran unused));
         assert_eq!(in_c(&btf, "process"), in_rust!(Process: tgid command));
         assert_eq!(in_c(&btf, "run"), in_rust!(Run: begin end whose));
-        assert_eq!(in_c(&btf, "runs"), in_rust!(Runs: since whose next last));
+        assert_eq!(in_c(&btf, "runs"), in_rust!(Runs: ended since whose next last unused begun));
         assert_eq!(in_c(&btf, "taker"), in_rust!(Taker: vm tgid));
         assert_eq!(in_c(&btf, "taken"), in_rust!(Took: time command));
         assert_eq!(in_c(&btf, "sums"), in_rust!(Sums: sibling own_vmm vm host));
         let vcpu = in_rust!(Vcpu: ended since woken_at vm place counts reason asleep cpu before
             cfs_rq throttled exit_at pending_asleep vmm_at halt_began halt_ended time exits
             switches wakes number wakers wakers_before wakers_at costop ran_before wants served
-            access address begun);
+            access address unused begun);
         assert_eq!(in_c(&btf, "vcpu"), vcpu);
-        let vm = in_rust!(Vm: since wanting accesses accesses_lost time);
+        let vm = in_rust!(Vm: lost wanting accesses accesses_lost time unused);
         assert_eq!(in_c(&btf, "vm"), vm);
         assert_eq!(in_c(&btf, "access_key"), in_rust!(AccessKey: vm kind address));
         assert_eq!(in_c(&btf, "access"), in_rust!(Access: count ns visits));

@@ -7,11 +7,13 @@ mod error;
 mod extent;
 mod layout;
 mod maps;
+mod numbers;
 mod places;
 mod plan;
 mod probe;
 #[cfg(test)]
 mod ready;
+mod sum;
 mod takers;
 mod types;
 mod vms;

@@ -9,6 +9,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// An entry that is read while it changes is read again, so often at most.
+const TRIES: u32 = 100;
+
 /// A map from numbers to structures.
 pub struct Table<V> {
     map: MapHandle,
@@ -21,6 +24,15 @@ pub struct Table<V> {
 impl<V: Plain> Table<V> {
     /// The map of that name; libbpf puts the object's name before that of a section. What the programs keep in it must be as long as `V`.
     pub fn of(object: &Object, name: &'static str) -> Result<Table<V>, Error> {
+        Self::with(object, name, libc::PROT_READ)
+    }
+
+    /// The same, whose words this process changes too.
+    pub fn shared(object: &Object, name: &'static str) -> Result<Table<V>, Error> {
+        Self::with(object, name, libc::PROT_READ | libc::PROT_WRITE)
+    }
+
+    fn with(object: &Object, name: &'static str, rights: i32) -> Result<Table<V>, Error> {
         let find = format!("find the map {name} of the BPF programs");
         let is_it = |found: &str| found == name || name.starts_with('.') && found.ends_with(name);
         let map = object.maps().find(|map| is_it(&map.name().to_string_lossy()));
@@ -29,7 +41,7 @@ impl<V: Plain> Table<V> {
         if map.value_size() as usize != size_of::<V>() {
             return Err(Error::failed(&find, "it belongs to another build"));
         }
-        let mapped = Mapped::of(&map);
+        let mapped = Mapped::of(&map, rights);
         Ok(Table { map, mapped, name, value: PhantomData })
     }
 
@@ -42,11 +54,22 @@ impl<V: Plain> Table<V> {
         Ok(found.and_then(|value| from_bytes(&value)))
     }
 
-    /// An entry that has a lock.
-    pub fn get_locked(&self, key: u32) -> Result<Option<V>, Error> {
-        let found = self.map.lookup(&key.to_ne_bytes(), MapFlags::LOCK);
-        let found = found.map_err(|e| self.failed("read", e))?;
-        Ok(found.and_then(|value| from_bytes(&value)))
+    /// An entry as it was at one time, which `is_steady` says; as it was read last where it changes all the time.
+    pub fn steady(&self, key: u32, is_steady: impl Fn(&V) -> bool) -> Result<Option<V>, Error> {
+        let mut found = self.get(key)?;
+        for _ in 0..TRIES {
+            match &found {
+                // The kernel copies from first to last, too.
+                Some(value) if !is_steady(value) => found = self.get(key)?,
+                _ => break,
+            }
+        }
+        Ok(found)
+    }
+
+    /// The word at a place of an entry, which the programs change while it is read; `None`: the map is not mapped.
+    pub fn word(&self, key: u32, place: usize) -> Option<&AtomicU64> {
+        self.mapped.as_ref()?.word(key, place)
     }
 
     pub fn put(&self, key: u32, value: &V) -> Result<(), Error> {
@@ -64,7 +87,7 @@ impl<V: Plain> Table<V> {
     }
 }
 
-/// The memory of an array that programs write to and this process reads.
+/// The memory of an array that programs write to.
 struct Mapped {
     first: NonNull<AtomicU64>,
     /// Bytes of all, from one entry to the next, and of one, which is a multiple of eight.
@@ -74,12 +97,12 @@ struct Mapped {
     entries: u32,
 }
 
-// SAFETY: it is only read, word by word, and unmapped when its last owner drops it.
+// SAFETY: it is only used word by word, by atomic operations, and unmapped when its last owner drops it.
 unsafe impl Send for Mapped {}
 
 impl Mapped {
     /// `None` where it is no array that can be mapped.
-    fn of(map: &MapHandle) -> Option<Mapped> {
+    fn of(map: &MapHandle, rights: i32) -> Option<Mapped> {
         const WORD: usize = size_of::<u64>();
         let (entry, entries) = (map.value_size() as usize, map.max_entries());
         let stride = entry.next_multiple_of(WORD);
@@ -89,26 +112,28 @@ impl Mapped {
         // SAFETY: it has no arguments that could be wrong.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let length = (stride * entries as usize).next_multiple_of(page);
-        let (read, shared) = (libc::PROT_READ, libc::MAP_SHARED);
+        let (null, shared) = (std::ptr::null_mut(), libc::MAP_SHARED);
         // SAFETY: the kernel chooses where, and refuses what is no such array or longer than it is.
-        let at = unsafe {
-            libc::mmap(std::ptr::null_mut(), length, read, shared, map.as_fd().as_raw_fd(), 0)
-        };
+        let at = unsafe { libc::mmap(null, length, rights, shared, map.as_fd().as_raw_fd(), 0) };
         let first = NonNull::new(at.cast()).filter(|_| at != libc::MAP_FAILED)?;
         Some(Mapped { first, length, stride, entry, entries })
     }
 
-    /// Reads an entry word by word, from the first to the last.
-    fn get(&self, key: u32) -> Option<Vec<u8>> {
-        if key >= self.entries {
+    /// The word that begins at this byte of an entry.
+    fn word(&self, key: u32, place: usize) -> Option<&AtomicU64> {
+        if key >= self.entries || place >= self.entry {
             return None;
         }
-        let words = self.entry / size_of::<u64>();
-        let from = key as usize * self.stride / size_of::<u64>();
+        let index = (key as usize * self.stride + place) / size_of::<u64>();
         // SAFETY: the entry lies within what is mapped, which is aligned to a page and stays as long as this.
-        let word = |index: usize| unsafe { self.first.add(from + index).as_ref() };
-        let read = (0..words).flat_map(|index| word(index).load(Ordering::Acquire).to_ne_bytes());
-        Some(read.collect())
+        Some(unsafe { self.first.add(index).as_ref() })
+    }
+
+    /// Reads an entry word by word, from the first to the last.
+    fn get(&self, key: u32) -> Option<Vec<u8>> {
+        let places = (0..self.entry).step_by(size_of::<u64>());
+        let words = places.map(|place| Some(self.word(key, place)?.load(Ordering::Acquire)));
+        Some(words.collect::<Option<Vec<u64>>>()?.into_iter().flat_map(u64::to_ne_bytes).collect())
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which slot a thread has, for the programs: they look at the place of a thread first, which is an array's,
-//! and into the hash only where several threads have one place.
+//! Which slot a thread has, and which process is a VM, for the programs: they look at the place of a thread or
+//! process first, which is an array's, and into a hash only where that says so.
 
 use crate::error::Error;
 use crate::layout::{First, PLACES};
@@ -10,11 +10,13 @@ use libbpf_rs::Object;
 pub struct Places {
     places: Table<First>,
     slots: Table<u32>,
+    vms: Table<u32>,
 }
 
 impl Places {
     pub fn of(object: &Object) -> Result<Places, Error> {
-        Ok(Places { places: Table::of(object, "places")?, slots: Table::of(object, "slots")? })
+        let (places, slots) = (Table::of(object, "places")?, Table::of(object, "slots")?);
+        Ok(Places { places, slots, vms: Table::of(object, "vms")? })
     }
 
     /// A thread has that slot from now on; it had none.
@@ -31,6 +33,20 @@ impl Places {
         self.places.put(tid % PLACES, &left(self.at(tid)?, tid))?;
         self.slots.remove(tid);
         Ok(())
+    }
+
+    /// A process is the VM of that number from now on; it was none.
+    pub fn enter_vm(&self, pid: u32, number: u32) -> Result<(), Error> {
+        self.vms.put(pid, &number)?;
+        let first = self.at(pid)?;
+        self.places.put(pid % PLACES, &First { vms: first.vms + 1, ..first })
+    }
+
+    /// A process is a VM no more.
+    pub fn leave_vm(&self, pid: u32) -> Result<(), Error> {
+        self.vms.remove(pid);
+        let first = self.at(pid)?;
+        self.places.put(pid % PLACES, &First { vms: first.vms.saturating_sub(1), ..first })
     }
 
     fn at(&self, tid: u32) -> Result<First, Error> {

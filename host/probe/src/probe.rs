@@ -3,25 +3,27 @@
 
 use crate::error::Error;
 use crate::extent::{attach, choose, cpus, size, VCPUS_MAX};
-use crate::layout::{Cpu, Settings, Share, Sums, Together, Vcpu, ASLEEP, NO_SLOT, ON, VMS_MAX};
+use crate::layout::{
+    Cpu, Settings, Share, Sums, Together, Vcpu, ASLEEP, GONE, HOST, NO_SLOT, ON, UNSEEN, VMS_MAX,
+};
 use crate::maps::Table;
+use crate::numbers::Numbers;
 use crate::places::Places;
 use crate::plan::{release, Extent, Plan, Throttling};
 use crate::takers::{Counted, Takers};
 use crate::vms::{SeenVm, Vms};
-use crate::wait;
+use crate::{sum, wait};
 use libbpf_rs::{Link, Object, ObjectBuilder, PrintLevel};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::mem::offset_of;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::Mutex;
 use std::time::Duration;
 use unspin_diagnosis::{State, Times};
 use unspin_host::place;
 
 pub(crate) static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe.bpf.o"));
-
-/// A vCPU that is read while it changes is read again, so often at most.
-const TRIES: u32 = 100;
 
 /// A vCPU's thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +36,8 @@ pub struct Thread {
 /// What a vCPU has done since it is watched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Seen {
+    /// What it did on a CPU before the first of its events is in no state. A vCPU that goes on without any has no
+    /// times at all.
     pub times: Times,
     /// Exits, by the state that follows.
     pub exits: Times,
@@ -89,19 +93,19 @@ struct Watched {
 pub struct Probe {
     places: Places,
     vcpus: Table<Vcpu>,
-    vms: Table<u32>,
     cpus: Table<Cpu>,
     shares: Table<Share>,
     together: Table<Together>,
-    taken: Counted,
+    /// `None`: it is not counted who had the CPUs that vCPUs waited for.
+    taken: Option<Counted>,
     extent: Extent,
     tells_throttled: bool,
     hides_reasons: bool,
     of_vms: Vms,
     settings: Table<Settings>,
     set: Settings,
-    /// Processes that are watched, with their number; all other numbers are free.
-    numbers: BTreeMap<u32, u32>,
+    /// Of the processes that are watched.
+    numbers: Numbers,
     /// Threads that are watched.
     threads: BTreeMap<Thread, Watched>,
     /// The next slot is the one that is free for longest: a program that runs now may still count in one
@@ -130,9 +134,14 @@ fn said() -> String {
 
 impl Probe {
     /// Loads the programs. Nothing is watched yet. `may_park`: the module is loaded, and may let vCPUs
-    /// sleep for turns of other VMs.
+    /// sleep for turns of other VMs. [`Probe::takers`] are unknown.
     pub fn load(may_park: bool) -> Result<Probe, Error> {
-        Self::load_some(Extent::Whole, may_park)
+        Self::load_some(Extent::Whole, false, may_park)
+    }
+
+    /// The same, and counts what [`Probe::takers`] has: it costs more at each switch.
+    pub fn load_with_takers(may_park: bool) -> Result<Probe, Error> {
+        Self::load_some(Extent::Whole, true, may_park)
     }
 
     /// Loads fewer programs, which only show when vCPUs run, wait and sleep, and which vCPU wakes them.
@@ -140,44 +149,42 @@ impl Probe {
     /// a CPU; all waits are [`State::ReadyNobody`] and all sleeps [`State::Blocked`] or
     /// [`State::Stopped`]; no exit is counted, and a vCPU for which KVM polls is ready.
     pub fn load_brief() -> Result<Probe, Error> {
-        Self::load_some(Extent::Brief, false)
+        Self::load_some(Extent::Brief, false, false)
     }
 
-    /// The same as [`Probe::load`], and counts what [`Probe::read_vms`] has: it costs more at each exit for
+    /// The same as [`Probe::load_with_takers`], and counts what [`Probe::read_vms`] has: it costs more at each exit for
     /// a port, a register or a device, and where a vCPU sleeps or wakes up. If this kernel has no
     /// tracepoints of such accesses, these are unknown; if it does not take the programs that count all this,
     /// so is how many vCPUs want a CPU.
     pub fn load_detailed(may_park: bool) -> Result<Probe, Error> {
-        let all = Self::load_some(Extent::Detailed { accesses: true }, may_park);
-        all.or_else(|_| Self::load_some(Extent::Detailed { accesses: false }, may_park))
-            .or_else(|_| Self::load(may_park))
+        let detailed = |accesses| Self::load_some(Extent::Detailed { accesses }, true, may_park);
+        detailed(true).or_else(|_| detailed(false)).or_else(|_| Self::load_with_takers(may_park))
     }
 
-    fn load_some(extent: Extent, may_park: bool) -> Result<Probe, Error> {
+    fn load_some(extent: Extent, naming: bool, may_park: bool) -> Result<Probe, Error> {
         let (plan, extent) = can_be_loaded(extent)?;
         libbpf_rs::set_print(Some((PrintLevel::Warn, hear)));
         SAID.lock().unwrap_or_else(|e| e.into_inner()).clear();
         let mut builder = ObjectBuilder::default();
         let mut open =
             builder.open_memory(PROGRAMS).map_err(|e| Error::failed("read the BPF programs", e))?;
-        size(&mut open, extent)?;
-        choose(&mut open, extent, &plan)?;
+        size(&mut open, (extent, naming))?;
+        choose(&mut open, (extent, naming), &plan)?;
         let object = open.load().map_err(|e| refused(&e))?;
         let mut probe = Probe {
             places: Places::of(&object)?,
-            vcpus: Table::of(&object, "vcpus")?,
-            vms: Table::of(&object, "vms")?,
+            vcpus: Table::shared(&object, "vcpus")?,
             cpus: Table::of(&object, "cpus")?,
             shares: Table::of(&object, "shares")?,
             together: Table::of(&object, "together")?,
-            taken: Counted::of(&object)?,
+            taken: if naming { Some(Counted::of(&object)?) } else { None },
             extent,
             hides_reasons: !plan.reasons,
             tells_throttled: extent != Extent::Brief && plan.throttling != Throttling::Unknown,
             of_vms: Vms::of(&object, cpus(), extent)?,
             settings: Table::of(&object, ".bss")?,
             set: Settings { registrations: 1, may_park: may_park.into(), wakers_ns: 0 },
-            numbers: BTreeMap::new(),
+            numbers: Numbers::new(VMS_MAX),
             threads: BTreeMap::new(),
             free: (NO_SLOT + 1..VCPUS_MAX).collect(),
             _links: Vec::new(),
@@ -206,25 +213,44 @@ impl Probe {
         let gone: Vec<Thread> =
             self.threads.keys().filter(|thread| !threads.contains(thread)).copied().collect();
         for thread in gone {
-            self.places.leave(thread.tid)?;
-            self.free.extend(self.threads.remove(&thread).map(|watched| watched.slot));
+            self.leave(thread)?;
         }
         self.registered()?;
         let pids: BTreeSet<u32> = threads.iter().map(|thread| thread.pid).collect();
-        self.numbers.retain(|pid, _| {
-            pids.contains(pid) || {
-                self.vms.remove(*pid);
-                false
-            }
-        });
+        for pid in self.numbers.keep(|pid| pids.contains(&pid)) {
+            self.places.leave_vm(pid)?;
+        }
         // Before a number is another VM's.
-        self.taken.keep(|vm| self.numbers.values().any(|number| *number == vm))?;
+        if let Some(taken) = &self.taken {
+            taken.keep(|vm| self.numbers.all().values().any(|number| *number == vm))?;
+        }
+        let on_cpus = self.numbers_on_cpus()?;
         for thread in threads {
             if !self.threads.contains_key(thread) {
-                self.enter(*thread)?;
+                self.enter(*thread, &on_cpus)?;
             }
         }
         self.registered()
+    }
+
+    /// A thread is watched no more: also where it wants a CPU, of which the programs will say nothing more.
+    fn leave(&mut self, thread: Thread) -> Result<(), Error> {
+        self.places.leave(thread.tid)?;
+        let Some(Watched { slot, .. }) = self.threads.remove(&thread) else { return Ok(()) };
+        let wants = self.vcpus.word(slot, offset_of!(Vcpu, wants));
+        let wanted = wants.is_some_and(|wants| wants.swap(GONE, Ordering::AcqRel) == 1);
+        if let (true, Some(number)) = (wanted, self.numbers.get(thread.pid)) {
+            self.of_vms.wants_no_more(number, now());
+        }
+        self.free.push_back(slot);
+        Ok(())
+    }
+
+    /// The VMs whose tasks CPUs run by now, by number; also of those that are watched no more.
+    fn numbers_on_cpus(&self) -> Result<BTreeSet<u32>, Error> {
+        let all = (0..cpus()).map(|at| self.cpus.get(at));
+        let all = all.collect::<Result<Vec<_>, _>>()?;
+        Ok(all.into_iter().flatten().filter(|cpu| cpu.kind > HOST).map(|cpu| cpu.vm).collect())
     }
 
     /// Each CPU looks anew whose thread it runs.
@@ -233,21 +259,19 @@ impl Probe {
         self.settings.put(0, &self.set)
     }
 
-    fn enter(&mut self, thread: Thread) -> Result<(), Error> {
-        let vm = match self.numbers.get(&thread.pid) {
-            Some(number) => *number,
+    fn enter(&mut self, thread: Thread, on_cpus: &BTreeSet<u32>) -> Result<(), Error> {
+        let vm = match self.numbers.get(thread.pid) {
+            Some(number) => number,
             None => {
-                let taken: BTreeSet<u32> = self.numbers.values().copied().collect();
-                let free = (0..VMS_MAX).find(|number| !taken.contains(number));
-                let number = free.ok_or(Error::TooManyVms(VMS_MAX))?;
-                self.of_vms.enter(number)?;
-                self.vms.put(thread.pid, &number)?;
-                self.numbers.insert(thread.pid, number);
+                let given = self.numbers.give(thread.pid, |number| on_cpus.contains(&number));
+                let number = given.ok_or(Error::TooManyVms(VMS_MAX))?;
+                self.of_vms.enter(number, now())?;
+                self.places.enter_vm(thread.pid, number)?;
                 number
             }
         };
-        let (place, counts, asleep) = looks(thread.tid);
-        let (counts, asleep) = (counts as u32, asleep as u32);
+        let (place, counts, asleep) = looks(thread.tid, self.extent);
+        let asleep = asleep as u32;
         let number = self.free_number(thread.pid);
         let vcpu = Vcpu {
             vm,
@@ -296,56 +320,39 @@ impl Probe {
     }
 
     /// Who had the CPUs that vCPUs waited for since they were entered, by the VM's process. No VM is in it
-    /// if that is not counted. It misses what finds no room in the kernel: the rest of the time that the
-    /// VM's vCPUs were ready.
+    /// if that is not counted. Processes that have ended are forgotten, if there is little room for others.
     pub fn takers(&self) -> Result<BTreeMap<u32, Takers>, Error> {
-        if self.extent == Extent::Brief {
-            return Ok(BTreeMap::new());
+        let Some(taken) = &self.taken else { return Ok(BTreeMap::new()) };
+        let (mut ended, mut all) = (taken.ended()?, BTreeMap::new());
+        for (pid, number) in self.numbers.all() {
+            let by = ended.remove(number).unwrap_or_default();
+            all.insert(*pid, Takers { by, lost_ns: self.of_vms.lost_ns(*number)? });
         }
-        let mut ended = self.taken.ended()?;
-        let of = |(pid, number): (&u32, &u32)| (*pid, ended.remove(number).unwrap_or_default());
-        let mut all: BTreeMap<u32, Takers> = self.numbers.iter().map(of).collect();
         for (thread, Watched { slot, .. }) in &self.threads {
             if let (Some(vcpu), Some(takers)) = (self.steady(*slot)?, all.get_mut(&thread.pid)) {
-                self.taken.add_present(&vcpu, now(), takers)?;
+                taken.add_present(&vcpu, now(), takers)?;
             }
         }
-        self.make_room()?;
+        taken.make_room()?;
         Ok(all)
-    }
-
-    /// Forgets processes that have ended, if there is little room for others; [`Probe::takers`] does so, too.
-    pub fn make_room(&self) -> Result<(), Error> {
-        self.taken.make_room()
     }
 
     fn costop(&self, vcpu: &Vcpu, now: u64) -> Result<Option<u64>, Error> {
         if self.extent == Extent::Brief {
             return Ok(None);
         }
-        let vm = match wait::waits_since(vcpu) {
-            Some(_) => self.together.get_locked(vcpu.vm)?.unwrap_or_default(),
-            None => Together::default(),
-        };
-        Ok(Some(wait::costop(vcpu, wait::ran(&vm, now))))
+        let vm = self.together.get(vcpu.vm)?.unwrap_or_default();
+        Ok(Some(wait::costop(vcpu, sum::at(vm.ran, now))))
     }
 
     /// What each process has done since it was entered, up to now.
     pub fn read_vms(&self) -> Result<BTreeMap<u32, SeenVm>, Error> {
-        self.of_vms.read(&self.numbers, (&self.cpus, &self.shares), now())
+        self.of_vms.read(self.numbers.all(), (&self.cpus, &self.shares), now())
     }
 
     /// A vCPU as it was at one time.
     fn steady(&self, slot: u32) -> Result<Option<Vcpu>, Error> {
-        let mut found = self.vcpus.get(slot)?;
-        for _ in 0..TRIES {
-            match found {
-                // The kernel copies from first to last.
-                Some(vcpu) if vcpu.ended != vcpu.begun => found = self.vcpus.get(slot)?,
-                _ => break,
-            }
-        }
-        Ok(found)
+        self.vcpus.steady(slot, |vcpu| vcpu.ended == vcpu.begun)
     }
 
     fn sums(&self, vcpu: &Vcpu, now: u64) -> Result<Sums, Error> {
@@ -424,19 +431,21 @@ fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Where a thread seems to be now: its place, what its time on a CPU is, and what its sleep is. The first of its events
-/// puts right what is wrong.
-fn looks(tid: u32) -> (u32, State, State) {
+/// Where a thread seems to be now: its place, what its time on a CPU is, and what its sleep is. The first of its
+/// events puts right what is wrong. If exits are watched, nothing is known of one that has none and does not sleep.
+fn looks(tid: u32, extent: Extent) -> (u32, u32, State) {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/{tid}/{name}"));
     let stat = read("stat").unwrap_or_default();
     // The name, in parentheses, may hold anything.
     let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+    let vmm = State::Vmm as u32;
     match state {
-        Some('R') | None => (ON, State::Guest, State::Blocked),
-        Some('T' | 't') => (ASLEEP, State::Vmm, State::Stopped),
+        Some('R') | None if extent == Extent::Brief => (ON, State::Guest as u32, State::Blocked),
+        Some('R') | None => (ON, UNSEEN, State::Blocked),
+        Some('T' | 't') => (ASLEEP, vmm, State::Stopped),
         Some(_) => {
             let halts = read("wchan").is_ok_and(|function| function.starts_with("kvm_"));
-            (ASLEEP, State::Vmm, if halts { State::Halted } else { State::Blocked })
+            (ASLEEP, vmm, if halts { State::Halted } else { State::Blocked })
         }
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpf/ready.h`, compiled for this computer, against a model that looks at each moment.
 
-use crate::layout::{Process, Runs, Together, Vcpu, NO_WAIT, ON, READY};
-use crate::wait;
+use crate::layout::{Process, Runs, Together, Vcpu, NO_WAIT, ON, READY, WANTING};
+use crate::{sum, wait};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,14 +11,30 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Makes functions of what the programs include.
+/// Makes functions of what the programs include. Another CPU may do something just after a word was changed.
 const SHIM: &str = r#"
 typedef unsigned int __u32;
 typedef unsigned long long __u64;
+typedef long long __s64;
+typedef _Bool bool;
 #define __always_inline inline __attribute__((always_inline))
+#define barrier() __asm__ volatile("" ::: "memory")
+static _Thread_local void (*meanwhile)(void);
+static __u64 add(__u64 *word, __u64 more)
+{
+	__u64 before = __sync_fetch_and_add(word, more);
+	void (*does)(void) = meanwhile;
+
+	meanwhile = 0;
+	if (does)
+		does();
+	return before;
+}
+#define __sync_fetch_and_add add
 #include "ready.h"
-static void (*hear)(__u32, __u32, __u64);
+static _Thread_local void (*hear)(__u32, __u32, __u64);
 static void took(__u32 vm, struct process *who, __u64 time) { hear(vm, who->tgid, time); }
+static void not_named(__u32 vm, __u64 time) { hear(vm, 0, time); }
 __u64 until(struct together *vm, int by, __u64 now) { return ran_until(vm, by, now); }
 void begins(struct runs *cpu, __u32 tgid, __u64 now)
 {
@@ -31,18 +47,33 @@ void ends(struct runs *cpu, __u32 vm, __u64 begin, __u64 end, __u64 left, void *
 	hear = hears;
 	count_takers(cpu, vm, begin, end, left);
 }
+static _Thread_local __u64 *other_word, *other_time, other_now;
+static _Thread_local struct together *other_vm;
+static _Thread_local int other_by;
+static void other_wants(void) { want(other_word, other_time, other_by, other_now); }
+static void other_runs(void) { ran_until(other_vm, other_by, other_now); }
+void wants(__u64 *word, __u64 *time, int by, int by_other, __u64 now)
+{
+	other_word = word, other_time = time, other_by = by_other, other_now = now;
+	meanwhile = by_other ? other_wants : 0;
+	want(word, time, by, now);
+}
+void runs_meanwhile(struct together *vm, int by, int by_other, __u64 now)
+{
+	other_vm = vm, other_by = by_other, other_now = now;
+	meanwhile = by_other ? other_runs : 0;
+	ran_until(vm, by, now);
+}
 "#;
 
-type Until = extern "C" fn(*mut Together, i32, u64) -> u64;
-type Begins = extern "C" fn(*mut Runs, u32, u64);
-type Ends = extern "C" fn(*mut Runs, u32, u64, u64, u64, Hears);
 type Hears = extern "C" fn(u32, u32, u64);
-type Found = *mut libc::c_void;
 
 struct InC {
-    until: Until,
-    begins: Begins,
-    ends: Ends,
+    until: extern "C" fn(*mut Together, i32, u64) -> u64,
+    begins: extern "C" fn(*mut Runs, u32, u64),
+    ends: extern "C" fn(*mut Runs, u32, u64, u64, u64, Hears),
+    wants: extern "C" fn(*mut u64, *mut u64, i32, i32, u64),
+    runs_meanwhile: extern "C" fn(*mut Together, i32, i32, u64),
 }
 
 fn in_c() -> &'static InC {
@@ -72,22 +103,28 @@ fn in_c() -> &'static InC {
         // SAFETY: the functions have these types.
         unsafe {
             InC {
-                until: std::mem::transmute::<Found, Until>(find("until")),
-                begins: std::mem::transmute::<Found, Begins>(find("begins")),
-                ends: std::mem::transmute::<Found, Ends>(find("ends")),
+                until: std::mem::transmute(find("until")),
+                begins: std::mem::transmute(find("begins")),
+                ends: std::mem::transmute(find("ends")),
+                wants: std::mem::transmute(find("wants")),
+                runs_meanwhile: std::mem::transmute(find("runs_meanwhile")),
             }
         }
     })
 }
 
+/// By the VM and the process; 0: nobody knows.
 type Taken = BTreeMap<(u32, u32), u64>;
+
+/// When it begins: some time after the computer was started.
+const BEGIN: u64 = 1 << 40;
 
 thread_local! {
     static TAKEN: RefCell<Taken> = const { RefCell::new(BTreeMap::new()) };
 }
 
 extern "C" fn took(vm: u32, tgid: u32, time: u64) {
-    assert!(time > 0 && tgid > 0);
+    assert!(time > 0);
     TAKEN.with_borrow_mut(|taken| *taken.entry((vm, tgid)).or_default() += time);
 }
 
@@ -136,7 +173,7 @@ impl Machine {
         TAKEN.with_borrow_mut(BTreeMap::clear);
         let (running, vms, cpus) =
             ([None; CPUS], [Together::default(); 2], [Runs::default(); CPUS]);
-        Machine { now: 1, tasks: tasks(), running, vms, cpus, taken: Taken::new() }
+        Machine { now: BEGIN, tasks: tasks(), running, vms, cpus, taken: Taken::new() }
     }
 
     fn on(&self, vm: u32) -> bool {
@@ -244,9 +281,13 @@ impl Machine {
                 let mut add = |whose: &Process, time| {
                     *taken.entry((vcpu.vm, whose.tgid as u32)).or_default() += time;
                 };
-                wait::takers(&self.cpus[vcpu.cpu as usize], begin, self.now, &mut add);
+                let cpu = &self.cpus[vcpu.cpu as usize];
+                let lost = wait::takers(cpu, begin, self.now, &mut add);
+                if lost > 0 {
+                    *taken.entry((vcpu.vm, 0)).or_default() += lost;
+                }
             }
-            let ran = wait::ran(&self.vms[vcpu.vm as usize], self.now);
+            let ran = sum::at(self.vms[vcpu.vm as usize].ran, self.now);
             wait::costop(vcpu, ran)
         });
         (costop.collect(), taken)
@@ -277,7 +318,8 @@ proptest! {
         prop_assert_eq!(taken, machine.taken);
     }
 
-    /// Of any waits: nobody is said to have taken more than he has, and co-stop is exact.
+    /// Of any waits: nobody is said to have taken more than he has, what is missing is known to be missing, and
+    /// co-stop is exact.
     #[test]
     fn long_waits_have_takers_that_are_not_named(
         steps in prop::collection::vec(step(), 0..600),
@@ -288,8 +330,14 @@ proptest! {
         }
         let (costop, taken) = machine.counted();
         prop_assert_eq!(costop, machine.expected());
-        for (who, time) in &taken {
+        for (who, time) in taken.iter().filter(|((_, tgid), _)| *tgid > 0) {
             prop_assert!(machine.taken.get(who).is_some_and(|true_time| time <= true_time), "{who:?}");
+        }
+        for vm in 0..2 {
+            let all = |taken: &Taken| -> u64 {
+                taken.iter().filter(|((of, _), _)| *of == vm).map(|(_, time)| time).sum()
+            };
+            prop_assert!(all(&taken) >= all(&machine.taken), "{taken:?} of {:?}", machine.taken);
         }
     }
 
@@ -310,7 +358,110 @@ proptest! {
         let sum: u64 = TAKEN.with_borrow(|taken| taken.values().sum());
         prop_assert!(sum <= left && sum <= now - begin);
         let mut all = 0;
-        wait::takers(&cpu, begin, now, &mut |_, time| all += time);
-        prop_assert_eq!(sum, all.min(left));
+        let lost = wait::takers(&cpu, begin, now, &mut |_, time| all += time);
+        prop_assert_eq!(sum, (all + lost).min(left));
+    }
+
+    /// A CPU that switches while another looks at it, or where the clock of another is ahead.
+    #[test]
+    fn what_cannot_be_read_is_lost_and_no_more_than_all(
+        times in prop::collection::vec((1..1000u64, 0..4u32), 1..80),
+        (begin, wait) in (0..40_000u64, 1..40_000u64),
+    ) {
+        let (mut cpu, mut now) = (Runs::default(), 0);
+        for (time, tgid) in times {
+            (in_c().begins)(&mut cpu, tgid, now);
+            now += time;
+        }
+        let mut all = 0;
+        let lost = wait::takers(&cpu, begin, begin + wait, &mut |_, time| all += time);
+        prop_assert!(all + lost <= wait, "{all} and {lost} of {wait}");
+        // Stretches that lie over each other, as a torn reading has them.
+        for run in &mut cpu.last {
+            (run.begin, run.end) = (0, now);
+        }
+        all = 0;
+        let lost = wait::takers(&cpu, begin, begin + wait, &mut |_, time| all += time);
+        prop_assert!(all + lost <= wait, "{all} and {lost} of {wait}");
+        TAKEN.with_borrow_mut(BTreeMap::clear);
+        cpu.begun += 1;
+        (in_c().ends)(&mut cpu, 1, begin, begin + wait, wait, took);
+        let taken = TAKEN.with_borrow(Clone::clone);
+        prop_assert_eq!(taken, Taken::from([((1, 0), wait)]));
+    }
+
+    /// vCPUs begin and cease to want a CPU, two at once at times.
+    #[test]
+    fn each_stretch_is_of_the_number_that_wanted_a_cpu(
+        steps in prop::collection::vec((any::<bool>(), 0..3u8, 0..1u64 << 32), 1..150),
+        begin in prop_oneof![Just(1u64 << 32), 1u64 << 32..1 << 60],
+    ) {
+        let (mut word, mut time, mut expected) = (0, [0u64; WANTING], [0u64; WANTING]);
+        let (mut many, mut now) = (0i64, begin);
+        time[0] = begin.wrapping_neg();
+        for (more, other, ns) in steps {
+            now += ns;
+            expected[many.min(64) as usize] += ns;
+            let said = time.map(|sum| sum::at(sum, now));
+            prop_assert_eq!(said, expected);
+            let by = if more || many == 0 { 1 } else { -1 };
+            let by_other = match other {
+                0 => 0,
+                1 if many + i64::from(by) > 0 && many > 0 => -1,
+                _ => 1,
+            };
+            (in_c().wants)(&mut word, time.as_mut_ptr(), by, by_other, now);
+            many += i64::from(by + by_other);
+            prop_assert_eq!(word, many as u64);
+        }
+    }
+
+    /// vCPUs of a VM come and go, two at once at times.
+    #[test]
+    fn a_vm_runs_while_one_of_its_vcpus_does(
+        steps in prop::collection::vec((any::<bool>(), 0..3u8, 0..1u64 << 32), 1..60),
+        begin in prop_oneof![Just(1u64 << 32), 1u64 << 32..1 << 60],
+    ) {
+        let (mut vm, mut on, mut now, mut ran) = (Together::default(), 0i32, begin, 0);
+        for (more, other, ns) in steps {
+            now += ns;
+            ran += if on > 0 { ns } else { 0 };
+            prop_assert_eq!((in_c().until)(&mut vm, 0, now), ran);
+            prop_assert_eq!(sum::at(vm.ran, now), ran);
+            let by = if more || on == 0 { 1 } else { -1 };
+            let by_other = match other {
+                0 => 0,
+                1 if on + by > 0 && on > 0 => -1,
+                _ => 1,
+            };
+            (in_c().runs_meanwhile)(&mut vm, by, by_other, now);
+            on += by + by_other;
+            prop_assert_eq!(vm.on, on as u64);
+            prop_assert_eq!(sum::at(vm.ran, now), ran);
+        }
+    }
+
+    /// A sum is read while two CPUs have changed the number and have yet to add their times, or by one whose clock
+    /// is behind.
+    #[test]
+    fn a_sum_is_right_while_it_changes(
+        (began, lasted) in (1u64 << 40..1 << 41, 0..1u64 << 38),
+        (later, behind) in (0..1u64 << 20, 0..1u64 << 20),
+    ) {
+        let near = |sum: u64, now: u64, expected: u64| {
+            let said = sum::at(sum, now);
+            prop_assert!(said.abs_diff(expected) < 1 << 22, "{said}, not {expected}");
+            Ok(())
+        };
+        let end = began + lasted;
+        let again = end + later;
+        let now = again - behind;
+        // It began, and ended, and began again. Of the last two one may be missing.
+        near(began.wrapping_neg(), now, lasted)?;
+        near(end.wrapping_sub(began), now, lasted)?;
+        near(began.wrapping_neg().wrapping_sub(again), now, lasted)?;
+        near(end.wrapping_sub(began).wrapping_sub(again), now, lasted)?;
+        // It ended again, and the begin before is missing.
+        near(end.wrapping_sub(began).wrapping_add(again), now, lasted)?;
     }
 }

@@ -2,15 +2,22 @@
 //! Which processes had the CPUs that vCPUs waited for.
 
 use crate::error::Error;
-use crate::layout::{bytes, from_bytes, Runs, Taker, Took, Vcpu};
+use crate::layout::{bytes, from_bytes, Process, Runs, Taker, Took, Vcpu};
 use crate::maps::Table;
 use crate::wait;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Processes that had the CPUs which a VM's vCPUs waited for.
-pub type Takers = BTreeMap<u32, Taken>;
+/// Who had the CPUs which a VM's vCPUs waited for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Takers {
+    /// By the process.
+    pub by: BTreeMap<u32, Taken>,
+    /// For how long they waited for processes that are not recorded, in ns: more followed each other in a wait
+    /// than the kernel keeps, or there was no room for another process.
+    pub lost_ns: u64,
+}
 
 /// For how long a process had these CPUs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,9 +44,9 @@ impl Counted {
         Ok(Counted { takers, runs: Table::of(object, "runs")? })
     }
 
-    /// All waits that have ended, by the VM's number.
-    pub fn ended(&self) -> Result<BTreeMap<u32, Takers>, Error> {
-        let mut all: BTreeMap<u32, Takers> = BTreeMap::new();
+    /// All waits that have ended, by the VM's number and the process.
+    pub fn ended(&self) -> Result<BTreeMap<u32, BTreeMap<u32, Taken>>, Error> {
+        let mut all: BTreeMap<u32, BTreeMap<u32, Taken>> = BTreeMap::new();
         for (key, took) in self.entries()? {
             let taken = Taken { ns: took.time, command: command(&took.command) };
             all.entry(key.vm).or_default().insert(key.tgid, taken);
@@ -50,11 +57,17 @@ impl Counted {
     /// Adds a vCPU's wait that goes on.
     pub fn add_present(&self, vcpu: &Vcpu, now: u64, to: &mut Takers) -> Result<(), Error> {
         let Some(begin) = wait::waits_since(vcpu) else { return Ok(()) };
-        let runs = self.runs.get(vcpu.cpu)?.unwrap_or_default();
-        wait::takers(&runs, begin, now, &mut |whose, time| {
+        let is_steady = |runs: &Runs| runs.ended == runs.begun;
+        let runs = self.runs.steady(vcpu.cpu, is_steady)?.filter(is_steady);
+        let Takers { by, lost_ns } = to;
+        let mut took = |whose: &Process, time| {
             let first = || Taken { ns: 0, command: command(&whose.command) };
-            to.entry(whose.tgid as u32).or_insert_with(first).ns += time;
-        });
+            by.entry(whose.tgid as u32).or_insert_with(first).ns += time;
+        };
+        *lost_ns += match runs {
+            Some(runs) => wait::takers(&runs, begin, now, &mut took),
+            None => now.saturating_sub(begin),
+        };
         Ok(())
     }
 

@@ -2,11 +2,16 @@
 //! What is counted of a VM as a whole, and of what its guest accesses.
 
 use crate::error::Error;
-use crate::layout::{self, bytes, from_bytes, AccessKey, Cpu, Share, Vm, OTHERS, VMM, VMS_MAX};
+use crate::layout::{
+    self, bytes, from_bytes, AccessKey, Cpu, Share, Vm, OTHERS, VMM, VMS_MAX, WANTING,
+};
 use crate::maps::Table;
 use crate::plan::Extent;
+use crate::sum;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
 use std::collections::BTreeMap;
+use std::mem::offset_of;
+use std::sync::atomic::Ordering;
 use unspin_diagnosis::{Access, Accessed, Kind};
 
 /// What a VM has done since it is watched.
@@ -58,16 +63,35 @@ impl Vms {
         let map = object.maps().find(|map| map.name() == "accesses");
         let map = map.ok_or_else(|| Error::failed(find, "it is missing"))?;
         let accesses = MapHandle::try_from(&map).map_err(|e| Error::failed(find, e))?;
-        Ok(Vms { sums: Table::of(object, "vm_sums")?, accesses, extent, cpus })
+        Ok(Vms { sums: Table::shared(object, "vm_sums")?, accesses, extent, cpus })
     }
 
-    /// A VM has this number from now on.
-    pub fn enter(&self, number: u32) -> Result<(), Error> {
+    /// A VM has this number from `now` on.
+    pub fn enter(&self, number: u32, now: u64) -> Result<(), Error> {
         let old = |key: &AccessKey| key.vm == number;
         for key in self.keys().into_iter().filter(old) {
             let _ = self.accesses.delete(bytes(&key));
         }
-        self.sums.put(number, &Vm::default())
+        let mut sums = Vm::default();
+        sums.time[0] = now.wrapping_neg();
+        self.sums.put(number, &sums)
+    }
+
+    /// A vCPU of that VM, which wanted a CPU, is watched no more: `want()` in C.
+    pub fn wants_no_more(&self, number: u32, now: u64) {
+        let word = |place| self.sums.word(number, place);
+        let Some(wanting) = word(offset_of!(Vm, wanting)) else { return };
+        let many = wanting.fetch_sub(1, Ordering::AcqRel);
+        let [from, to] = [many, many.wrapping_sub(1)].map(counted_at);
+        for (entry, time) in [(from, now), (to, now.wrapping_neg())] {
+            let place = offset_of!(Vm, time) + entry * size_of::<u64>();
+            word(place).map(|word| word.fetch_add(time, Ordering::AcqRel));
+        }
+    }
+
+    /// For how long vCPUs of that VM waited for processes that have no name, in ns.
+    pub fn lost_ns(&self, number: u32) -> Result<u64, Error> {
+        Ok(self.sums.get(number)?.unwrap_or_default().lost)
     }
 
     fn keys(&self) -> Vec<AccessKey> {
@@ -84,6 +108,7 @@ impl Vms {
         let mut accesses = self.read_accesses()?;
         let knows_accesses = self.extent == Extent::Detailed { accesses: true };
         let is_detailed = matches!(self.extent, Extent::Detailed { .. });
+        let wanting = |sums: &Vm| sums.time.iter().map(|time| sum::at(*time, now)).collect();
         let mut all = BTreeMap::new();
         for (pid, number) in numbers {
             let sums = self.sums.get(*number)?.unwrap_or_default();
@@ -96,7 +121,7 @@ impl Vms {
             }
             let seen = SeenVm {
                 monitor_ns,
-                wanting_ns: if is_detailed { wanting(&sums, now) } else { Vec::new() },
+                wanting_ns: if is_detailed { wanting(&sums) } else { Vec::new() },
                 accesses: knows_accesses.then(|| accesses.remove(number).unwrap_or_default()),
                 accesses_lost: sums.accesses_lost,
             };
@@ -123,32 +148,14 @@ impl Vms {
     }
 }
 
-/// Up to now: the programs count a stretch when it ends.
-fn wanting(sums: &Vm, now: u64) -> Vec<u64> {
-    let mut times = sums.time.to_vec();
-    if sums.since > 0 {
-        let many = (sums.wanting as usize).min(times.len() - 1);
-        times[many] += now.saturating_sub(sums.since);
-    }
-    times
+/// Where a number of vCPUs is counted: `counted_at()` in C.
+fn counted_at(many: u64) -> usize {
+    usize::try_from((many as i64).max(0)).map_or(WANTING - 1, |many| many.min(WANTING - 1))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_present_stretch_is_of_the_present_number() {
-        let mut sums = Vm::default();
-        assert_eq!(wanting(&sums, 100).iter().sum::<u64>(), 0, "nothing was seen yet");
-        sums.since = 70;
-        sums.time[0] = 5;
-        for (many, at) in [(0, 0), (3, 3), (64, 64), (500, 64), (u64::MAX, 64)] {
-            sums.wanting = many;
-            let times = wanting(&sums, 100);
-            assert_eq!((times.iter().sum::<u64>(), times[at]), (35, if at == 0 { 35 } else { 30 }));
-        }
-    }
 
     #[test]
     fn differences_are_of_each_access() {

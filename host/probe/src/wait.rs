@@ -3,7 +3,7 @@
 //! count that only when it ends, and it may be as long as a VM sleeps.
 
 use crate::layout::{
-    Cpu, Process, Runs, Share, Sums, Together, Vcpu, HOST, NO_WAIT, ON, PENDING, READY, RUNS, VCPU,
+    Cpu, Process, Runs, Share, Sums, Vcpu, HOST, NO_WAIT, ON, PENDING, READY, RUNS, UNSEEN, VCPU,
     VMM,
 };
 use unspin_diagnosis::{State, Times};
@@ -30,7 +30,8 @@ pub fn sums(cpu: &Cpu, own: &Share, vm: u32, now: u64) -> Sums {
     sums
 }
 
-/// Times up to `now`, which is of the programs' clock; `at_now` are the sums of the CPU it waits for.
+/// Times up to `now`, which is of the programs' clock; `at_now` are the sums of the CPU it waits for. What it did
+/// before the first of its events is in no state, unless it slept.
 pub fn up_to(vcpu: &Vcpu, now: u64, at_now: &Sums) -> Times {
     let mut times = vcpu.times();
     let mut waited = now.saturating_sub(vcpu.since);
@@ -68,12 +69,7 @@ pub fn waits_since(vcpu: &Vcpu) -> Option<u64> {
     }
 }
 
-/// For how long until `now` at least one vCPU of a VM was on a CPU: `ran_until()` in C.
-pub fn ran(vm: &Together, now: u64) -> u64 {
-    vm.ran + if vm.on > 0 { now.saturating_sub(vm.since) } else { 0 }
-}
-
-/// For how long a vCPU was ready while a sibling was on a CPU, until the time that `ran` of its VM is of.
+/// For how long a vCPU was ready while a sibling was on a CPU, in ns, until the time that `ran` of its VM is of.
 pub fn costop(vcpu: &Vcpu, ran: u64) -> u64 {
     let present = match (waits_since(vcpu), vcpu.ran_before) {
         (None, _) | (_, NO_WAIT) => 0,
@@ -83,22 +79,31 @@ pub fn costop(vcpu: &Vcpu, ran: u64) -> u64 {
     vcpu.costop + present
 }
 
-/// Who had a CPU between two times, latest first: `count_takers()` in C.
-pub fn takers(cpu: &Runs, begin: u64, end: u64, took: &mut dyn FnMut(&Process, u64)) {
+/// Who had a CPU between two times, latest first: `count_takers()` in C. Returns for how long somebody had it of
+/// whom nothing is known any more.
+pub fn takers(cpu: &Runs, begin: u64, end: u64, took: &mut dyn FnMut(&Process, u64)) -> u64 {
+    let mut left = end.saturating_sub(begin);
     let part = |from: u64, to: u64| to.min(end).saturating_sub(from.max(begin));
     let mut took = |whose: &Process, time: u64| {
+        let time = time.min(left);
         if whose.tgid != 0 && time > 0 {
+            left -= time;
             took(whose, time);
         }
+        left
     };
     took(&cpu.whose, part(cpu.since, end));
     for i in 1..=RUNS as u64 {
         let run = &cpu.last[cpu.next.wrapping_sub(i) as usize % RUNS];
         if run.end <= begin {
-            break;
+            return 0;
         }
-        took(&run.whose, part(run.begin, run.end));
+        let left = took(&run.whose, part(run.begin, run.end));
+        if i == RUNS as u64 {
+            return part(begin, run.begin).min(left);
+        }
     }
+    0
 }
 
 /// The siblings that woke it in the last `kept_ns`, and some that did in as long before.
@@ -112,8 +117,9 @@ pub fn wakers(vcpu: &Vcpu, now: u64, kept_ns: u64) -> u64 {
 
 fn on(vcpu: &Vcpu, now: u64, times: &mut Times) {
     let counts = match vcpu.counts {
-        PENDING => State::ExitHalt,
-        number => state(number).unwrap_or(State::ExitOther),
+        PENDING => Some(State::ExitHalt),
+        UNSEEN => None,
+        number => Some(state(number).unwrap_or(State::ExitOther)),
     };
     let spent = now.saturating_sub(vcpu.since);
     let in_vmm = match vcpu.vmm_at {
@@ -121,7 +127,9 @@ fn on(vcpu: &Vcpu, now: u64, times: &mut Times) {
         at => now.saturating_sub(at).min(spent),
     };
     times[State::Vmm] += in_vmm;
-    times[counts] += spent - in_vmm;
+    if let Some(counts) = counts {
+        times[counts] += spent - in_vmm;
+    }
 }
 
 /// `wait_ends()` in C, but for throttling: that is known only at its end.
@@ -176,7 +184,8 @@ mod tests {
         #[test]
         fn each_moment_is_counted_once(
             place in ON..=ASLEEP,
-            (counts, asleep) in (0..40u32, 0..State::COUNT as u32),
+            (counts, asleep) in (0..UNSEEN, 0..State::COUNT as u32),
+            is_unseen: bool,
             [since, woken_at, vmm_at] in proptest::array::uniform3(0..NOW),
             pending in 0..NOW,
             (first, last) in (before(), before()),
@@ -187,6 +196,14 @@ mod tests {
             vcpu.time[PENDING as usize] = pending;
             let times = up_to(&vcpu, NOW, &last);
             prop_assert_eq!(times.total(), NOW - since + pending);
+            if is_unseen {
+                vcpu.counts = UNSEEN;
+                let on = |vcpu: &Vcpu| vcpu.place == ON && vcpu.vmm_at == 0;
+                let expected = if on(&vcpu) { pending } else { times.total() };
+                if on(&vcpu) || vcpu.place != ON {
+                    prop_assert_eq!(up_to(&vcpu, NOW, &last).total(), expected);
+                }
+            }
         }
     }
 

@@ -94,8 +94,8 @@ fn how_many_want_a_cpu_is_counted() {
         })
         .collect();
     let threads: BTreeSet<Thread> = hear.iter().take(2).collect();
-    probe.watch(&threads).unwrap();
     let start = Instant::now();
+    probe.watch(&threads).unwrap();
     works.into_iter().for_each(|work| work.join().unwrap());
     let wall = start.elapsed().as_nanos() as u64;
     let wanting = probe.read_vms().unwrap()[&pid].wanting_ns.clone();
@@ -108,4 +108,35 @@ fn how_many_want_a_cpu_is_counted() {
     assert!(wanting.iter().sum::<u64>() <= wall, "{wanting:?}");
     assert!(wanting[0] > 0 && wanting[1] > 0, "{wanting:?}");
     assert_eq!(wanting[3..].iter().sum::<u64>(), 0, "{wanting:?}");
+}
+
+/// A thread that computes is watched no more, as one that turns out to be no vCPU.
+#[test]
+fn a_thread_that_is_dropped_wants_no_cpu() {
+    let Some((mut probe, _)) = needed() else { return };
+    let (tell, hear) = std::sync::mpsc::channel();
+    let (begin, begun) = std::sync::mpsc::channel::<()>();
+    let computing = std::thread::spawn(move || {
+        tell.send(this_thread()).unwrap();
+        begun.recv().unwrap();
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(700) {
+            std::hint::spin_loop();
+        }
+    });
+    let (own, other) = (this_thread(), hear.recv().unwrap());
+    probe.watch(&BTreeSet::from([own, other])).unwrap();
+    begin.send(()).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    let wanting = |probe: &Probe| probe.read_vms().unwrap()[&own.pid].wanting_ns.clone();
+    let both = wanting(&probe);
+    assert!(both[1] > 20_000_000, "{both:?}");
+    probe.watch(&BTreeSet::from([own])).unwrap();
+    let before = wanting(&probe);
+    std::thread::sleep(Duration::from_millis(300));
+    let after = wanting(&probe);
+    let grew: Vec<u64> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
+    // This thread may have waited for a CPU.
+    assert!(grew[0] > 150_000_000 && grew[2..].iter().sum::<u64>() == 0, "{grew:?}");
+    computing.join().unwrap();
 }

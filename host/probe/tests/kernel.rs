@@ -50,6 +50,35 @@ fn a_thread_is_on_a_cpu_ready_or_asleep() {
     is_on_a_cpu_ready_or_asleep(Probe::load(false));
 }
 
+/// Where /proc has a thread as running it may be in a guest, in its VMM, or wait for a CPU.
+#[test]
+fn nothing_is_known_of_a_thread_before_its_first_event() {
+    let mut probe = match Probe::load(false) {
+        Ok(probe) => probe,
+        Err(e) if e.is_of_this_computer() && !matches!(e, Error::Verifier { .. }) => {
+            return println!("SKIPPED: BPF programs: {e}")
+        }
+        Err(e) => panic!("{e}"),
+    };
+    let (told, tids) = std::sync::mpsc::channel();
+    let computing = std::thread::spawn(move || {
+        // SAFETY: it has no arguments and cannot fail.
+        told.send(unsafe { libc::gettid() } as u32).unwrap();
+        computes(Duration::from_millis(200));
+    });
+    let thread = Thread { tid: tids.recv().unwrap(), pid: std::process::id() };
+    for _ in 0..50 {
+        probe.watch(&BTreeSet::from([thread])).unwrap();
+        let seen = probe.read().unwrap()[&thread].clone();
+        if seen.switches == 0 && seen.wakes == 0 {
+            assert_eq!(seen.times.total(), 0, "{seen:?}");
+        }
+        probe.watch(&BTreeSet::new()).unwrap();
+    }
+    assert!(probe.takers().unwrap().is_empty(), "they are unknown");
+    computing.join().unwrap();
+}
+
 #[test]
 fn so_it_is_where_less_is_told_apart() {
     is_on_a_cpu_ready_or_asleep(Probe::load_brief());
@@ -75,7 +104,7 @@ fn a_cpu() -> usize {
 /// Others may have the CPU, too.
 #[test]
 fn siblings_on_one_cpu_stop_each_other() {
-    let mut probe = match Probe::load(false) {
+    let mut probe = match Probe::load_with_takers(false) {
         Ok(probe) => probe,
         Err(e) if e.is_of_this_computer() && !matches!(e, Error::Verifier { .. }) => {
             return println!("SKIPPED: BPF programs: {e}")
@@ -113,14 +142,15 @@ fn siblings_on_one_cpu_stop_each_other() {
         own += by_sibling + seen.times[State::ReadyVmm];
     }
     assert!(own > 10_000_000, "{own}: they never waited for each other");
-    let took = |all: &BTreeMap<u32, Takers>, tgid| all[&pid].get(&tgid).map_or(0, |taken| taken.ns);
+    let took =
+        |all: &BTreeMap<u32, Takers>, tgid| all[&pid].by.get(&tgid).map_or(0, |taken| taken.ns);
     let least = |tgid| took(&taken, tgid).saturating_sub(took(&taken_before, tgid));
     let most = took(&later, pid) - took(&sooner, pid);
     let name = std::fs::read_to_string("/proc/self/comm").unwrap();
-    assert_eq!(taken[&pid][&pid].command, name.trim_end());
+    assert_eq!(taken[&pid].by[&pid].command, name.trim_end());
     let is_between = least(pid) < own + 8_000_000 && own < most + 8_000_000;
     assert!(is_between, "{} … {most}, {own}", least(pid));
-    let sum: u64 = taken[&pid].keys().map(|tgid| least(*tgid)).sum();
+    let sum: u64 = taken[&pid].by.keys().map(|tgid| least(*tgid)).sum();
     assert!(sum <= all + 8_000_000, "{sum} of {all}");
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }

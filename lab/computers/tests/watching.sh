@@ -53,6 +53,18 @@ check "switches that are watched briefly" switches_cost "watched briefly"
 exec 3>&-
 wait
 brief_switch=$((switch_cost - switch_plain))
+
+unspin-watch --takers < /tmp/ask > /tmp/with_takers &
+exec 3> /tmp/ask
+check "the programs of unspin top are loaded" settle grep -q ready /tmp/with_takers
+check "exits that are watched with takers" exits_cost
+takers_exit=$((exit_cost - exit_plain))
+sleep 5
+check "switches that are watched with takers" switches_cost "watched with takers"
+exec 3>&-
+wait
+takers_switch=$((switch_cost - switch_plain - takers_exit * switch_exits / 100))
+say "watching with takers adds, hundredths of an instruction: $takers_exit an exit, $takers_switch a switch"
 say "watching briefly adds, hundredths of an instruction: $brief_exit an exit, $brief_switch a switch"
 say "hundredths of an instruction an exit: $exit_plain; added $others_added, watched $exit_added"
 say "watching adds, hundredths of an instruction: $exit_added an exit, $switch_added a switch"
@@ -62,5 +74,6 @@ check "a switch that is watched costs something" [ $switch_added -gt 0 ]
 check "an exit that is not watched costs less" [ $others_added -lt $exit_added ]
 check "no exit was counted briefly" [ "$(grep -c '"exit:cpuid"' /tmp/briefly)" -eq 0 ]
 check "to watch briefly costs nothing at an exit" [ $brief_exit -lt 2000 ]
+check "to count takers costs something at a switch" [ $takers_switch -gt $switch_added ]
 check "a switch costs less that is watched briefly" [ $brief_switch -gt 0 -a $brief_switch -lt $switch_added ]
 finish

@@ -16,10 +16,12 @@ use unspin_scenario::result::{VcpuStates, Watched};
 use unspin_vmm::process::sleep_until;
 use unspin_vmm::Realtime;
 
-const USAGE: &str = "usage: unspin-watch [--brief], and lines of BEGIN_NS END_NS PID:TID,TID… …
+const USAGE: &str =
+    "usage: unspin-watch [--brief | --takers], and lines of BEGIN_NS END_NS PID:TID,TID… …
   BEGIN_NS, END_NS   the window, by CLOCK_MONOTONIC
   PID:TID,TID…       a VM: its process, and its vCPUs' threads
-  --brief            by the programs that unspin shape loads";
+  --brief            by the programs that unspin shape loads
+  --takers           by those that unspin top loads, which also count who takes CPUs";
 /// The module's directory, if it is loaded.
 const MODULE: &str = "/sys/module/unspin";
 
@@ -47,6 +49,7 @@ fn run() -> Result<(), Error> {
     let mut probe = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => Probe::load(Path::new(MODULE).exists())?,
         ["--brief"] => Probe::load_brief()?,
+        ["--takers"] => Probe::load_with_takers(Path::new(MODULE).exists())?,
         _ => return Err(Error::Request(format!("no such argument: {}", arguments.join(" ")))),
     };
     say("ready")?;

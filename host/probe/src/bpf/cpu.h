@@ -3,10 +3,16 @@
 #ifndef UNSPIN_PROBE_CPU_H
 #define UNSPIN_PROBE_CPU_H
 
-/* From earlier to later; 0 where clocks of two CPUs disagree. */
+/*
+ * From earlier to later; 0 where clocks of two CPUs disagree. Without the barrier compilers make twice the
+ * instructions of it.
+ */
 static __always_inline __u64 between(__u64 earlier, __u64 later)
 {
-	return later > earlier ? later - earlier : 0;
+	if (later <= earlier)
+		return 0;
+	barrier_var(later);
+	return later - earlier;
 }
 
 static __always_inline __u64 least(__u64 a, __u64 b)
@@ -18,14 +24,8 @@ static __always_inline __u64 least(__u64 a, __u64 b)
 static __always_inline __u64 vm_ran(__u32 number, int by, __u64 now)
 {
 	struct together *vm = bpf_map_lookup_elem(&together, &number);
-	__u64 ran;
 
-	if (!vm)
-		return 0;
-	bpf_spin_lock(&vm->lock);
-	ran = ran_until(vm, by, now);
-	bpf_spin_unlock(&vm->lock);
-	return ran;
+	return vm ? ran_until(vm, by, now) : NO_WAIT;
 }
 
 /* Counts what the task that a CPU runs has had of it. */
@@ -59,6 +59,31 @@ static __always_inline void runs_vcpu(struct cpu *cpu, __u32 number, struct vcpu
 	cpu->vm = v->vm;
 }
 
+/* Threads have been entered or left: notes which slot the one has that a CPU runs. Interrupts are off. */
+__noinline int looks_anew(__u32 number)
+{
+	__u64 registrations = settings.registrations;
+	__u32 slot = slot_of((__u32)bpf_get_current_pid_tgid());
+	struct cpu *cpu = cpu_of(number);
+	struct vcpu *v = vcpu_at(slot);
+
+	if (!cpu)
+		return NO_SLOT;
+	if (v)
+		runs_vcpu(cpu, number, v, bpf_ktime_get_ns());
+	cpu->slot = slot;
+	cpu->registrations = registrations;
+	return slot;
+}
+
+/* The vCPU that this CPU runs, for programs that have interrupts off. */
+static __always_inline struct vcpu *vcpu_here(struct cpu *cpu, __u32 number)
+{
+	if (cpu->registrations != settings.registrations)
+		return vcpu_at(looks_anew(number));
+	return vcpu_at(cpu->slot);
+}
+
 static __always_inline void notes_run(struct runs *cpu, struct task_struct *task, __u64 now)
 {
 	struct process whose = {};
@@ -77,19 +102,22 @@ static __always_inline void notes_run(struct runs *cpu, struct task_struct *task
 static __always_inline void cpu_goes_on(struct cpu *cpu, __u32 number, struct vcpu *next_vcpu,
 					struct task_struct *next, __u64 now)
 {
-	struct runs *its = bpf_map_lookup_elem(&runs, &number);
-	__u32 tgid = next->tgid, *vm;
+	__u32 *vm;
 
 	count_had(cpu, number, now);
-	if (its)
-		notes_run(its, next, now);
+	if (naming) {
+		struct runs *its = bpf_map_lookup_elem(&runs, &number);
+
+		if (its)
+			notes_run(its, next, now);
+	}
 	if (next_vcpu) {
 		cpu->kind = VCPU;
 		cpu->vm = next_vcpu->vm;
 	} else if (!next->pid) {
 		cpu->kind = IDLE;
 	} else {
-		vm = bpf_map_lookup_elem(&vms, &tgid);
+		vm = vm_of_process(next->tgid);
 		cpu->kind = vm ? VMM : HOST;
 		cpu->vm = vm ? *vm : 0;
 	}
@@ -125,6 +153,14 @@ static __always_inline void sums_now(struct sums *sums, struct cpu *cpu, struct 
 		sums->vm += runs;
 }
 
+static __always_inline void not_named(__u32 vm, __u64 time)
+{
+	struct vm *sums = bpf_map_lookup_elem(&vm_sums, &vm);
+
+	if (sums)
+		__sync_fetch_and_add(&sums->lost, time);
+}
+
 static __always_inline void took(__u32 vm, struct process *who, __u64 time)
 {
 	struct taker key = { .vm = vm, .tgid = who->tgid };
@@ -138,8 +174,10 @@ static __always_inline void took(__u32 vm, struct process *who, __u64 time)
 			return;
 		/* Another CPU was first, or there is no room. */
 		sum = bpf_map_lookup_elem(&takers, &key);
-		if (!sum)
+		if (!sum) {
+			not_named(vm, time);
 			return;
+		}
 	}
 	__sync_fetch_and_add(&sum->time, time);
 	/* A process that has executed a program has its name. */

@@ -14,23 +14,21 @@ static struct vm *vm_of(struct vcpu *v)
 	return bpf_map_lookup_elem(&vm_sums, &v->vm);
 }
 
-/* A vCPU begins or ceases to want a CPU. Its waker may say so while it goes to sleep: the last one counts. */
+/*
+ * A vCPU begins or ceases to want a CPU. Its waker may say so while it goes to sleep: the last one counts.
+ * One that is watched no more has been taken out of the number.
+ */
 static __always_inline void wants(struct vcpu *v, __u64 wanted, __u64 now)
 {
-	__u64 many, since;
 	struct vm *vm;
 
-	if (!detailed || v->wants == wanted || __sync_lock_test_and_set(&v->wants, wanted) == wanted)
+	if (!detailed || v->wants != !wanted)
+		return;
+	if (__sync_val_compare_and_swap(&v->wants, !wanted, wanted) != !wanted)
 		return;
 	vm = vm_of(v);
-	if (!vm)
-		return;
-	many = __sync_fetch_and_add(&vm->wanting, wanted ? 1 : -1ULL);
-	since = __sync_lock_test_and_set(&vm->since, now);
-	if (many >= WANTING_MAX)
-		many = WANTING_MAX;
-	if (since && now > since)
-		__sync_fetch_and_add(&vm->time[many], now - since);
+	if (vm)
+		want(&vm->wanting, vm->time, wanted ? 1 : -1, now);
 }
 
 static __always_inline void add_access(struct access *access, __u64 ns, bool visited)

@@ -40,26 +40,31 @@ static struct vcpu *vcpu_of(__u32 tid)
 	return vcpu_at(slot_of(tid));
 }
 
-/*
- * The vCPU that a CPU runs, as it was noted when its thread was switched in. Where threads have been
- * entered or left since, it is looked up once.
- */
-static __always_inline struct vcpu *vcpu_on(struct cpu *cpu)
+/* The number of the VM of a process; null where it is none that is watched. */
+static __always_inline __u32 *vm_of_process(__u32 tgid)
 {
-	__u64 registrations = settings.registrations;
+	__u32 place = tgid % PLACES;
+	struct thread *first = bpf_map_lookup_elem(&places, &place);
 
-	if (cpu->registrations != registrations) {
-		cpu->slot = slot_of((__u32)bpf_get_current_pid_tgid());
-		cpu->registrations = registrations;
-	}
-	return vcpu_at(cpu->slot);
+	return first && first->vms ? bpf_map_lookup_elem(&vms, &tgid) : 0;
+}
+
+/*
+ * The slot of what a CPU runs, as it was noted when that was switched in. Where threads have been entered or
+ * left since, it is looked up.
+ */
+static __always_inline __u32 slot_on(struct cpu *cpu)
+{
+	if (cpu->registrations != settings.registrations)
+		return slot_of((__u32)bpf_get_current_pid_tgid());
+	return cpu->slot;
 }
 
 static __always_inline struct vcpu *current_vcpu(void)
 {
 	struct cpu *cpu = cpu_of(bpf_get_smp_processor_id());
 
-	return cpu ? vcpu_on(cpu) : 0;
+	return cpu ? vcpu_at(slot_on(cpu)) : 0;
 }
 
 #endif

@@ -21,13 +21,15 @@ enum {
 	TIMES = 32,
 	/* On a CPU since an exit for HLT: whether this is poll or exit turns out at its end. */
 	PENDING = TIMES - 1,
+	/* On a CPU since it is watched, and nothing was seen of it: what this is stays unknown. */
+	UNSEEN = TIMES - 2,
+	/* Of `wants`: it is watched no more. */
+	GONE = 2,
 	/* Places of `places`. */
 	PLACES = 16384,
 	HYPERCALL_SEND_IPI = 10, /* KVM_HC_SEND_IPI */
 	X2APIC_FIRST = 0x800,
 	X2APIC_LAST = 0x8ff,
-	/* So many vCPUs of a VM that want a CPU, or more, are counted as one number. */
-	WANTING_MAX = 64,
 	/* Ports, registers and pages of a VM that are told apart. */
 	ACCESSES_OF_VM = 512,
 	ACCESSES_MAX = 32768,
@@ -37,7 +39,7 @@ enum {
 /* Whose task a CPU runs. */
 enum kind { IDLE, HOST, VCPU, VMM, KINDS };
 
-/* A CPU; only its own switches write. */
+/* A CPU; only its own switches, entries and exits write, which have interrupts off. */
 struct cpu {
 	__u64 since; /* when the task that runs was switched in */
 	__u32 kind;  /* of it */
@@ -60,7 +62,7 @@ struct sums {
 /* Where a vCPU's thread is. */
 enum place { ON, READY, ASLEEP };
 
-_Static_assert(STATES < TIMES, "PENDING is a state");
+_Static_assert(STATES <= UNSEEN, "UNSEEN is a state");
 
 /* What an exit is for. */
 enum access_kind { NO_ACCESS, PORT, MSR, MMIO };
@@ -72,7 +74,8 @@ struct vcpu {
 	__u64 woken_at;	/* the last time that its thread was woken */
 	__u32 vm;
 	__u32 place;
-	__u32 counts;	/* the state that its time on a CPU goes to, or PENDING: what it does, or did last */
+	/* The state that its time on a CPU goes to, PENDING or UNSEEN: what it does, or did last. */
+	__u32 counts;
 	__u32 reason;	/* the state of its last exit */
 	__u32 asleep;	/* the state of its sleep */
 	__u32 cpu;	/* where it waits */
@@ -92,18 +95,25 @@ struct vcpu {
 	__u64 costop; /* for how long it was ready while a sibling had a CPU, in ns */
 	__u64 ran_before; /* for how long siblings had one when its wait began, or NO_WAIT */
 	/* Where `detailed`. */
-	__u64 wants;	/* 1: it wants a CPU, which a vCPU that polls after HLT does not */
+	__u64 wants;	/* 1: it wants a CPU, which a vCPU that polls after HLT does not; GONE */
 	__u64 served;	/* for how long it had a CPU since its exit, before it last left one */
 	__u64 access;	/* what its exit is for */
 	__u64 address;	/* of the port, the register or the page */
+	__u64 unused[2]; /* the next vCPU begins a cache line */
 	__u64 begun;	/* changes that have begun: last; as many where what was read is of one time */
 };
+
+/* What different CPUs write lies in different cache lines. */
+_Static_assert(sizeof(struct cpu) % 64 == 0 && sizeof(struct vcpu) % 64 == 0 &&
+		       sizeof(struct runs) % 64 == 0 && sizeof(struct together) % 64 == 0,
+	       "a cache line of two");
 
 /* The thread that was first to have its place. */
 struct thread {
 	__u32 tid; /* 0: nobody */
 	__u32 slot;
 	__u32 others; /* that have this place, too: they are in `slots` */
+	__u32 vms;    /* processes of VMs whose ids have this place: they are in `vms` */
 };
 
 /* To find a thread here takes a few instructions, in a hash a hundred. */
@@ -155,18 +165,21 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, VMS_MAX);
 	__type(key, __u32); /* VM */
 	__type(value, struct together);
 } together SEC(".maps");
 
-/* A VM, where `detailed`: how many of its vCPUs want a CPU. All CPUs write. */
+/* A VM. All CPUs write. */
 struct vm {
-	__u64 since;	/* so many want one */
-	__u64 wanting;
+	__u64 lost;	/* where `naming`: for how long its vCPUs waited for whom nobody knows, in ns */
+	/* Where `detailed`. */
+	__u64 wanting;	/* how many of its vCPUs want a CPU */
 	__u64 accesses;	/* entries that it has in `accesses` */
 	__u64 accesses_lost; /* how many found no room there */
-	__u64 time[WANTING_MAX + 1]; /* for how long 0, 1, 2, ... wanted one, in ns */
+	__u64 time[WANTING_MAX + 1]; /* for how long 0, 1, 2, ... wanted one: sums */
+	__u64 unused[3]; /* the next VM begins a cache line */
 };
 
 struct {
@@ -187,7 +200,7 @@ struct taken {
 	__u64 command[2];
 };
 
-/* What finds no room is missing. */
+/* What finds no room is in `lost` of the VM. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, TAKERS_MAX);
@@ -224,15 +237,14 @@ struct {
 	__type(value, struct access);
 } accesses SEC(".maps");
 
-/* Written by user space before the programs are loaded: what detail.h is for is counted. */
-const volatile __u32 detailed SEC(".rodata.detailed");
-
 /*
- * Written by user space before the programs are loaded: only running, waiting and sleeping are told
- * apart, and all waits count as READY_NOBODY. Then a switch and a wake-up cost about half, and nothing is
- * done at an exit or an entry. The kernel takes what is never reached out of the programs.
+ * Written by user space before the programs are loaded: the processes are counted that had the CPUs which
+ * vCPUs waited for.
  */
-const volatile __u32 brief SEC(".rodata.brief");
+const volatile __u32 naming SEC(".rodata.naming");
+
+/* The same: what detail.h is for is counted. */
+const volatile __u32 detailed SEC(".rodata.detailed");
 
 /* Written by user space. */
 struct {

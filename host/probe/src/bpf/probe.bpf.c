@@ -10,6 +10,7 @@
 #include "kept.h"
 #include "find.h"
 #include "cpu.h"
+#include "wait.h"
 #include "reason.h"
 #include "detail.h"
 
@@ -22,7 +23,7 @@ static __always_inline void change(struct vcpu *v)
 static __always_inline void changed(struct vcpu *v)
 {
 	barrier();
-	v->ended++;
+	v->ended = v->begun;
 }
 
 static __always_inline void add(struct vcpu *v, __u32 state, __u64 time)
@@ -73,13 +74,12 @@ int BPF_PROG(entry)
 {
 	__u32 number = bpf_get_smp_processor_id();
 	struct cpu *cpu = cpu_of(number);
-	struct vcpu *v = cpu ? vcpu_on(cpu) : 0;
+	struct vcpu *v = cpu ? vcpu_here(cpu, number) : 0;
 	__u64 now;
 
 	if (!v)
 		return 0;
 	now = bpf_ktime_get_ns();
-	runs_vcpu(cpu, number, v, now);
 	change(v);
 	if (detailed)
 		access_ends(v, now);
@@ -117,11 +117,20 @@ static __always_inline void left_guest(struct vcpu *v, struct kvm_vcpu *vcpu, __
 		wants(v, 0, v->since);
 }
 
+/* The vCPU that exits. */
+static __always_inline struct vcpu *exiting(void)
+{
+	__u32 number = bpf_get_smp_processor_id();
+	struct cpu *cpu = cpu_of(number);
+
+	return cpu ? vcpu_here(cpu, number) : 0;
+}
+
 /* The argument is the vendor's larger structure, of which this one is the first field. */
 SEC("tp_btf/kvm_exit")
 int BPF_PROG(exit, struct kvm_vcpu *vcpu, __u32 isa)
 {
-	struct vcpu *v = current_vcpu();
+	struct vcpu *v = exiting();
 
 	/* 6.12's verifier holds the argument for one that may be missing. */
 	if (v && vcpu)
@@ -133,7 +142,7 @@ int BPF_PROG(exit, struct kvm_vcpu *vcpu, __u32 isa)
 SEC("tp_btf/kvm_exit")
 int BPF_PROG(exit_for, __u32 reason, struct kvm_vcpu *vcpu, __u32 isa)
 {
-	struct vcpu *v = current_vcpu();
+	struct vcpu *v = exiting();
 
 	if (v && vcpu)
 		left_guest(v, vcpu, isa == ISA_VMX ? vmx_state(reason) : svm_state(reason));
@@ -185,25 +194,6 @@ int BPF_PROG(hypercall, unsigned long number)
 	return 0;
 }
 
-static __always_inline __u64 throttled(struct cfs_rq *queue)
-{
-	__u64 time = 0;
-
-	if (bpf_core_field_exists(queue->throttled_clock_self_time))
-		time = queue->throttled_clock_self_time;
-	else if (bpf_core_field_exists(queue->throttled_clock_pelt_time))
-		time = queue->throttled_clock_pelt_time;
-	else if (bpf_core_field_exists(queue->throttled_clock_task_time))
-		time = queue->throttled_clock_task_time;
-	return time;
-}
-
-/* Null where the kernel has no groups of tasks, and so no quotas. */
-static __always_inline struct cfs_rq *queue_of(struct task_struct *task)
-{
-	return bpf_core_field_exists(task->se.cfs_rq) ? task->se.cfs_rq : 0;
-}
-
 static __always_inline __u32 state_of(struct task_struct *task)
 {
 	if (bpf_core_field_exists(task->__state))
@@ -211,68 +201,8 @@ static __always_inline __u32 state_of(struct task_struct *task)
 	return ((struct task_struct___before_5_14 *)task)->state;
 }
 
-/* A wait begins. What is noted of the queue counts only where it is in the same at its end. */
-static __always_inline void notes_queue(struct vcpu *v, struct task_struct *task, __u32 cpu)
-{
-	struct cfs_rq *queue = queue_of(task);
-
-	v->cpu = cpu;
-	v->cfs_rq = (__u64)queue;
-	v->throttled = queue ? throttled(queue) : 0;
-}
-
-static __always_inline void wait_begins(struct vcpu *v, struct task_struct *task, __u32 number,
-					__u64 now)
-{
-	struct cpu *cpu = cpu_of(number);
-	struct share *own = share_of(number, v->vm);
-
-	notes_queue(v, task, number);
-	if (cpu && own)
-		sums_now(&v->before, cpu, own, v->vm, now);
-}
-
-/* As much of `wanted` as is left of a wait. */
-static __always_inline void take(struct vcpu *v, __u32 state, __u64 wanted, __u64 *left)
-{
-	__u64 time = least(wanted, *left);
-
-	v->time[state] += time;
-	*left -= time;
-}
-
-/* A wait for v->cpu since `begin` ends: it goes to those who had the CPU meanwhile. */
-static __always_inline void wait_ends(struct vcpu *v, struct task_struct *task, __u64 begin, __u64 now,
-				      struct sums *after)
-{
-	struct cfs_rq *queue = queue_of(task);
-	__u64 waited = between(begin, now);
-
-	if (queue && v->cfs_rq == (__u64)queue)
-		take(v, STATE_THROTTLED, between(v->throttled, throttled(queue)), &waited);
-	wait_was_taken(v->cpu, v->vm, begin, now, waited);
-	take(v, STATE_READY_SIBLING, between(v->before.sibling, after->sibling), &waited);
-	take(v, STATE_READY_OWN_VMM, between(v->before.own_vmm, after->own_vmm), &waited);
-	take(v, STATE_READY_VM, between(v->before.vm, after->vm), &waited);
-	take(v, STATE_READY_HOST, between(v->before.host, after->host), &waited);
-	v->time[STATE_READY_NOBODY] += waited;
-}
-
-/* The same in the middle of what the CPU runs, wherever that is. */
-static __always_inline void wait_ends_elsewhere(struct vcpu *v, struct task_struct *task, __u64 begin,
-						__u64 now)
-{
-	struct cpu *cpu = cpu_of(v->cpu);
-	struct share *own = share_of(v->cpu, v->vm);
-	struct sums after = {};
-
-	if (cpu && own)
-		sums_now(&after, cpu, own, v->vm, now);
-	wait_ends(v, task, begin, now, &after);
-}
-
 /* Why a thread sleeps that was last in that phase. */
-static __always_inline __u32 sleeps_as(struct vcpu *v, __u32 state)
+static __always_inline __u32 sleeps_as(struct vcpu *v, __u32 state, const bool brief)
 {
 	if (state & (TASK_STOPPED_OR_TRACED | TASK_FROZEN))
 		return STATE_STOPPED;
@@ -291,11 +221,8 @@ static __always_inline __u32 sleeps_as(struct vcpu *v, __u32 state)
 static __always_inline void waits_here(struct vcpu *v, struct task_struct *task, struct cpu *cpu,
 				       __u32 number)
 {
-	struct share *own;
+	struct share *own = share_of(number, v->vm);
 
-	if (brief)
-		return;
-	own = share_of(number, v->vm);
 	notes_queue(v, task, number);
 	if (own)
 		sums_at_switch(&v->before, cpu, own);
@@ -303,7 +230,8 @@ static __always_inline void waits_here(struct vcpu *v, struct task_struct *task,
 
 /* `ran`: for how long vCPUs of its VM have been on a CPU. */
 static __always_inline void switched_out(struct vcpu *v, bool preempted, struct task_struct *task,
-					 struct cpu *cpu, __u32 number, __u64 now, __u64 ran)
+					 struct cpu *cpu, __u32 number, __u64 now, __u64 ran,
+					 const bool brief)
 {
 	/* A signal that is pending keeps it running; then its state says so. */
 	__u32 state = state_of(task);
@@ -320,25 +248,26 @@ static __always_inline void switched_out(struct vcpu *v, bool preempted, struct 
 	 * It has left the guest, even where KVM reports the exit only later. Where KVM has reported none so
 	 * far, perhaps it never does.
 	 */
-	if (v->counts == STATE_GUEST)
+	if (v->counts == STATE_GUEST || v->counts == UNSEEN)
 		v->counts = v->reason = v->exit_at ? STATE_EXIT_INTERRUPT : STATE_VMM;
 	if (preempted || !state) {
 		v->place = READY;
-		waits_here(v, task, cpu, number);
+		if (!brief)
+			waits_here(v, task, cpu, number);
 	} else {
 		v->place = ASLEEP;
-		v->asleep = sleeps_as(v, state);
+		v->asleep = sleeps_as(v, state, brief);
 		if (v->asleep == STATE_HALTED && v->pending_asleep == -1ULL)
 			v->pending_asleep = v->time[PENDING];
 	}
 	changed(v);
-	if (v->place == ASLEEP)
+	if (!brief && v->place == ASLEEP)
 		wants(v, 0, now);
 }
 
 /* Whoever it waited for was on this CPU, or its move from another has counted that. */
 static __always_inline void switched_in(struct vcpu *v, struct task_struct *task, struct cpu *cpu,
-					__u32 number, __u64 now, __u64 ran)
+					__u32 number, __u64 now, __u64 ran, const bool brief)
 {
 	struct share *own = brief ? 0 : share_of(number, v->vm);
 	__u64 begin = v->since;
@@ -359,14 +288,14 @@ static __always_inline void switched_in(struct vcpu *v, struct task_struct *task
 	} else { /* it was entered while it waited, and nobody noted for whom */
 		v->time[STATE_READY_NOBODY] += between(begin, now);
 	}
-	if (!brief && v->place != ON && v->ran_before != NO_WAIT)
+	if (!brief && v->place != ON && v->ran_before != NO_WAIT && ran != NO_WAIT)
 		v->costop += between(v->ran_before, ran);
 	v->ran_before = NO_WAIT;
 	v->place = ON;
 	v->cpu = number;
 	v->since = now;
 	changed(v);
-	if (v->counts != PENDING)
+	if (!brief && v->counts != PENDING)
 		wants(v, 1, now);
 }
 
@@ -376,30 +305,59 @@ int BPF_PROG(switch_task, bool preempt, struct task_struct *prev, struct task_st
 	__u32 number = bpf_get_smp_processor_id();
 	struct cpu *cpu = cpu_of(number);
 	/* For how long vCPUs of the VM of `v` and of `in` have been on a CPU. */
-	__u64 now, ran_out = 0, ran_in = 0;
+	__u64 now, ran_out = NO_WAIT, ran_in = NO_WAIT;
 	struct vcpu *v, *in;
+	bool is_same;
 
 	if (!cpu)
 		return 0;
+	v = vcpu_here(cpu, number);
 	now = bpf_ktime_get_ns();
-	v = vcpu_on(cpu);
-	if (!brief && v)
-		runs_vcpu(cpu, number, v, now);
 	cpu->slot = next->pid ? slot_of(next->pid) : NO_SLOT;
 	in = vcpu_at(cpu->slot);
-	if (!brief) {
-		bool is_same = in && cpu->kind == VCPU && cpu->vm == in->vm;
-
-		if (cpu->kind == VCPU)
-			ran_in = ran_out = vm_ran(cpu->vm, is_same ? 0 : -1, now);
-		if (in && !is_same)
-			ran_in = vm_ran(in->vm, 1, now);
-		cpu_goes_on(cpu, number, in, next, now);
-	}
+	is_same = in && cpu->kind == VCPU && cpu->vm == in->vm;
+	if (is_same)
+		ran_in = ran_out = vm_ran(in->vm, 0, now);
+	else if (cpu->kind == VCPU)
+		ran_out = vm_ran(cpu->vm, -1, now);
+	if (in && !is_same)
+		ran_in = vm_ran(in->vm, 1, now);
+	cpu_goes_on(cpu, number, in, next, now);
 	if (v)
-		switched_out(v, preempt, prev, cpu, number, now, ran_out);
+		switched_out(v, preempt, prev, cpu, number, now, ran_out, 0);
 	if (in)
-		switched_in(in, next, cpu, number, now, ran_in);
+		switched_in(in, next, cpu, number, now, ran_in, 0);
+	return 0;
+}
+
+/*
+ * The same if only running, waiting and sleeping are told apart, and all waits count as READY_NOBODY. It
+ * costs about half, and has no instruction that kernels before 5.12 lack, not even one that is not reached.
+ */
+SEC("tp_btf/sched_switch")
+int BPF_PROG(switch_briefly, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	__u32 number = bpf_get_smp_processor_id();
+	struct cpu *cpu = cpu_of(number);
+	struct vcpu *v, *in;
+	__u32 slot, slot_in;
+	__u64 now;
+
+	if (!cpu)
+		return 0;
+	slot = slot_on(cpu);
+	cpu->registrations = settings.registrations;
+	slot_in = next->pid ? slot_of(next->pid) : NO_SLOT;
+	cpu->slot = slot_in;
+	if (slot == NO_SLOT && slot_in == NO_SLOT)
+		return 0;
+	v = vcpu_at(slot);
+	in = vcpu_at(slot_in);
+	now = bpf_ktime_get_ns();
+	if (v)
+		switched_out(v, preempt, prev, cpu, number, now, NO_WAIT, 1);
+	if (in)
+		switched_in(in, next, cpu, number, now, NO_WAIT, 1);
 	return 0;
 }
 
@@ -418,6 +376,14 @@ static __always_inline void notes_waker(struct vcpu *v, __u64 now)
 		v->wakers |= 1ULL << by->number;
 }
 
+static __always_inline void is_woken(struct vcpu *v, __u64 now)
+{
+	if (settings.wakers_ns)
+		notes_waker(v, now);
+	v->woken_at = now;
+	v->wakes++;
+}
+
 SEC("tp_btf/sched_waking")
 int BPF_PROG(wake, struct task_struct *task)
 {
@@ -428,16 +394,24 @@ int BPF_PROG(wake, struct task_struct *task)
 		return 0;
 	now = bpf_ktime_get_ns();
 	/* One that is ready waits already. */
-	if (!brief && v->place != READY) {
+	if (v->place != READY) {
 		wait_begins(v, task, v->cpu, now);
 		v->ran_before = vm_ran(v->vm, 0, now);
 	}
-	if (settings.wakers_ns)
-		notes_waker(v, now);
-	v->woken_at = now;
-	v->wakes++;
+	is_woken(v, now);
 	if (v->place == ASLEEP)
 		wants(v, 1, now);
+	return 0;
+}
+
+/* The same beside switch_briefly. */
+SEC("tp_btf/sched_waking")
+int BPF_PROG(wake_briefly, struct task_struct *task)
+{
+	struct vcpu *v = vcpu_of(task->pid);
+
+	if (v)
+		is_woken(v, bpf_ktime_get_ns());
 	return 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
  * Who ran while vCPUs were ready: for how long any vCPU of a VM had a CPU, and which processes had a CPU
- * last. It calls nothing of the kernel's, so tests compile it too.
+ * last; and how many vCPUs of a VM want a CPU. It calls nothing of the kernel's, so tests compile it too.
  */
 #ifndef UNSPIN_PROBE_READY_H
 #define UNSPIN_PROBE_READY_H
@@ -11,19 +11,25 @@ enum {
 	RUNS = 32,
 };
 
-/* Of `ran_before`: no wait has begun. */
+/* Of `ran_before`: no wait has begun, or it is unknown when. */
 #define NO_WAIT (-1ULL)
 
-struct bpf_spin_lock {
-	__u32 val;
+/* Clocks of two CPUs disagree by less, in ns. */
+#define SLACK (1LL << 27)
+
+enum {
+	/* So many vCPUs of a VM that want a CPU, or more, are counted as one number. */
+	WANTING_MAX = 64,
 };
 
-/* The vCPUs of a VM that have a CPU. */
+/*
+ * The vCPUs of a VM that have a CPU. CPUs that change both at once need no lock: a time that something
+ * lasted is a sum of the times at which it ended, less those at which it began.
+ */
 struct together {
-	struct bpf_spin_lock lock;
-	__u32 on;    /* how many */
-	__u64 since; /* all before is counted */
-	__u64 ran;   /* for how long it was one or more, in ns */
+	__u64 on;  /* how many */
+	__u64 ran; /* for how long it was one or more: a sum */
+	__u64 unused[6]; /* a cache line of its own */
 };
 
 /* A process, and what it is called, as the kernel has it in 16 bytes. 0: the CPU is idle. */
@@ -40,11 +46,32 @@ struct run {
 
 /* Who had a CPU; only its own switches write. */
 struct runs {
+	__u64 ended;	      /* changes that have ended: first, so that it is read first */
 	__u64 since;	      /* who has it now has had it since then */
 	struct process whose; /* who that is */
 	__u64 next;	      /* how many stretches have ended: the next is kept at this % RUNS */
 	struct run last[RUNS];
+	__u64 unused;	      /* the next CPU begins a cache line */
+	__u64 begun;	      /* changes that have begun: last; as many where what was read is of one time */
 };
+
+/*
+ * A sum of times at `now`, in ns: while it lasts, it is negative without its present end. Other CPUs may have
+ * yet to add one of several ends or begins.
+ */
+static __always_inline __u64 sum_at(__u64 sum, __u64 now)
+{
+	__s64 time = sum;
+
+	if (time < -SLACK) {
+		time += now;
+		if (time < -SLACK)
+			time += now;
+	} else if (time > (__s64)now) {
+		time -= now;
+	}
+	return time < 0 ? 0 : time;
+}
 
 /*
  * For how long until `now` at least one vCPU of a VM has been on a CPU. `by` more are from now on. A vCPU
@@ -52,13 +79,36 @@ struct runs {
  */
 static __always_inline __u64 ran_until(struct together *vm, int by, __u64 now)
 {
-	if (now > vm->since) {
-		if (vm->on)
-			vm->ran += now - vm->since;
-		vm->since = now;
+	__u64 on;
+
+	if (by) {
+		on = __sync_fetch_and_add(&vm->on, (__u64)by);
+		if (!on)
+			__sync_fetch_and_add(&vm->ran, -now);
+		else if (!(on + by))
+			__sync_fetch_and_add(&vm->ran, now);
 	}
-	vm->on += by;
-	return vm->ran;
+	return sum_at(*(volatile __u64 *)&vm->ran, now);
+}
+
+/* Where a number of vCPUs is counted. One that is negative for a moment is 0. */
+static __always_inline __u64 counted_at(__u64 many)
+{
+	if (many >> 63)
+		return 0;
+	return many < WANTING_MAX ? many : WANTING_MAX;
+}
+
+/* `by` more vCPUs of a VM want a CPU from now on. `time` has a sum for each number of them. */
+static __always_inline void want(__u64 *wanting, __u64 *time, int by, __u64 now)
+{
+	__u64 many = __sync_fetch_and_add(wanting, (__u64)by);
+	__u64 from = counted_at(many), to = counted_at(many + by);
+
+	if (from == to)
+		return;
+	__sync_fetch_and_add(&time[from], now);
+	__sync_fetch_and_add(&time[to], -now);
 }
 
 /* A process has the CPU from now on, or nobody. */
@@ -66,6 +116,8 @@ static __always_inline void run_begins(struct runs *cpu, struct process *whose, 
 {
 	struct run *run = &cpu->last[(cpu->next - 1) % RUNS];
 
+	cpu->begun++;
+	barrier();
 	/* Threads of one process that follow each other are one stretch. */
 	if (cpu->whose.tgid && run->whose.tgid == cpu->whose.tgid && run->end == cpu->since) {
 		run->end = now;
@@ -78,6 +130,8 @@ static __always_inline void run_begins(struct runs *cpu, struct process *whose, 
 	}
 	cpu->whose = *whose;
 	cpu->since = now;
+	barrier();
+	cpu->ended = cpu->begun;
 }
 
 /* How much of a stretch lies between two times. */
@@ -90,30 +144,50 @@ static __always_inline __u64 part(__u64 from, __u64 to, __u64 begin, __u64 end)
 
 /* Counts for a process that it had the CPU while a vCPU of a VM waited; whoever includes this has it. */
 static void took(__u32 vm, struct process *who, __u64 time);
+/* Counts that somebody had it of whom nothing is known any more; likewise. */
+static void not_named(__u32 vm, __u64 time);
+
+static __always_inline __u64 took_at_most(__u32 vm, struct process *who, __u64 time, __u64 left)
+{
+	time = time < left ? time : left;
+	if (time)
+		took(vm, who, time);
+	return left - time;
+}
 
 /*
  * A vCPU of a VM waited for a CPU between two times. Who had it meanwhile is counted, latest first, up to
- * `left` together. Where more followed each other than are kept, what the first had goes to nobody.
+ * `left` together; what is left then nobody had. Where more followed each other than are kept, or the CPU
+ * switches while it is looked at, nothing is known of the earlier ones.
  */
 static __always_inline void count_takers(struct runs *cpu, __u32 vm, __u64 begin, __u64 end, __u64 left)
 {
-	__u64 time = cpu->whose.tgid ? part(cpu->since, end, begin, end) : 0;
+	__u64 ended = *(volatile __u64 *)&cpu->ended, since = cpu->since, next = cpu->next;
+	struct process whose = cpu->whose;
+	struct run run = {};
 	__u32 i;
 
-	time = time < left ? time : left;
-	left -= time;
-	if (time)
-		took(vm, &cpu->whose, time);
+	barrier();
+	if (cpu->begun != ended) {
+		not_named(vm, left);
+		return;
+	}
+	if (whose.tgid)
+		left = took_at_most(vm, &whose, part(since, end, begin, end), left);
 	for (i = 1; i <= RUNS && left; i++) {
-		struct run *run = &cpu->last[(cpu->next - i) % RUNS];
-
-		if (run->end <= begin)
-			break;
-		time = part(run->begin, run->end, begin, end);
-		time = time < left ? time : left;
-		left -= time;
-		if (time)
-			took(vm, &run->whose, time);
+		run = cpu->last[(next - i) % RUNS];
+		barrier();
+		if (*(volatile __u64 *)&cpu->begun != ended) {
+			not_named(vm, left);
+			return;
+		}
+		if (run.end <= begin)
+			return;
+		left = took_at_most(vm, &run.whose, part(run.begin, run.end, begin, end), left);
+	}
+	if (left && run.begin > begin) {
+		since = part(begin, run.begin, begin, end);
+		not_named(vm, since < left ? since : left);
 	}
 }
 

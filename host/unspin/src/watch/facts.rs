@@ -131,9 +131,11 @@ fn statistic(pid: u32, name: &str) -> Option<f64> {
 pub enum Detail {
     /// The module's files that causes are computed from.
     Causes,
+    /// And who takes the CPUs that vCPUs wait for.
+    Takers,
     /// All files of the module.
     Module,
-    /// And what the kernel has counted.
+    /// All files of the module, who takes CPUs, and what the kernel has counted.
     All,
 }
 
@@ -229,7 +231,7 @@ impl Facts {
             if of_vm.module.is_empty() {
                 of_vm.module = match detail {
                     Detail::Module | Detail::All => module.vm(id),
-                    Detail::Causes => module.vm_files(id, &OF_CAUSES),
+                    Detail::Causes | Detail::Takers => module.vm_files(id, &OF_CAUSES),
                 };
             }
         }

@@ -6,7 +6,7 @@ use super::sample::{Running, Sample, Source};
 use super::scan::Scan;
 use crate::exit::Cannot;
 use anyhow::Context;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,6 +33,7 @@ impl Kernel {
         let may_park = sysfs.exists();
         let probe = match detail {
             Detail::All => Probe::load_detailed(may_park),
+            Detail::Takers => Probe::load_with_takers(may_park),
             Detail::Causes | Detail::Module => Probe::load(may_park),
         };
         let probe = probe.map_err(cannot)?;
@@ -112,14 +113,7 @@ impl Source for Kernel {
                 }
             }
         }
-        // Metrics do not have them.
-        let takers = match self.detail {
-            Detail::Module => {
-                self.probe.make_room().map_err(cannot)?;
-                BTreeMap::new()
-            }
-            Detail::Causes | Detail::All => self.probe.takers().map_err(cannot)?,
-        };
+        let takers = self.probe.takers().map_err(cannot)?;
         let vms: Vec<Running> = self.scan.vms().cloned().collect();
         let facts = Arc::clone(&self.facts);
         Ok(Sample { vms, seen, facts, takers, left_out: self.left_out })

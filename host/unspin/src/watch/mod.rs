@@ -14,7 +14,7 @@ mod synthetic;
 pub use args::SourceArgs;
 pub use kernel::Kernel;
 pub use paced::{Paced, Paces};
-pub use ready_by::{ready_by, Taker};
+pub use ready_by::{in_words, ready_by, ReadyBy, Rest, Taker};
 pub use sample::{did, words, Held, Running, Sample, Source, Watched, SETTLE};
 pub use scripted::{Mixes, Scripted};
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! Who has the CPUs that a VM's vCPUs wait for.
 
 use super::sample::{Running, Sample, Watched};
-use crate::fit::cut;
+use crate::fit::{cut, percent};
 use serde::Serialize;
 use std::fmt;
 use unspin_diagnosis::State;
@@ -12,6 +12,8 @@ use unspin_probe::Takers;
 const NAMED: usize = 3;
 /// Cells of a VM's name in a sentence.
 const NAME_MAX: usize = 40;
+/// A smaller rest is in --json only.
+const SHARE_MIN: f64 = 0.0005;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -43,8 +45,27 @@ impl fmt::Display for Taker {
     }
 }
 
-/// The largest takers, largest first. `None`: it is unknown who they are.
-pub fn ready_by(vm: &Watched, before: &Sample, after: &Sample) -> Option<Vec<Taker>> {
+/// Of the time that a VM's vCPUs were ready, the shares that no named taker has, 0 to 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Rest {
+    /// Smaller takers had their CPUs.
+    pub smaller: f64,
+    /// Their CPUs were idle, and had to wake up.
+    pub idle: f64,
+    /// Who had them was not recorded.
+    pub unknown: f64,
+}
+
+/// Who had the CPUs that a VM's vCPUs waited for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReadyBy {
+    /// The largest, largest first.
+    pub named: Vec<Taker>,
+    pub rest: Rest,
+}
+
+/// `None`: it is unknown who they are.
+pub fn ready_by(vm: &Watched, before: &Sample, after: &Sample) -> Option<ReadyBy> {
     let (taken, had) = (after.takers.get(&vm.vm.pid)?, before.takers.get(&vm.vm.pid)?);
     let ready = |state: &&State| state.is_ready();
     let seen = vm.vcpus.iter().map(|(_, seen)| &seen.times);
@@ -53,26 +74,53 @@ pub fn ready_by(vm: &Watched, before: &Sample, after: &Sample) -> Option<Vec<Tak
     Some(largest(had, taken, ready_ns, &after.vms))
 }
 
-fn largest(before: &Takers, after: &Takers, ready_ns: u64, vms: &[Running]) -> Vec<Taker> {
+fn largest(before: &Takers, after: &Takers, ready_ns: u64, vms: &[Running]) -> ReadyBy {
     let since = |(pid, taken): (&u32, &unspin_probe::Taken)| {
-        let ns = taken.ns.saturating_sub(before.get(pid).map_or(0, |taken| taken.ns));
+        let ns = taken.ns.saturating_sub(before.by.get(pid).map_or(0, |taken| taken.ns));
         (ns, *pid, taken.command.clone())
     };
     let mut all: Vec<(u64, u32, String)> =
-        after.iter().map(since).filter(|(ns, ..)| *ns > 0).collect();
+        after.by.iter().map(since).filter(|(ns, ..)| *ns > 0).collect();
     // Of equal ones always the same.
     all.sort_by_key(|(ns, pid, _)| (std::cmp::Reverse(*ns), *pid));
+    let sum = |all: &[(u64, u32, String)]| all.iter().map(|(ns, ..)| ns).sum::<u64>();
+    let lost = after.lost_ns.saturating_sub(before.lost_ns);
     // They are not read at the same moment as the vCPUs' times, which are all that can be taken.
-    let all_ns = ready_ns.max(all.iter().map(|(ns, ..)| ns).sum()).max(1);
+    let all_ns = ready_ns.max(sum(&all) + lost);
+    let share = |ns: u64| ns as f64 / all_ns.max(1) as f64;
+    let rest = Rest {
+        smaller: share(sum(all.get(NAMED..).unwrap_or_default())),
+        idle: share(all_ns - sum(&all) - lost),
+        unknown: share(lost),
+    };
     let taker = |(ns, pid, command): (u64, u32, String)| {
         let vm = vms.iter().find(|vm| vm.process.pid == pid);
         let who = match vm {
             Some(vm) => Who::Vm(vm.process.title().to_string()),
             None => Who::Command(unspin_text::printable(&command)),
         };
-        Taker { who, pid, share: ns as f64 / all_ns as f64 }
+        Taker { who, pid, share: share(ns) }
     };
-    all.into_iter().take(NAMED).map(taker).collect()
+    ReadyBy { named: all.into_iter().take(NAMED).map(taker).collect(), rest }
+}
+
+/// In a sentence about the VM of this process. `None`: it did not wait for anybody.
+pub fn in_words(named: &[Taker], rest: Rest, own: u32) -> Option<String> {
+    let text = |taker: &Taker| match taker.pid == own {
+        true => format!("itself {}", percent(taker.share)),
+        false => taker.to_string(),
+    };
+    let mut all: Vec<String> = named.iter().map(text).collect();
+    let Rest { smaller, idle, unknown } = rest;
+    if all.is_empty() && unknown < SHARE_MIN {
+        return None;
+    }
+    for (who, share) in [("smaller ones", smaller), ("nobody", idle), ("unknown ones", unknown)] {
+        if share >= SHARE_MIN {
+            all.push(format!("{who} {}", percent(share)));
+        }
+    }
+    Some(format!("While it was ready, its CPUs went to: {}.", all.join(", ")))
 }
 
 #[cfg(test)]
@@ -82,20 +130,29 @@ mod tests {
     use proptest::prelude::*;
     use unspin_probe::Taken;
 
-    fn takers(all: &[(u32, u64)]) -> Takers {
+    fn takers(all: &[(u32, u64)], lost_ns: u64) -> Takers {
         let taken = |(pid, ns): &(u32, u64)| (*pid, Taken { ns: *ns, command: format!("c{pid}") });
-        all.iter().map(taken).collect()
+        Takers { by: all.iter().map(taken).collect(), lost_ns }
     }
 
     #[test]
     fn the_largest_are_named_by_vm_or_command() {
         let vms = Synthetic::new(2, 1).vms();
         let pid = vms[1].process.pid;
-        let before = takers(&[(7, 100), (pid, 50)]);
-        let after = takers(&[(7, 300), (8, 10), (9, 20), (pid, 550), (10, 0)]);
-        let all = largest(&before, &after, 1000, &vms);
+        let before = takers(&[(7, 100), (pid, 50)], 40);
+        let after = takers(&[(7, 300), (8, 10), (9, 20), (pid, 550), (10, 0)], 110);
+        let ReadyBy { named: all, rest } = largest(&before, &after, 1000, &vms);
+        assert_eq!(rest, Rest { smaller: 0.01, idle: 0.2, unknown: 0.07 });
         let text: Vec<String> = all.iter().map(ToString::to_string).collect();
         assert_eq!(text, ["db1 50.0 %", "c7 (process 7) 20.0 %", "c9 (process 9) 2.0 %"]);
+        let said = in_words(&all, rest, 7).unwrap();
+        let expected = "db1 50.0 %, itself 20.0 %, c9 (process 9) 2.0 %, smaller ones 1.0 %, \
+                        nobody 20.0 %, unknown ones 7.0 %.";
+        assert_eq!(said, format!("While it was ready, its CPUs went to: {expected}"));
+        let idle = Rest { idle: 1.0, ..Rest::default() };
+        assert_eq!(in_words(&[], idle, 7), None);
+        let some = Rest { unknown: 0.2, ..idle };
+        assert!(in_words(&[], some, 7).unwrap().ends_with("nobody 100.0 %, unknown ones 20.0 %."));
         let json = serde_json::to_value(&all).unwrap();
         assert_eq!(json[0], serde_json::json!({"vm": "db1", "pid": pid, "share": 0.5}));
         assert_eq!(json[1], serde_json::json!({"command": "c7", "pid": 7, "share": 0.2}));
@@ -106,15 +163,20 @@ mod tests {
         fn shares_are_parts_of_the_whole(
             before in prop::collection::btree_map(1..20u32, 0..1_000_000u64, 0..20),
             after in prop::collection::btree_map(1..20u32, 0..1_000_000u64, 0..20),
-            ready_ns in 0..1_000_000u64,
+            (ready_ns, lost_ns) in (0..1_000_000u64, 0..1_000_000u64),
         ) {
-            let of = |all: &std::collections::BTreeMap<u32, u64>| {
-                takers(&all.iter().map(|(pid, ns)| (*pid, *ns)).collect::<Vec<_>>())
+            let of = |all: &std::collections::BTreeMap<u32, u64>, lost_ns| {
+                takers(&all.iter().map(|(pid, ns)| (*pid, *ns)).collect::<Vec<_>>(), lost_ns)
             };
-            let all = largest(&of(&before), &of(&after), ready_ns, &[]);
+            let ReadyBy { named: all, rest } =
+                largest(&of(&before, 0), &of(&after, lost_ns), ready_ns, &[]);
             prop_assert!(all.len() <= NAMED);
             prop_assert!(all.iter().all(|taker| taker.share > 0.0));
-            prop_assert!(all.iter().map(|taker| taker.share).sum::<f64>() <= 1.0 + 1e-9);
+            let named: f64 = all.iter().map(|taker| taker.share).sum();
+            let sum = named + rest.smaller + rest.idle + rest.unknown;
+            let is_nothing = ready_ns == 0 && lost_ns == 0 && all.is_empty();
+            prop_assert!((sum - if is_nothing { 0.0 } else { 1.0 }).abs() < 1e-9, "{sum}");
+            prop_assert!(rest.smaller >= 0.0 && rest.idle >= 0.0 && rest.unknown >= 0.0);
             prop_assert!(all.windows(2).all(|pair| pair[0].share >= pair[1].share));
         }
     }

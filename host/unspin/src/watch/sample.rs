@@ -111,10 +111,12 @@ impl Watched<'_> {
         let vcpus = self.vcpus.iter().map(|(_, seen)| seen);
         let mut did = did(self.vm.pid, vcpus, before, facts);
         // Where a thread that is watched may run no vCPU, what is counted of the VM is not of its vCPUs.
-        if let (Some(seen), true) = (facts.seen_since(before, self.vm.pid), self.vm.is_all_known())
-        {
+        let seen = facts.seen_since(before, self.vm.pid);
+        if let (Some(seen), true) = (seen, self.vm.is_all_known() && did.vcpus > 0) {
             did.monitor_ns = Some(seen.monitor_ns);
-            did.wanting_ns = seen.wanting_ns;
+            if did.unseen == 0 {
+                did.wanting_ns = seen.wanting_ns;
+            }
             // Times of accesses end with the next entry into the guest.
             did.accesses = seen.accesses.filter(|_| !did.is_unseen()).map(groups);
         }
@@ -136,8 +138,9 @@ pub enum Held {
 const HELD_REST: u64 = 1000;
 
 impl Held {
-    /// Of vCPUs that did this.
-    pub fn of(times: &Times) -> Option<Held> {
+    /// Of vCPUs that did this. Of those of which nothing was seen it is unknown.
+    pub fn of(did: &Did) -> Option<Held> {
+        let times = Some(&did.times).filter(|_| did.unseen == 0)?;
         let (blocked, stopped) = (times[State::Blocked], times[State::Stopped]);
         let rest = times.total() - blocked - stopped;
         match rest <= (blocked + stopped) / HELD_REST && blocked + stopped > 0 {
@@ -169,14 +172,18 @@ pub fn did<'s>(
     before: &Facts,
     facts: &Facts,
 ) -> Did {
-    let (mut times, mut exits, mut count) = (Times::default(), Times::default(), 0);
+    let (mut times, mut exits) = (Times::default(), Times::default());
+    let (mut count, mut unseen) = (0, 0);
     let (mut hides_throttling, mut hides_reasons) = (false, false);
     for seen in vcpus {
         hides_reasons |= seen.hides_reasons;
         hides_throttling |= !seen.tells_throttled && facts.has_quota(pid);
         times += &seen.times;
         exits += &seen.exits;
-        count += 1;
+        match seen.times.total() {
+            0 => unseen += 1,
+            _ => count += 1,
+        }
     }
     Did {
         vcpus: count,
@@ -189,6 +196,7 @@ pub fn did<'s>(
         caches: facts.caches(pid),
         hides_throttling,
         hides_reasons,
+        unseen,
         ..Did::default()
     }
 }

@@ -173,14 +173,14 @@ fn takers(vms: &[Running], seen: &BTreeMap<Thread, Seen>) -> BTreeMap<u32, Taker
         let other = &vms[(number + 1) % vms.len()].process;
         let of = |states: &[State]| vm.watched().map(|thread| seen[&thread].times.of(states)).sum();
         let own: u64 = of(&[State::ReadySibling, State::ReadyVmm]);
-        let mut takers = Takers::new();
+        let mut takers = Takers::default();
         for (pid, command, ns) in [
             (vm.process.pid, "qemu-system-x86", own),
             (other.pid, "qemu-system-x86", of(&[State::ReadyVm])),
             (HOST_PID, "stress-ng", of(&[State::ReadyHost])),
         ] {
             let first = || Taken { ns: 0, command: command.into() };
-            takers.entry(pid).or_insert_with(first).ns += ns;
+            takers.by.entry(pid).or_insert_with(first).ns += ns;
         }
         (vm.process.pid, takers)
     };

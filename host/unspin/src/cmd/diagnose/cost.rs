@@ -25,8 +25,8 @@ pub struct Cost {
 /// CPUs that are busy for it, on average.
 #[derive(Debug, Serialize)]
 struct Cpus {
-    /// By its vCPUs, in the guest and out of it.
-    vcpus: f64,
+    /// By its vCPUs, in the guest and out of it; `None` is unknown.
+    vcpus: Option<f64>,
     /// Of that in the guest; `None` is unknown.
     guest: Option<f64>,
     /// By its VMM's threads that run no vCPU; `None` is unknown.
@@ -66,10 +66,11 @@ impl Cost {
             let length = ns.iter().rposition(|ns| *ns > 0).map_or(0, |last| last + 1);
             ns[..length].iter().map(|ns| *ns as f64 / 1e9).collect()
         };
+        let is_known = did.vcpus > 0 && did.unseen == 0;
         Cost {
             cpus: Cpus {
-                vcpus: did.cpus_of_vcpus(),
-                guest: (!did.is_unseen()).then(|| did.cpus(did.times[State::Guest])),
+                vcpus: is_known.then(|| did.cpus_of_vcpus()),
+                guest: (is_known && !did.is_unseen()).then(|| did.cpus(did.times[State::Guest])),
                 monitor: did.monitor_ns.map(|ns| did.cpus(ns)),
             },
             accesses: did.accesses.as_ref().map(|all| all.iter().map(of_access).collect()),
@@ -81,19 +82,27 @@ impl Cost {
     /// For people, a paragraph each.
     pub fn lines(&self) -> Vec<String> {
         let Cpus { vcpus, guest, monitor } = self.cpus;
-        let busy = vcpus + monitor.unwrap_or(0.0);
         let others = match monitor {
             Some(monitor) => format!("{monitor:.2} by its VMM's other threads"),
             None => "its VMM's other threads are not counted".to_string(),
         };
-        let of_vcpus = match guest {
-            Some(guest) => {
+        let busy = match (vcpus, guest) {
+            (Some(vcpus), Some(guest)) => {
                 let rest = (vcpus - guest).max(0.0);
-                format!("{guest:.2} in the guest, {rest:.2} by its vCPUs out of the guest")
+                let text =
+                    format!("{guest:.2} in the guest, {rest:.2} by its vCPUs out of the guest");
+                Some((vcpus, text))
             }
-            None => format!("{vcpus:.2} by its vCPUs, in the guest or out of it"),
+            (Some(vcpus), None) => {
+                Some((vcpus, format!("{vcpus:.2} by its vCPUs, in the guest or out of it")))
+            }
+            (None, _) => None,
         };
-        let mut lines = vec![format!("It keeps {busy:.2} CPUs busy: {of_vcpus}, {others}.")];
+        let busy = busy.map(|(vcpus, of_vcpus)| {
+            let busy = vcpus + monitor.unwrap_or(0.0);
+            format!("It keeps {busy:.2} CPUs busy: {of_vcpus}, {others}.")
+        });
+        let mut lines = vec![busy.unwrap_or("How many CPUs it keeps busy is unknown.".into())];
         lines.extend(self.accesses.iter().flatten().take(SHOWN).map(|of| of.text.clone()));
         lines.retain(|line| !line.is_empty());
         lines

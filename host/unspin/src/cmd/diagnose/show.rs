@@ -6,7 +6,7 @@ use super::table::{self, STATE_SHARE_MIN};
 use crate::cmd::top::line::{total, Line};
 use crate::fit::{cells, cut, percent, wrap};
 use crate::watch::facts::Counts;
-use crate::watch::{ready_by, words, Held, Sample, Taker, Watched};
+use crate::watch::{in_words, ready_by, words, Held, ReadyBy, Rest, Sample, Taker, Watched};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use unspin_diagnosis::{
@@ -40,16 +40,18 @@ pub struct OfVm {
     words: Words,
     /// Who had the CPUs that its vCPUs waited for; `None` is unknown.
     ready_by: Option<Vec<Taker>>,
+    /// The shares that none of these has; `None` is unknown.
+    ready_by_rest: Option<Rest>,
     /// None of its vCPUs ran or waited, and not because the guest was idle.
     paused: bool,
-    /// vCPU-seconds in each state that was seen.
-    states: Map<String, Value>,
+    /// vCPU-seconds in each state that was seen; `None`: nothing was seen of its vCPUs.
+    states: Option<Map<String, Value>>,
     vcpu: Vec<OfVcpu>,
     kernel: Counts,
     causes: Vec<OfCause>,
     dominant: Option<Cause>,
-    /// Share of the wall time that other exits take.
-    remainder: f64,
+    /// Share of the wall time that other exits take; `None` is unknown.
+    remainder: Option<f64>,
     #[serde(flatten)]
     cost: Cost,
     advice: Vec<Advice>,
@@ -71,7 +73,8 @@ struct OfVcpu {
     index: u32,
     #[serde(flatten)]
     words: Words,
-    states: Map<String, Value>,
+    /// `None`: nothing was seen of it.
+    states: Option<Map<String, Value>>,
     /// Exits, by the state that follows.
     exits: Map<String, Value>,
     switches: u64,
@@ -101,6 +104,11 @@ impl From<&Loss> for OfCause {
 
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
+}
+
+/// Seconds per state that was seen; `None`: no time was.
+fn seconds_by_state(times: &Times) -> Option<Map<String, Value>> {
+    (times.total() > 0).then(|| by_state(times, |time| seconds(time).into()))
 }
 
 /// A number per state that was seen.
@@ -171,11 +179,13 @@ impl OfVm {
         let of_vcpu = |(index, seen): &(u32, Seen)| OfVcpu {
             index: *index,
             words: words([seen]),
-            states: by_state(&seen.times, |time| seconds(time).into()),
+            states: seconds_by_state(&seen.times),
             exits: by_state(&seen.exits, Value::from),
             switches: seen.switches,
             wakes: seen.wakes,
         };
+        let takers = ready_by(watched, before, after);
+        let (ready_by, ready_by_rest) = takers.map(|ReadyBy { named, rest }| (named, rest)).unzip();
         let of_vcpus = Line::of_vcpus(watched, before, after);
         let line = Line::of_vm(watched, before, after);
         OfVm {
@@ -187,19 +197,20 @@ impl OfVm {
             vcpus: watched.count(),
             window_s: seconds(all.window_ns),
             words: line.words,
-            ready_by: ready_by(watched, before, after),
-            paused: Held::of(&all.times).is_some(),
-            states: by_state(&all.times, |time| seconds(time).into()),
+            ready_by,
+            ready_by_rest,
+            paused: Held::of(&all).is_some(),
+            states: seconds_by_state(&all.times),
             vcpu: vcpus.iter().map(of_vcpu).collect(),
             kernel: facts.counts(facts_before, vm.pid),
             causes: losses.iter().map(OfCause::from).collect(),
             dominant: dominant(&losses),
-            remainder: remainder(&all),
+            remainder: (all.vcpus > 0).then(|| remainder(&all)),
             cost: Cost::new(&all),
             advice: advice(&all, &losses, &facts.setting(vm)),
             title: title(vm),
             losses,
-            held: Held::of(&all.times),
+            held: Held::of(&all),
             lines: (of_vcpus, line),
             did: all,
         }
@@ -225,6 +236,9 @@ impl OfVm {
 
     /// The answer in one sentence.
     pub fn sentence(&self) -> String {
+        if self.did.vcpus == 0 && self.did.unseen > 0 {
+            return "What its vCPUs do is unknown: none of them has left the guest, slept or waited.".into();
+        }
         if self.did.vcpus == 0 {
             return "Which of its threads run its vCPUs is unknown: none has a name that says so, and \
                     all slept outside the guest, as those of a paused VM do."
@@ -297,13 +311,8 @@ impl OfVm {
 
     /// Who had the CPUs that it waited for; nothing if it never waited, or if that is unknown.
     pub fn takers(&self) -> Option<String> {
-        let text = |taker: &Taker| match taker.pid == self.pid {
-            true => format!("itself {}", percent(taker.share)),
-            false => taker.to_string(),
-        };
-        let all: Vec<String> = self.ready_by.iter().flatten().map(text).collect();
-        let who = "While it was ready, its CPUs went to: ";
-        (!all.is_empty()).then(|| format!("{who}{}.", all.join(", ")))
+        let (named, rest) = self.ready_by.as_ref().zip(self.ready_by_rest)?;
+        in_words(named, rest, self.pid)
     }
 
     /// All of it, with no line wider than so many cells.
@@ -398,11 +407,38 @@ mod tests {
         }
         let json = serde_json::to_value(document(&before, &after)).unwrap();
         let vm = json["vms"][0].as_object().unwrap();
-        for key in ["costop_pct", "limit_pct", "ready_by"] {
+        for key in ["costop_pct", "limit_pct", "ready_by", "ready_by_rest"] {
             assert!(vm[key].is_null(), "{key}");
         }
         assert!(vm["vcpu"][1]["costop_pct"].is_null() && vm["ready_pct"].is_number());
         assert!(document(&before, &after).text(80, false).contains("%CSTP ?, %MLMTD ?"));
+    }
+
+    /// A vCPU that stays in its guest for the whole time may as well wait for a CPU.
+    #[test]
+    fn a_vcpu_of_which_nothing_was_seen_is_unknown() {
+        for (unseen, of_vm) in [(1, false), (2, true)] {
+            let (mut before, mut after) = samples(1, 2);
+            for sample in [&mut before, &mut after] {
+                for seen in sample.seen.values_mut().rev().take(unseen) {
+                    *seen = Seen { costop: Some(0), tells_throttled: true, ..Seen::default() };
+                }
+            }
+            let document = document(&before, &after);
+            let json = serde_json::to_value(&document).unwrap();
+            let (vm, vcpu) = (&json["vms"][0], &json["vms"][0]["vcpu"][1]);
+            for key in ["ready_pct", "costop_pct", "limit_pct", "steal_pct"] {
+                assert!(vm[key].is_null() && vcpu[key].is_null(), "{key}: {vm}");
+            }
+            assert!(vcpu["states"].is_null() && vm["right_size"].is_null(), "{vm}");
+            assert!(vm["cpus"]["vcpus"].is_null() && vm["paused"] == false, "{vm}");
+            assert_eq!((vm["states"].is_null(), vm["remainder"].is_null()), (of_vm, of_vm));
+            assert_eq!(vm["causes"][0]["share"].is_null(), of_vm, "{vm}");
+            let text = document.text(120, true);
+            let line = text.lines().find(|line| line.starts_with("vCPU 1")).unwrap();
+            assert!(line.contains('?') && !line.contains('0'), "{text}");
+            assert_eq!(text.contains("What its vCPUs do is unknown"), of_vm, "{text}");
+        }
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl Collector {
         self.left_out_total
     }
 
-    fn take(&mut self, after: Sample) {
+    pub(super) fn take(&mut self, after: Sample) {
         let same = |of_vm: &OfVm, vm: &Running| of_vm.process.names == vm.process.names;
         let runs: BTreeMap<u32, &Running> =
             after.vms.iter().map(|vm| (vm.process.pid, vm)).collect();
@@ -178,6 +178,11 @@ impl OfVm {
 }
 
 impl OfVcpu {
+    /// Whether it is known how long it was in a state: nothing is before it was seen to do something.
+    pub fn knows(&self, state: State) -> bool {
+        self.times.total() > 0 && (self.tells_throttled || state != State::Throttled)
+    }
+
     /// Adds its times between two readings.
     fn add(&mut self, pid: u32, before: &Seen, after: &Seen, facts: (&Facts, &Facts)) {
         // A reading tells where the vCPU seems to be now. The next may find that it was elsewhere, and

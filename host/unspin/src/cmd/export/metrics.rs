@@ -50,11 +50,13 @@ fn of_name((kind, name): (NameKind, &Name)) -> Option<(&'static str, String)> {
 fn of_vcpus(collector: &Collector, text: &mut Text) {
     let vcpus = || collector.vms().flat_map(|vm| vm.vcpus.values().map(move |vcpu| (vm, vcpu)));
     let labels = |(vm, vcpu): (&OfVm, &OfVcpu)| (vm.label.clone(), vcpu.number.to_string());
-    let help = "Seconds that the vCPU spent in a state, since it is watched";
+    let help =
+        "Seconds that the vCPU spent in a state, since it is watched; without states that are \
+                unknown";
     text.family("unspin_vcpu_seconds", Kind::Counter, help);
     for of in vcpus() {
         let (vm, vcpu) = labels(of);
-        for state in State::ALL {
+        for state in State::ALL.iter().filter(|state| of.1.knows(**state)) {
             let labels = [("vm", vm.as_str()), ("vcpu", &vcpu), ("state", state.name())];
             text.sample(&labels, seconds(of.1.times[*state]));
         }
@@ -181,6 +183,7 @@ fn cpu_seconds() -> f64 {
 mod tests {
     use super::*;
     use crate::cmd::export::collect::tests::collector;
+    use crate::watch::Synthetic;
     use std::collections::BTreeSet;
 
     #[test]
@@ -210,6 +213,31 @@ mod tests {
             assert_eq!(count(&format!("unspin_vcpu_{waits}_seconds_total{{")), 24, "{waits}");
         }
         assert!(text.contains("vm=\"calm \\\\u{1b}[31m\\\"x\\\"\\\\\\\\\\\\n\\\\xff1\""), "{text}");
+    }
+
+    /// Nothing is known of a vCPU that was not seen to do something, and of throttling on some kernels.
+    #[test]
+    fn what_is_unknown_has_no_series() {
+        for (is_seen, tells_throttled) in [(true, true), (true, false), (false, true)] {
+            let mut sample = Synthetic::new(1, 1).at(Duration::from_secs(10));
+            for seen in sample.seen.values_mut() {
+                if !is_seen {
+                    (seen.times, seen.exits) = Default::default();
+                }
+                seen.tells_throttled = tells_throttled;
+            }
+            let mut collector = collector(0, 1, 4);
+            collector.take(sample);
+            let text = text(&collector, &Own::default(), Duration::ZERO, Format::OpenMetrics);
+            let has = |series: &str| text.lines().any(|line| line.starts_with(series));
+            assert_eq!(has("unspin_vcpu_seconds_total{"), is_seen, "{text}");
+            assert_eq!(has("unspin_vcpu_lost_seconds_total{"), is_seen, "{text}");
+            assert_eq!(has("unspin_vcpu_ready_seconds_total{"), is_seen, "{text}");
+            assert_eq!(has("unspin_vcpu_costop_seconds_total{"), is_seen, "{text}");
+            let is_told = is_seen && tells_throttled;
+            assert_eq!(text.contains("state=\"throttled\""), is_told, "{text}");
+            assert_eq!(has("unspin_vcpu_limit_seconds_total{"), is_told, "{text}");
+        }
     }
 
     /// What dashboards and rules of contrib/ ask for is there, also where no Prometheus is at hand.

@@ -57,7 +57,7 @@ fn of_kernel(fake: &Fake, threads: &[u32]) -> anyhow::Result<Kernel> {
             fake.write(&format!("sys/vms/{pid}-0/{file}"), "1000");
         }
     }
-    Kernel::new(fake.host(), &fake.path("sys"), Detail::Causes)
+    Kernel::new(fake.host(), &fake.path("sys"), Detail::Takers)
 }
 
 #[test]

@@ -48,7 +48,7 @@ impl Line {
             idle: share(&[State::Halted, State::Blocked, State::Stopped]),
             lost: losses.iter().map(|loss| loss.share).collect(),
             words,
-            held: Held::of(&did.times),
+            held: Held::of(did),
             dominant: dominant(&losses),
         }
     }

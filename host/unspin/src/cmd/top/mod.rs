@@ -70,7 +70,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let why = "top needs a terminal, and standard output is not one; --once prints a table";
         return Err(Usage(why.into()).into());
     }
-    let mut source = args.source.open(if args.json { Detail::All } else { Detail::Causes })?;
+    let mut source = args.source.open(if args.json { Detail::All } else { Detail::Takers })?;
     match args.once {
         true => once(args, source.as_mut()),
         false => live(args, source.as_mut()),
