@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use unspin_scenario::plan::{CgroupLayout, HostScheduler, Plan, Run};
+use unspin_scenario::plan::{CgroupLayout, HostScheduler, Plan, Run, Vm};
 
 use crate::Error;
 
@@ -62,19 +62,19 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// The limits of VM `vm` of a run: its own quota, or its weight's share if the host is capped,
+    /// The limits of a VM of a run: its own quota, or its weight's share if the host is capped,
     /// but no more than its vCPUs can use.
-    pub(crate) fn of(run: &Run, vm: u32, cpus: Cpus) -> Limits {
-        let weight = run.weights.get(vm as usize).copied();
-        let part = run.quota_ppm_of(vm).map(|ppm| (u64::from(ppm), MILLION));
+    pub(crate) fn of(run: &Run, vm: &Vm, cpus: Cpus) -> Limits {
+        let weight = vm.weight;
+        let part = vm.quota_ppm.map(|ppm| (u64::from(ppm), MILLION));
         let by_weight = || {
-            let sum: u64 = run.weights.iter().map(|weight| u64::from(*weight)).sum();
-            weight.map_or((1, u64::from(run.vms)), |weight| (weight.into(), sum))
+            let sum: u64 = run.vms.iter().filter_map(|vm| vm.weight).map(u64::from).sum();
+            weight.map_or((1, run.vms.len() as u64), |weight| (weight.into(), sum))
         };
         let part = part.or_else(|| cpus.capped.then(by_weight));
         let quota_us = part.map(|(part, whole)| {
             let share = PERIOD_US * u64::from(cpus.count) * part / whole.max(1);
-            share.min(PERIOD_US * u64::from(run.vcpus_of(vm)))
+            share.min(PERIOD_US * u64::from(vm.vcpus))
         });
         Limits { weight, quota_us }
     }
@@ -222,38 +222,38 @@ mod tests {
 
     const CAPPED: Cpus = Cpus { count: 4, capped: true };
 
-    fn run(weights: Vec<u32>, vms: u32, vcpus: u32) -> Run {
-        Run { weights, ..Run::new(vec![], vms, vcpus) }
+    fn run(weights: &[u32], vms: u32, vcpus: u32) -> Run {
+        Run::new(vec![], vms, vcpus).weighted(weights)
+    }
+
+    fn limits(run: &Run, vm: usize, cpus: Cpus) -> Limits {
+        Limits::of(run, &run.vms[vm], cpus)
     }
 
     #[test]
     fn a_quota_is_the_weights_share() {
-        let one = run(vec![32, 256], 2, 4);
-        assert_eq!(
-            Limits::of(&one, 0, CAPPED),
-            Limits { weight: Some(32), quota_us: Some(44_444) }
-        );
-        let alike = run(vec![], 4, 4);
-        assert_eq!(Limits::of(&alike, 3, CAPPED), Limits { weight: None, quota_us: Some(100_000) });
+        let one = run(&[32, 256], 2, 4);
+        assert_eq!(limits(&one, 0, CAPPED), Limits { weight: Some(32), quota_us: Some(44_444) });
+        let alike = run(&[], 4, 4);
+        assert_eq!(limits(&alike, 3, CAPPED), Limits { weight: None, quota_us: Some(100_000) });
         // It cannot use more.
-        assert_eq!(Limits::of(&run(vec![], 1, 2), 0, CAPPED).quota_us, Some(200_000));
+        assert_eq!(limits(&run(&[], 1, 2), 0, CAPPED).quota_us, Some(200_000));
         let free = Cpus { capped: false, ..CAPPED };
-        assert_eq!(Limits::of(&one, 1, free), Limits { weight: Some(256), quota_us: None });
+        assert_eq!(limits(&one, 1, free), Limits { weight: Some(256), quota_us: None });
     }
 
     #[test]
     fn a_quota_of_a_vms_own_is_that_vms_alone() {
-        let mut two = run(vec![100, 300], 2, 4);
-        two.each = vec![two.vm(0), two.vm(1)];
-        two.each[1].quota_ppm = Some(200_000);
+        let mut two = run(&[100, 300], 2, 4);
+        two.vms[1].quota_ppm = Some(200_000);
         for cpus in [Cpus { capped: false, ..CAPPED }, CAPPED] {
             let quota = Limits { weight: Some(300), quota_us: Some(80_000) };
-            assert_eq!(Limits::of(&two, 1, cpus), quota, "a fifth of four pCPUs");
+            assert_eq!(limits(&two, 1, cpus), quota, "a fifth of four pCPUs");
         }
-        assert_eq!(Limits::of(&two, 0, Cpus { capped: false, ..CAPPED }).quota_us, None);
-        two.each[1].vcpus = 1;
-        two.each[1].quota_ppm = Some(500_000);
-        assert_eq!(Limits::of(&two, 1, CAPPED).quota_us, Some(100_000), "it cannot use more");
+        assert_eq!(limits(&two, 0, Cpus { capped: false, ..CAPPED }).quota_us, None);
+        two.vms[1].vcpus = 1;
+        two.vms[1].quota_ppm = Some(500_000);
+        assert_eq!(limits(&two, 1, CAPPED).quota_us, Some(100_000), "it cannot use more");
     }
 
     proptest! {
@@ -262,9 +262,9 @@ mod tests {
             weights in prop::collection::vec(1..10_000u32, 1..9),
             count in 1..9u32,
         ) {
-            let run = run(weights.clone(), weights.len() as u32, 4);
+            let run = run(&weights, weights.len() as u32, 4);
             let cpus = Cpus { count, capped: true };
-            let quotas = (0..run.vms).map(|vm| Limits::of(&run, vm, cpus).quota_us.unwrap());
+            let quotas = run.vms.iter().map(|vm| Limits::of(&run, vm, cpus).quota_us.unwrap());
             prop_assert!(quotas.sum::<u64>() <= PERIOD_US * u64::from(count));
         }
     }

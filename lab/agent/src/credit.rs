@@ -42,10 +42,10 @@ fn arguments(run: &Run, vms: &[Vec<i32>], cpus: Cpus) -> Vec<String> {
     let slot_us = run.arm.turn_us.unwrap_or(credit::Params::default().slot_us);
     let counts = [cpus.capped.into(), slot_us.into(), cpus.count.into(), run.seed];
     let counts = counts.map(|count: u64| count.to_string());
-    let vms = vms.iter().enumerate().map(|(vm, tids)| {
-        let weight = run.weights.get(vm).copied().unwrap_or(WEIGHT);
+    let vms = run.vms.iter().zip(vms).map(|(vm, tids)| {
+        let weight = vm.weight.unwrap_or(WEIGHT);
         let tids: Vec<String> = tids.iter().map(i32::to_string).collect();
-        format!("{weight}:{}:{}", u32::from(run.gangs(vm as u32)), tids.join(","))
+        format!("{weight}:{}:{}", u32::from(vm.gangs()), tids.join(","))
     });
     std::iter::once(gang.to_string()).chain(counts).chain(vms).collect()
 }
@@ -60,15 +60,15 @@ mod tests {
 
     #[test]
     fn it_is_asked_for_what_the_arm_is() {
-        let mut run = Run { seed: 7, spin_intensive: true, ..Run::new(vec![], 2, 2) };
+        let gangs = Run::new(vec![], 2, 2).with(|vm| vm.spin_intensive = true);
+        let mut run = Run { seed: 7, ..gangs };
         let tids = [vec![11, 12], vec![13]];
         let cpus = Cpus { count: 4, capped: false };
         let words = |run: &Run, cpus| arguments(run, &tids, cpus).join(" ");
         assert_eq!(words(&run, cpus), "none 0 10000 4 7 100:1:11,12 100:1:13");
         run.arm.coscheduling = Coscheduling::Con;
         run.arm.turn_us = Some(6000);
-        run.weights = vec![1, 300];
-        run.spin_intensive = false;
+        run = run.with(|vm| vm.spin_intensive = false).weighted(&[1, 300]);
         let capped = Cpus { capped: true, ..cpus };
         assert_eq!(words(&run, capped), "con 1 6000 4 7 1:0:11,12 300:0:13");
         run.arm.coscheduling = Coscheduling::Vcrd;

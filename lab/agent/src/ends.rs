@@ -2,7 +2,7 @@
 //! Reads both ends of the measuring time: the module's counts of each VM, and how idle the host
 //! was.
 
-use unspin_scenario::plan::Run;
+use unspin_scenario::plan::{Run, Vm};
 use unspin_scenario::result::{ModuleStats, VmTurns};
 
 use crate::host::Idle;
@@ -49,16 +49,16 @@ impl End {
     /// The counts of each VM since then. The module does not count VMs that it leaves alone, but
     /// they may wait for turns of others, too.
     pub(crate) fn counted_since(&self, first: &End, run: &Run) -> Result<Vec<Counted>, Error> {
-        let of_vm = |(vm, (first, last)): (u32, (&VmEnd, &VmEnd))| {
+        let of_vm = |(vm, (first, last)): (&Vm, (&VmEnd, &VmEnd))| {
             let (Some(a), Some(b)) = (&first.stats, &last.stats) else {
                 return Ok(Counted::default());
             };
             let counted = difference(a, b)?;
             let (parks, parks_late) = (counted.parks, counted.parks_late);
             let turns = Some(VmTurns { parks, parks_late, refused: last.refused.clone() });
-            Ok(Counted { module: Some(counted).filter(|_| !run.is_off(vm)), turns })
+            Ok(Counted { module: Some(counted).filter(|_| !vm.mode_off), turns })
         };
-        (0..).zip(first.vms.iter().zip(&self.vms)).map(of_vm).collect()
+        run.vms.iter().zip(first.vms.iter().zip(&self.vms)).map(of_vm).collect()
     }
 
     pub(crate) fn idle_share_since(&self, first: &End) -> Option<f64> {

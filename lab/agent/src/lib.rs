@@ -126,7 +126,7 @@ pub fn run_plan(plan: &Plan, sink: &mut Give) -> Result<u32, Error> {
                     "{}/{total} {} {} x {} vCPUs, arm {}, repeat {}",
                     index + 1,
                     run.profile,
-                    run.vms,
+                    run.vms.len(),
                     run.vcpus_text(),
                     run.arm.name,
                     run.repeat

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use unspin_guest_abi::rng::{splitmix64, vm_seed};
-use unspin_scenario::plan::{CgroupLayout, LinuxFiles, LinuxGuest, Run};
+use unspin_scenario::plan::{CgroupLayout, LinuxFiles, LinuxGuest, Run, Vm};
 use unspin_scenario::result::{SchedStats, VmResult};
 
 use crate::cgroup::{self, Cpus, Limits, VmCgroup};
@@ -117,8 +117,9 @@ impl Guests {
 
     /// Moves the guests' threads where the run wants them; unpinned ones to any of `cpus`.
     pub(crate) fn place(&mut self, run: &Run, cpus: Cpus) -> Result<(), Error> {
-        let limits = (0..run.vms).map(|vm| Limits::of(run, vm, cpus)).collect();
-        let place = Place { cgroup: Some(run.cgroup), limits, pin: run.pin.clone() };
+        let limits = run.vms.iter().map(|vm| Limits::of(run, vm, cpus)).collect();
+        let pin = run.vms.iter().map(|vm| vm.pin.clone()).collect();
+        let place = Place { cgroup: Some(run.cgroup), limits, pin };
         // Guests that the run does not use stay where they are.
         let here = Place {
             limits: start_of(&self.place.limits, &place.limits),
@@ -141,7 +142,7 @@ impl Guests {
             let limits = place.limits.get(vm).copied().unwrap_or_default();
             guest.cgroup = VmCgroup::new(vm as u32, run.cgroup, limits, pid, tids)?;
             // A guest that the run does not use is placed like the run's last one.
-            let pin = run.pin.get(vm).or(run.pin.last());
+            let pin = place.pin.get(vm).or(place.pin.last());
             for (vcpu, tid) in tids.iter().enumerate() {
                 let cpu = pin.and_then(|pin| pin.get(vcpu % pin.len().max(1))).copied();
                 let allowed = cpu.map_or(0..cpus.count, |cpu| cpu..cpu + 1);
@@ -164,14 +165,14 @@ impl Guests {
     /// Has every guest of the run run its program and every other one idle; VMs whose programs are
     /// started start them apart, by the run's stagger. Whether any program was started.
     pub(crate) fn run_programs(&mut self, run: &Run) -> Result<bool, Error> {
-        let task = |vm: u32| {
-            let linux = (vm < run.vms).then(|| run.linux_of(vm)).flatten()?;
-            let seed = vm_seed(run.seed, vm);
+        let task = |vm: usize| {
+            let linux = run.vms.get(vm)?.linux.as_ref()?;
+            let seed = vm_seed(run.seed, vm as u32);
             Some(Task { program: linux.program.name.clone(), seed })
         };
         let mut started = Vec::new();
         for (vm, guest) in self.up.iter_mut().enumerate() {
-            let wanted = task(vm as u32);
+            let wanted = task(vm);
             if guest.runs == wanted {
                 continue;
             }
@@ -183,7 +184,7 @@ impl Guests {
             guest.runs = None;
             let stagger = splitmix64(seed) % (run.stagger_ms * 1_000_000 + 1);
             if wanted.is_some() {
-                std::thread::sleep(Duration::from_nanos(stagger / u64::from(run.vms)));
+                std::thread::sleep(Duration::from_nanos(stagger / run.vms.len() as u64));
             }
             guest.qemu.command(name, seed)?;
             started.push((vm, wanted));
@@ -194,7 +195,7 @@ impl Guests {
         // The former programs have ended, so all counts belong to the new ones. From here on all
         // run.
         let any = started.iter().any(|(_, wanted)| wanted.is_some());
-        let all_run = self.up.iter().take(run.vms as usize).map(|guest| guest.qemu.units());
+        let all_run = self.up.iter().take(run.vms.len()).map(|guest| guest.qemu.units());
         let before: Vec<u64> = all_run.filter(|_| any).collect();
         for (guest, before) in self.up.iter_mut().zip(before) {
             guest.qemu.works(before)?;
@@ -206,18 +207,18 @@ impl Guests {
     }
 
     /// Threads of the vCPUs of the first `vms` guests.
-    pub(crate) fn tids(&self, vms: u32) -> Vec<i32> {
+    pub(crate) fn tids(&self, vms: usize) -> Vec<i32> {
         self.tids_by_vm(vms).concat()
     }
 
     /// The same, of each guest.
-    pub(crate) fn tids_by_vm(&self, vms: u32) -> Vec<Vec<i32>> {
-        self.up.iter().take(vms as usize).map(|guest| guest.qemu.tids.clone()).collect()
+    pub(crate) fn tids_by_vm(&self, vms: usize) -> Vec<Vec<i32>> {
+        self.up.iter().take(vms).map(|guest| guest.qemu.tids.clone()).collect()
     }
 
     /// The first `vms` guests now: all counts first, at nearly one moment. Of a guest that has ended
     /// that is the error.
-    pub(crate) fn samples(&mut self, vms: u32) -> Result<Vec<GuestSample>, Error> {
+    pub(crate) fn samples(&mut self, vms: usize) -> Result<Vec<GuestSample>, Error> {
         let samples = self.read(vms);
         if samples.is_err() {
             self.up.iter_mut().try_for_each(|guest| guest.qemu.check())?;
@@ -225,8 +226,8 @@ impl Guests {
         samples
     }
 
-    fn read(&self, vms: u32) -> Result<Vec<GuestSample>, Error> {
-        let guests = || self.up.iter().take(vms as usize);
+    fn read(&self, vms: usize) -> Result<Vec<GuestSample>, Error> {
+        let guests = || self.up.iter().take(vms);
         let counts = guests().map(|guest| guest.qemu.counts()).collect::<Result<Vec<_>, _>>()?;
         let sample = |(guest, counts): (&Guest, GuestCounts)| {
             Ok(GuestSample { counts, sched: guest.qemu.sched()? })
@@ -276,11 +277,11 @@ impl Drop for Guests {
 
 /// The guests of a run; none of other runs.
 fn kinds(run: &Run) -> Vec<Kind> {
-    let kind = |vm| {
-        let guest = run.linux_of(vm)?.guest.clone();
-        Some(Kind { guest, vcpus: run.vcpus_of(vm) })
+    let kind = |vm: &Vm| {
+        let guest = vm.linux.as_ref()?.guest.clone();
+        Some(Kind { guest, vcpus: vm.vcpus })
     };
-    (0..run.vms).filter_map(kind).collect()
+    run.vms.iter().filter_map(kind).collect()
 }
 
 /// Whether one of the lists begins with the other, and neither is empty.

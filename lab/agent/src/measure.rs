@@ -38,7 +38,7 @@ pub(crate) fn measure(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<Run
         module.vms.check_alone(&bench.guests.pids())?;
     }
     bench.watcher.have(run)?;
-    match run.linux_of(0) {
+    match run.first().linux {
         Some(_) => {
             let result = measure_linux(bench, run, later);
             // A guest that failed, or does not follow its commands, is not reused.
@@ -111,13 +111,13 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
     if let Some(module) = &bench.module {
         module.check_can(run)?;
         for (vm, pid) in bench.guests.pids().into_iter().enumerate() {
-            module.set_vm(pid, &module::settings_of_linux(run, vm as u32))?;
+            module.set_vm(pid, &module::settings_of_linux(run, vm))?;
         }
     }
     let any_started = bench.guests.run_programs(run)?;
     let mut pids = bench.guests.pids();
-    pids.truncate(run.vms as usize);
-    let each: Vec<_> = pids.iter().copied().zip(bench.guests.tids_by_vm(run.vms)).collect();
+    pids.truncate(run.vms.len());
+    let each: Vec<_> = pids.iter().copied().zip(bench.guests.tids_by_vm(run.vms.len())).collect();
     let watchers = Watchers::start(bench, run, &each)?;
     // The start of a program differs from the rest; without settling, only the first arm would have
     // it.
@@ -127,11 +127,15 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
     watchers.measure_in(bench, run, &each, [begin_ns, end_ns])?;
     let (first, second) = {
         let _realtime = Realtime::enter();
-        let _turns = Turns::start(run, bench.guests.tids_by_vm(run.vms), end_ns)?;
+        let _turns = Turns::start(run, bench.guests.tids_by_vm(run.vms.len()), end_ns)?;
         readable_until(&[], begin_ns)?;
-        let first = (bench.guests.samples(run.vms)?, End::read(bench.module.as_ref(), run, &pids)?);
+        let first =
+            (bench.guests.samples(run.vms.len())?, End::read(bench.module.as_ref(), run, &pids)?);
         readable_until(&[], end_ns)?;
-        (first, (bench.guests.samples(run.vms)?, End::read(bench.module.as_ref(), run, &pids)?))
+        (
+            first,
+            (bench.guests.samples(run.vms.len())?, End::read(bench.module.as_ref(), run, &pids)?),
+        )
     };
     let watched = watchers.end(bench, run)?;
     let counted = second.1.counted_since(&first.1, run)?;
@@ -155,7 +159,7 @@ fn spinners(bench: &mut Bench, run: &Run) -> Option<Spinners> {
     if run.repeat > 0 || run.alone {
         return None;
     }
-    let (tids, stop) = (bench.guests.tids(run.vms), AtomicBool::new(false));
+    let (tids, stop) = (bench.guests.tids(run.vms.len()), AtomicBool::new(false));
     match Samples::collect(&tids, SPINNERS_TIME, &stop) {
         Ok(samples) => Some(spin_places(&samples)),
         Err(error) => {

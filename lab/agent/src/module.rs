@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use unspin_scenario::module::{sets_window, ModuleSettings};
-use unspin_scenario::plan::{Arm, Run, Window, YieldTo};
+use unspin_scenario::plan::{Arm, Run, Vm, Window, YieldTo};
 use unspin_uapi::{Mode, ModuleValue};
 
 use crate::known_vms::KnownVms;
@@ -68,13 +68,13 @@ impl Module {
     /// Sets the defaults for VMs that start from now on: the settings of the run's first VM.
     pub(crate) fn set_defaults(&self, run: &Run) -> Result<(), Error> {
         self.check_can(run)?;
-        write_all(&self.root.join("default"), &settings_of(run, 0).files())
+        write_all(&self.root.join("default"), &settings_of(run, run.first()).files())
     }
 
     /// Sets the run's other VMs, of these processes, if they differ from the first.
     pub(crate) fn set_others(&self, run: &Run, pids: &[u32]) -> Result<(), Error> {
-        let usual = settings_of(run, 0);
-        for (vm, &pid) in (0..).zip(pids) {
+        let usual = settings_of(run, run.first());
+        for (vm, &pid) in run.vms.iter().zip(pids) {
             let own = settings_of(run, vm);
             if own != usual {
                 self.set_vm(pid, &own)?;
@@ -146,23 +146,20 @@ pub(crate) fn needed(run: &Run) -> bool {
 /// Whether the module sets windows in it: also where a window beyond all spinning keeps Linux guests
 /// from pause-loop exits.
 fn needs_window(run: &Run) -> bool {
-    let is_linux = || (0..run.vms).any(|vm| run.linux_of(vm).is_some());
+    let is_linux = || run.vms.iter().any(|vm| vm.linux.is_some());
     sets_window(&run.arm) || (run.arm.window == Window::Off && is_linux())
 }
 
-/// What VM number `vm` of a run has.
-fn settings_of(run: &Run, vm: u32) -> ModuleSettings {
+/// What a VM of a run has.
+fn settings_of(run: &Run, vm: &Vm) -> ModuleSettings {
     ModuleSettings::of(run, &run.arm_of(vm))
 }
 
 /// The settings of VM number `vm` of a run of Linux guests; none for a VM that the run does not
 /// use. QEMU's own switch for pause-loop exits also disables the exits of HLT, and needs a new
 /// guest. So the window is set longer than any spin instead.
-pub(crate) fn settings_of_linux(run: &Run, vm: u32) -> ModuleSettings {
-    let mut arm = match vm < run.vms {
-        true => run.arm_of(vm),
-        false => Arm::default(),
-    };
+pub(crate) fn settings_of_linux(run: &Run, vm: usize) -> ModuleSettings {
+    let mut arm = run.vms.get(vm).map_or_else(Arm::default, |vm| run.arm_of(vm));
     if arm.window == Window::Off {
         arm.window = Window::Fixed { cycles: PLE_OFF_CYCLES };
     }
@@ -233,17 +230,16 @@ mod tests {
         let read = |dir: &str| fs::read_to_string(module.root.join(dir).join("coscheduling"));
         let mut run = run(Window::Stock, YieldTo::HVS);
         run.arm.coscheduling = Coscheduling::Con;
-        run.vms = 3;
+        run.vms = vec![Vm::new(vec![], 1); 3];
         for (spins, set) in [(false, "none"), (true, "con")] {
-            run.spin_intensive = spins;
+            run = run.with(|vm| vm.spin_intensive = spins);
             module.set_defaults(&run).unwrap();
             module.set_others(&run, &[4, 5, 6]).unwrap();
             assert_eq!(read("default").unwrap(), set);
             assert!(vms.iter().all(|(vm, _)| read(&format!("vms/{vm}")).is_err()));
         }
-        run.each = vec![run.vm(0), run.vm(1), run.vm(2)];
-        run.each[1].gang = Some(false);
-        run.each[2].spin_intensive = false;
+        run.vms[1].gang = Some(false);
+        run.vms[2].spin_intensive = false;
         module.set_defaults(&run).unwrap();
         module.set_others(&run, &[4, 5, 6]).unwrap();
         assert_eq!(read("default").unwrap(), "con");
@@ -260,10 +256,9 @@ mod tests {
         let read = |dir: &str, file: &str| fs::read_to_string(module.root.join(dir).join(file));
         let mut run = run(Window::Stock, YieldTo::HVS);
         run.arm.coscheduling = Coscheduling::Con;
-        run.vms = 2;
-        run.each = vec![run.vm(0), run.vm(1)];
-        run.each[0].mode_off = true;
-        run.each[1].gang = Some(true);
+        run.vms = vec![Vm::new(vec![], 1); 2];
+        run.vms[0].mode_off = true;
+        run.vms[1].gang = Some(true);
         module.set_defaults(&run).unwrap();
         module.set_others(&run, &[4, 5]).unwrap();
         let off = ("off".to_string(), "none".to_string());
@@ -283,13 +278,13 @@ mod tests {
         let mut off = run(Window::Off, YieldTo::Stock);
         assert!(!needed(&off));
         module.check_can(&off).unwrap();
-        off.linux = Some(linux());
+        off.vms[0].linux = Some(linux());
         assert!(needed(&off));
         let error = module.check_can(&off).unwrap_err().to_string();
         assert!(error.contains("no BTF"), "{error}");
         fs::write(root.join("window_control"), "vmx\n").unwrap();
         module.check_can(&off).unwrap();
-        let stock = Run { linux: off.linux, ..run(Window::Stock, YieldTo::Stock) };
+        let stock = Run { vms: off.vms, ..run(Window::Stock, YieldTo::Stock) };
         assert!(!needed(&stock));
         fs::remove_dir_all(root).unwrap();
     }

@@ -34,18 +34,15 @@ fn arguments(run: &Run, pids: &[u32]) -> Vec<String> {
     let Asym { time, latency, resolver, .. } = run.arm.asym;
     let parts = [(time, "time"), (latency, "latency"), (resolver, "resolver")];
     let parts: Vec<&str> = parts.iter().filter(|(on, _)| *on).map(|(_, part)| *part).collect();
-    let shaped: Vec<String> = (0..run.vms)
-        .zip(pids)
-        .filter(|(vm, _)| run.is_shaped(*vm))
-        .map(|(_, pid)| pid.to_string())
-        .collect();
+    let shaped = run.vms.iter().zip(pids).filter(|(vm, _)| run.is_shaped(vm));
+    let shaped: Vec<String> = shaped.map(|(_, pid)| pid.to_string()).collect();
     if parts.is_empty() || shaped.is_empty() {
         return Vec::new();
     }
     let period_ms = run.arm.asym.period_ms.unwrap_or(PERIOD_MS).to_string();
     let options = ["shape", "--beside", "--parts", &parts.join(","), "--period-ms", &period_ms];
     // The scenario pinned them, and its arm says that they are moved.
-    let pinned = (resolver && !run.pin.is_empty()).then_some("--pinned");
+    let pinned = (resolver && run.is_pinned()).then_some("--pinned");
     options.into_iter().chain(pinned).map(ToString::to_string).chain(shaped).collect()
 }
 
@@ -56,7 +53,7 @@ fn failed(what: String) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unspin_scenario::plan::{EachVm, Role};
+    use unspin_scenario::plan::Role;
 
     #[test]
     fn those_are_shaped_that_the_arm_is_for() {
@@ -68,7 +65,7 @@ mod tests {
         let all =
             Asym { time: true, latency: true, resolver: true, period_ms: Some(40), ..run.arm.asym };
         run.arm.asym = all;
-        run.each = vec![EachVm { role: Role::Hog, ..run.vm(0) }, run.vm(1)];
+        run.vms[0].role = Role::Hog;
         let words = arguments(&run, &[10, 20]).join(" ");
         assert_eq!(words, "shape --beside --parts time,latency,resolver --period-ms 40 20");
     }

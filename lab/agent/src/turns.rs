@@ -11,7 +11,7 @@ use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use unspin_scenario::plan::{Coscheduling, CoschedulingMechanism, Run};
+use unspin_scenario::plan::{Coscheduling, CoschedulingMechanism, Run, Vm};
 use unspin_uapi::Number;
 use unspin_vmm::process::now_ns;
 use unspin_vmm::{set_fifo, set_normal, SWITCH_PRIORITY, TURN_PRIORITY};
@@ -83,7 +83,7 @@ impl Drop for Turns {
 fn wanted(run: &Run) -> bool {
     let asked = run.arm.coscheduling == Coscheduling::Con
         && run.arm.coscheduling_mechanism == CoschedulingMechanism::Fifo;
-    asked && run.vms > 1 && (0..run.vms).any(|vm| run.gangs(vm))
+    asked && run.vms.len() > 1 && run.vms.iter().any(Vm::gangs)
 }
 
 /// The threads of each VM's vCPUs; ordinary threads again when this is dropped.
@@ -287,13 +287,13 @@ mod tests {
 
     #[test]
     fn turns_are_for_arms_that_ask_where_a_vm_gangs_and_has_rivals() {
-        let mut run = Run { spin_intensive: true, ..Run::new(vec![], 2, 1) };
+        let mut run = Run::new(vec![], 2, 1).with(|vm| vm.spin_intensive = true);
         run.arm.coscheduling = Coscheduling::Con;
         assert!(!wanted(&run));
         run.arm.coscheduling_mechanism = CoschedulingMechanism::Fifo;
         assert!(wanted(&run));
-        assert!(!wanted(&Run { vms: 1, ..run.clone() }));
-        assert!(!wanted(&Run { spin_intensive: false, ..run.clone() }));
+        assert!(!wanted(&Run { vms: run.vms[..1].to_vec(), ..run.clone() }));
+        assert!(!wanted(&run.clone().with(|vm| vm.spin_intensive = false)));
         run.arm.coscheduling = Coscheduling::None;
         assert!(!wanted(&run));
     }

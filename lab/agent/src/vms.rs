@@ -38,30 +38,30 @@ fn reports(arm: &Arm) -> Option<u32> {
 
 /// Makes all VMs, then moves them to their cgroups; their vCPUs wait for the start.
 pub(crate) fn start_vms(run: &Run, cpus: Cpus) -> Result<Vms, Error> {
-    let mut processes = Vec::with_capacity(run.vms as usize);
-    for vm in 0..run.vms {
-        let (each, arm) = (run.vm(vm), run.arm_of(vm));
+    let mut processes = Vec::with_capacity(run.vms.len());
+    for (number, vm) in (0..).zip(&run.vms) {
+        let arm = run.arm_of(vm);
         let config = VmConfig {
-            vcpus: each.vcpus,
-            program: each.program,
-            lock: each.lock,
-            tau_ns: each.tau_ns,
+            vcpus: vm.vcpus,
+            program: vm.program.clone(),
+            lock: vm.lock,
+            tau_ns: vm.tau_ns,
             lock_clock_mhz: run.lock_clock_mhz,
             stalls: run.stalls,
             report_log2_cycles: reports(&arm),
-            cpl: each.cpl,
-            seed: vm_seed(run.seed, vm),
-            pin: run.pin.get(vm as usize).cloned().unwrap_or_default(),
+            cpl: vm.cpl,
+            seed: vm_seed(run.seed, number),
+            pin: vm.pin.clone(),
             pause_exits: arm.window != Window::Off,
         };
-        processes.push(VmProcess::spawn(vm, &config)?);
+        processes.push(VmProcess::spawn(number, &config)?);
     }
     let mut vms = Vms { pids: Vec::new(), processes, _cgroups: Vec::new() };
-    for (vm, process) in vms.processes.iter_mut().enumerate() {
+    for ((number, vm), process) in (0..).zip(&run.vms).zip(&mut vms.processes) {
         process.wait_ready()?;
         vms.pids.push(process.pid());
-        let limits = Limits::of(run, vm as u32, cpus);
-        let cgroup = VmCgroup::new(vm as u32, run.cgroup, limits, process.pid(), &process.tids)?;
+        let limits = Limits::of(run, vm, cpus);
+        let cgroup = VmCgroup::new(number, run.cgroup, limits, process.pid(), &process.tids)?;
         vms._cgroups.extend(cgroup);
     }
     Ok(vms)
@@ -92,7 +92,7 @@ impl Starts {
 /// Tells every VM when to start.
 pub(crate) fn start(run: &Run, processes: &mut [VmProcess]) -> Result<Starts, Error> {
     let base = now_ns() + START_LEAD_NS;
-    let starts: Vec<u64> = (0..run.vms).map(|vm| base + stagger_ns(run, vm)).collect();
+    let starts: Vec<u64> = (0..run.vm_count()).map(|vm| base + stagger_ns(run, vm)).collect();
     let first_ns = starts.iter().copied().min().unwrap_or(base);
     let last_ns = starts.iter().copied().max().unwrap_or(base);
     for (process, &start_at_ns) in processes.iter_mut().zip(&starts) {

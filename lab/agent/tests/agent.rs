@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use unspin_scenario::plan::{
-    ApleParams, Arm, Dist, EachVm, Host, LockKind, Op, Plan, Run, Step, Window, YieldTo, SCHEMA,
+    ApleParams, Arm, Dist, Host, LockKind, Op, Plan, Run, Step, Vm, Window, YieldTo, SCHEMA,
 };
 use unspin_scenario::result::{Record, RunResult};
 
@@ -46,13 +46,13 @@ fn run(id: u32) -> Run {
     Run {
         id,
         profile: "tiny".into(),
-        spin_intensive: true,
-        lock: LockKind::Tas,
         arm: stock(),
         warmup_ms: 100,
         window_ms: 500,
         stagger_ms: 20,
-        ..Run::new(program, 2, 2)
+        ..Run::new(program, 2, 2).with(|vm| {
+            (vm.spin_intensive, vm.lock) = (true, LockKind::Tas);
+        })
     }
 }
 
@@ -110,10 +110,11 @@ fn runs_are_measured_for_every_lock_and_level() {
     let mut runs = vec![];
     for lock in [LockKind::Tas, LockKind::Ticket, LockKind::Mcs] {
         for cpl in [0, 3] {
-            runs.push(Run { lock, cpl, ..run(runs.len() as u32) });
+            runs.push(run(runs.len() as u32).with(|vm| (vm.lock, vm.cpl) = (lock, cpl)));
         }
     }
-    runs.push(Run { vms: 4, vcpus: 1, pin: vec![vec![0]; 4], ..run(6) });
+    let one = Vm { vcpus: 1, pin: vec![0], ..run(6).vms[0].clone() };
+    runs.push(Run { vms: vec![one; 4], ..run(6) });
     let (code, records) = agent("locks", &plan(runs));
     assert_eq!(code, 0, "{records:?}");
     assert!(
@@ -122,14 +123,14 @@ fn runs_are_measured_for_every_lock_and_level() {
     assert_eq!(records.last(), Some(&Record::End { runs: 7, failed: 0 }));
     for result in results(&records) {
         assert!(result.window_ns > 450_000_000, "{}", result.window_ns);
-        assert_eq!(result.vm.len(), result.run.vms as usize);
+        assert_eq!(result.vm.len(), result.run.vms.len());
         for vm in &result.vm {
-            assert_eq!((vm.units.len(), &vm.error), (result.run.vcpus as usize, &None));
+            assert_eq!((vm.units.len(), &vm.error), (result.run.vms[0].vcpus as usize, &None));
             let acquisitions: u64 = vm.acquisitions.iter().sum();
             // Read while the guest counts: one lock step a vCPU may be half counted, more where the
             // reader loses its CPU between the two.
             let waits: u64 = vm.wait_hist.iter().sum();
-            let torn = 2 * u64::from(result.run.vcpus) + acquisitions / 10;
+            let torn = 2 * u64::from(result.run.vms[0].vcpus) + acquisitions / 10;
             assert!(waits.abs_diff(acquisitions) <= torn, "{waits} waits, {acquisitions}");
             assert!(acquisitions > 0 && vm.cpu_ns.iter().sum::<u64>() > 0, "{vm:?}");
         }
@@ -144,27 +145,23 @@ fn a_run_that_fails_does_not_keep_the_others_from_being_made() {
     let halting =
         vec![Step { op: Op::Block, dist: Dist::Const { iterations: 1 }, lock: 0, permille: 1000 }];
     let runs = vec![
-        Run { cpl: 3, program: halting, ..run(0) },
-        Run { pin: vec![vec![0, 0]; 1], ..run(1) },
-        Run { weights: vec![100, 200], ..run(2) },
-        Run { vcpus: 129, ..run(3) },
-        Run { pin: vec![vec![0, 4000]; 2], ..run(4) },
-        Run { each: vec![run(5).vm(0)], ..run(5) },
-        Run {
-            each: vec![EachVm { quota_ppm: Some(200_000), ..run(6).vm(0) }; 2],
-            pin: vec![],
-            ..run(6)
-        },
+        run(0).with(|vm| (vm.cpl, vm.program) = (3, halting.clone())),
+        run(1).with(|vm| vm.pin = vec![0]),
+        run(2).weighted(&[100, 200]),
+        run(3).with(|vm| vm.vcpus = 129),
+        run(4).with(|vm| vm.pin = vec![0, 4000]),
+        Run { vms: vec![], ..run(5) },
+        run(6).with(|vm| vm.quota_ppm = Some(200_000)),
         run(7),
     ];
     let (code, records) = agent("failures", &plan(runs));
     assert_eq!(code, 1);
     assert!(error_of(&records, 0).contains("CPL 3"));
-    assert!(error_of(&records, 1).contains("CPUs for 1 VMs"));
+    assert!(error_of(&records, 1).contains("1 CPUs to pin 2 vCPUs to"));
     assert!(error_of(&records, 2).contains("layout"));
     assert!(error_of(&records, 3).contains("1 to 128"));
     assert!(error_of(&records, 4).contains("CPU 4000"));
-    assert!(error_of(&records, 5).contains("says what 1 VMs are, of 2"));
+    assert!(error_of(&records, 5).contains("no VMs"));
     assert!(error_of(&records, 6).contains("a quota needs a cgroup"));
     assert_eq!(results(&records).len(), 1);
     assert_eq!(records.last(), Some(&Record::End { runs: 1, failed: 7 }));

@@ -42,11 +42,12 @@ fn run(id: u32, lock: GuestLock, program: &str) -> Run {
     Run {
         id,
         profile: program.name.clone(),
-        linux: Some(LinuxVm { guest, program }),
         warmup_ms: 20,
         window_ms: 200,
         stagger_ms: 5,
-        ..Run::new(vec![], 2, 2)
+        ..Run::new(vec![], 2, 2).with(|vm| {
+            vm.linux = Some(LinuxVm { guest: guest.clone(), program: program.clone() });
+        })
     }
 }
 
@@ -124,7 +125,8 @@ impl Said {
 #[test]
 fn guests_stay_while_their_kind_is_wanted() {
     let first = run(0, GuestLock::Queued, "a");
-    let alone = Run { vms: 1, ..run(1, GuestLock::Queued, "b") };
+    let mut alone = run(1, GuestLock::Queued, "b");
+    alone.vms.truncate(1);
     let other = run(2, GuestLock::Pv, "a");
     let said = agent("stay", &plan("", vec![first, alone, other]));
     assert_eq!(said.code, 0, "{:?}", said.records);
@@ -147,9 +149,7 @@ fn guests_stay_while_their_kind_is_wanted() {
 #[test]
 fn guests_load_their_module_where_it_is_wanted() {
     let with_module = |id| {
-        let mut run = run(id, GuestLock::Queued, "a");
-        run.linux.as_mut().unwrap().guest.module = true;
-        run
+        run(id, GuestLock::Queued, "a").with(|vm| vm.linux.as_mut().unwrap().guest.module = true)
     };
     let said = agent("module", &plan("", vec![with_module(0), run(1, GuestLock::Queued, "a")]));
     assert_eq!(said.code, 0, "{:?}", said.records);
@@ -263,12 +263,20 @@ fn a_guest_that_fails_costs_its_run_and_no_other() {
     ] {
         // Of the second VM: a run of one VM goes well.
         let both = run(0, GuestLock::Queued, "a");
-        let one = Run { vms: 1, ..run(1, GuestLock::Queued, "a") };
+        let mut one = run(1, GuestLock::Queued, "a");
+        one.vms.truncate(1);
         let said = agent(fault, &plan(&format!("{fault}:1"), vec![both, one]));
         let error = said.error(0);
         assert!(error.contains("VM 1") && error.contains(why), "{fault}: {error}");
         assert_eq!(said.code, 1);
         assert_eq!(said.units().iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1], "{fault}");
+    }
+}
+
+/// Of each of the first run's guests.
+fn set_memory(plan: &mut Plan, memory_mib: u32) {
+    for vm in &mut plan.runs[0].vms {
+        vm.linux.as_mut().unwrap().guest.memory_mib = memory_mib;
     }
 }
 
@@ -285,14 +293,14 @@ fn what_is_missing_is_named() {
     assert!(no_kernel.contains("no kernel 6.12"), "{no_kernel}");
     let no_files = of(|plan| plan.linux = None);
     assert!(no_files.contains("Linux guests"), "{no_files}");
-    let too_large = of(|plan| plan.runs[0].linux.as_mut().unwrap().guest.memory_mib = 1 << 30);
+    let too_large = of(|plan| set_memory(plan, 1 << 30));
     assert!(too_large.contains("do not fit into /dev/shm"), "{too_large}");
     // Each would fit by itself.
     let together = of(|plan| {
         let df = Command::new("df").args(["-m", "--output=avail", "/dev/shm"]).output().unwrap();
         let free = String::from_utf8(df.stdout).unwrap();
         let free: u32 = free.lines().last().unwrap().trim().parse().unwrap();
-        plan.runs[0].linux.as_mut().unwrap().guest.memory_mib = free * 3 / 4;
+        set_memory(plan, free * 3 / 4);
     });
     assert!(together.contains("do not fit into /dev/shm"), "{together}");
 }

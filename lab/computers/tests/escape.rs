@@ -16,9 +16,8 @@ fn nobody_takes_time_from_others_by_leaving_all_the_time() {
     let results = boot(&lab, &kernel, &plan("gangs-escape"), "escape");
     let mut wrong = Vec::new();
     for r in &results {
-        let due = WEIGHT_KEEPS / f64::from(r.run.vms);
-        for vm in 0..r.run.vms {
-            let group = &r.run.each[vm as usize].group;
+        let due = WEIGHT_KEEPS / f64::from(r.run.vm_count());
+        for (vm, group) in (0..).zip(r.run.vms.iter().map(|vm| &vm.group)) {
             let line = format!("{} {group}: {:.1} %", r.run.arm.name, 100.0 * share(r, vm));
             common::say(&line);
             if group != "exits" && share(r, vm) < due {

@@ -140,7 +140,7 @@ fn gain(results: &[RunResult]) {
 /// Turns by SCHED_FIFO: each VM had turns, and none came from the module.
 fn fifo(results: &[RunResult]) {
     let result = results.iter().find(|r| r.run.arm.name == "fifo").expect("the run with turns");
-    let all_ns = u64::from(result.run.vcpus) * result.window_ns;
+    let all_ns = u64::from(result.run.first().vcpus) * result.window_ns;
     for vm in &result.vm {
         let share = vm.cpu_ns.iter().sum::<u64>() as f64 / all_ns as f64;
         let units: u64 = vm.units.iter().sum();

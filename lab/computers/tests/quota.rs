@@ -22,8 +22,9 @@ fn a_quota_leaves_the_rest_of_the_host_to_the_other() {
         let is_stock = |s: &&RunResult| s.run.profile == r.run.profile && s.run.arm.name == "stock";
         let stock = results.iter().find(is_stock).expect("stock KVM's");
         let idle = |r: &RunResult| r.host_idle_share.expect("/proc/stat");
-        let (capped, quota) = (0..r.run.vms)
-            .find_map(|vm| Some((vm, f64::from(r.run.quota_ppm_of(vm)?) / 1e6)))
+        let (capped, quota) = (0..)
+            .zip(&r.run.vms)
+            .find_map(|(number, vm)| Some((number, f64::from(vm.quota_ppm?) / 1e6)))
             .expect("a VM with a quota");
         let other = 1 - capped;
         let [its, others, before] =

@@ -60,13 +60,13 @@ fn plan() -> Plan {
 }
 
 /// Alone a VM does 1000 units with four CPUs; two on stock do 400 each with two, HVS a tenth more.
-fn vm(run: &Run, number: u32) -> VmResult {
+fn vm(run: &Run, number: usize) -> VmResult {
     let (units, cpus) = match (run.alone, run.arm.name.as_str()) {
         (true, _) => (1000, 4),
         (false, "hvs") => (440, 2),
         (false, _) => (400, 2),
     };
-    let lock = format!("{:?}", run.linux_of(number).unwrap().guest.lock).to_lowercase();
+    let lock = format!("{:?}", run.vms[number].linux.as_ref().unwrap().guest.lock).to_lowercase();
     VmResult {
         units: vec![units],
         cpu_ns: vec![cpus * WINDOW_NS],
@@ -90,7 +90,7 @@ fn result(run: &Run) -> RunResult {
     RunResult {
         run: run.clone(),
         window_ns: WINDOW_NS,
-        vm: (0..run.vms).map(|n| vm(run, n)).collect(),
+        vm: (0..run.vms.len()).map(|n| vm(run, n)).collect(),
         epochs: vec![],
         trace: vec![],
         spinners: (!run.alone).then(|| Spinners {

@@ -64,7 +64,7 @@ fn cells(m: &Matrix, heading: &str, lock: &str) -> Vec<String> {
 fn every_cell_is_divided_by_ticket_on_stock_with_as_many_vms() {
     let m = page(SCENARIO, |run, v| {
         if run.lock_group == "tas" {
-            times(v, if run.vms == 1 { 2 } else { 3 });
+            times(v, if run.vms.len() == 1 { 2 } else { 3 });
         }
     })
     .unwrap();

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{lines, plan};
+use serde_json::Value;
 use std::path::Path;
 use unspin_report::{
     charts, csv, documents, html, read_str, text, Counted, Document, Guest, Input, Row, Windows,
@@ -150,7 +151,7 @@ fn swept_locks_are_compared_each_by_itself() {
 fn long_waits_are_told_apart_by_what_the_lock_was() {
     assert!(one(as_is).summary.stalls.is_empty());
     let d = one(|run, v| {
-        let free = if run.vms == 2 { vec![4, 3, 3] } else { vec![4, 0, 0] };
+        let free = if run.vms.len() == 2 { vec![4, 3, 3] } else { vec![4, 0, 0] };
         v.stalls = Some(Stalls { free, held: vec![4, 1, 0] });
     });
     let of = |vms: u32| {
@@ -182,7 +183,7 @@ fn headroom_is_pooled_over_profiles_that_have_any() {
     // compute is already at its ideal.
     let d = one(|run, v| {
         if run.profile == "compute" && !run.alone {
-            v.units.iter_mut().for_each(|u| *u = u64::from(1000 / run.vms));
+            v.units.iter_mut().for_each(|u| *u = u64::from(1000 / run.vm_count()));
         }
     });
     let h = d.summary.headroom.iter().find(|h| h.arm == "apples" && h.vms == 2).unwrap();
@@ -212,7 +213,7 @@ fn headroom_of_the_bench_guest_is_whatever_exits_cost_it() {
 fn no_headroom_is_null_not_zero() {
     let d = one(|run, v| {
         if !run.alone {
-            v.units.iter_mut().for_each(|u| *u = u64::from(1000 / run.vms));
+            v.units.iter_mut().for_each(|u| *u = u64::from(1000 / run.vm_count()));
         }
     });
     assert!(d.summary.headroom.iter().all(|h| h.closed.is_none() && h.profiles.is_empty()));
@@ -244,7 +245,10 @@ fn few_rounds_count_like_any() {
 #[test]
 fn a_window_that_never_moved_is_said_and_counts() {
     let d = one(|run, v| {
-        if matches!(run.arm.window, Window::Aple(_)) && run.profile == "dbench" && run.vms == 2 {
+        if matches!(run.arm.window, Window::Aple(_))
+            && run.profile == "dbench"
+            && run.vms.len() == 2
+        {
             let m = v.module.as_mut().unwrap();
             (m.epochs, m.rounds_total) = (0, 0);
         }
@@ -482,7 +486,8 @@ fn weights_enter_fairness() {
         .replace("[[vm]]\n", "[[vm]]\nweight = 200\n")
         .replace("[sweep]", "[[vm]]\nvcpus = 4\npin = \"one-per-pcpu\"\nweight = 100\n[sweep]");
     let p = plan(&scenario);
-    assert_eq!(p.runs.last().unwrap().weights, [200, 100]);
+    let weights: Vec<_> = p.runs.last().unwrap().vms.iter().map(|vm| vm.weight).collect();
+    assert_eq!(weights, [Some(200), Some(100)]);
     let d = documents(&read(&lines("6.12.1", &p, as_is)));
     near(guest(row(&d[0], "ebizzy", 2, "stock")).fairness_vms, 0.9);
 }
@@ -490,12 +495,11 @@ fn weights_enter_fairness() {
 #[test]
 fn vms_that_differ_have_rows_of_their_own() {
     let mut plan = plan(SCENARIO);
-    for run in plan.runs.iter_mut().filter(|r| !r.alone && r.profile == "ebizzy" && r.vms == 2) {
-        let (mut one, mut other) = (run.vm(0), run.vm(1));
-        one.group = "busy".into();
-        other.group = "dbench-beside-ebizzy".into();
-        other.profile = "dbench".into();
-        run.each = vec![one, other];
+    let is_of_two = |r: &Run| !r.alone && r.profile == "ebizzy" && r.vms.len() == 2;
+    for run in plan.runs.iter_mut().filter(|r| is_of_two(r)) {
+        let [one, other] = &mut run.vms[..] else { unreachable!() };
+        (one.group, one.profile) = ("busy".into(), "ebizzy".into());
+        (other.group, other.profile) = ("dbench-beside-ebizzy".into(), "dbench".into());
     }
     let halve = |run: &Run, v: &mut VmResult| {
         if run.alone && run.profile == "dbench" {
@@ -573,41 +577,56 @@ fn what_was_not_counted_is_null_or_refused() {
     assert!(refused > 0 && input.streams[0].runs.iter().all(|r| r.run.arm.name != "stock"));
 }
 
-/// A file of the plan's runs, of which `change` has touched those of the arm hvs.
-fn tampered(change: impl Fn(&mut RunResult)) -> Input {
+/// A file of the plan's runs, of which `change` has touched those of the arm hvs, and then `rewrite` how
+/// they are written.
+fn tampered(change: impl Fn(&mut RunResult), rewrite: impl Fn(&mut Value)) -> Input {
     let text: String = lines("6.12.1", &plan(SCENARIO), as_is)
         .lines()
         .map(|line| {
             let mut record: Record = serde_json::from_str(line).unwrap();
-            if let Record::Run(r) = &mut record {
-                if r.run.arm.name == "hvs" {
-                    change(r);
-                }
+            let Record::Run(r) = &mut record else { return format!("{line}\n") };
+            if r.run.arm.name != "hvs" {
+                return format!("{line}\n");
             }
-            serde_json::to_string(&record).unwrap() + "\n"
+            change(r);
+            let mut json = serde_json::to_value(&record).unwrap();
+            rewrite(&mut json["run"]);
+            json.to_string() + "\n"
         })
         .collect();
     read(&text)
+}
+
+fn are_left_out(input: &Input, words: &str) {
+    assert_eq!(input.notices.len(), 18, "{words}: {:?}", input.notices);
+    assert!(input.notices.iter().all(|n| n.contains(words)), "{words}: {:?}", input.notices);
+    let docs = documents(input);
+    assert!(docs[0].summary.arms.iter().all(|r| r.key.arm != "hvs"), "{words}");
+    assert!(text(&docs).contains("apples"));
+}
+
+#[test]
+fn runs_whose_lists_are_not_of_their_vms_are_left_out_and_named() {
+    let written: [(fn(&mut Value), &str); 2] = [
+        (|run| run["vms"] = 4_000_000_000u32.into(), "4000000000 VMs"),
+        (|run| run["pin"] = serde_json::json!([[0]]), "has CPUs for 1 VMs of"),
+    ];
+    for (rewrite, words) in written {
+        are_left_out(&tampered(|_| (), rewrite), words);
+    }
 }
 
 #[test]
 fn runs_that_cannot_be_are_left_out_and_named() {
     type Change = fn(&mut RunResult);
     let changes: &[(Change, &str)] = &[
-        (|r| r.run.vms = 4_000_000_000, "4000000000 VMs"),
         (|r| r.vm.truncate(1), "VMs and has counts of"),
         (|r| r.run.profile = "../../x".into(), "its profile \"../../x\" cannot be a name"),
         (|r| r.run.arm.name = "/etc/x".into(), "its arm"),
         (|r| r.run.baseline = "a b".into(), "its baseline"),
-        (|r| r.run.each = vec![r.run.vm(0)], "it describes 1 VMs"),
-        (
-            |r| {
-                r.run.each = (0..r.run.vms).map(|n| r.run.vm(n)).collect();
-                r.run.each[0].group = "../x".into();
-            },
-            "its group \"../x\" cannot be a name",
-        ),
-        (|r| r.run.vcpus = 5, "its units has 4 numbers, at 5 vCPUs"),
+        (|r| r.run.vms.truncate(1), "VMs and has counts of"),
+        (|r| r.run.vms[0].group = "../x".into(), "its group \"../x\" cannot be a name"),
+        (|r| r.run.vms[1].vcpus = 5, "its units has 4 numbers, at 5 vCPUs"),
         (|r| r.vm[0].cpu_ns.truncate(3), "its cpu_ns has 3 numbers"),
         (|r| r.vm[0].wait_hist = vec![1; 65], "its wait_hist has 65"),
         (|r| r.vm[0].units = vec![u64::MAX; 4], "its units are too large"),
@@ -622,22 +641,17 @@ fn runs_that_cannot_be_are_left_out_and_named() {
         ),
         (
             |r| {
-                let (vm, window_cycles) = (r.run.vms, 1);
+                let (vm, window_cycles) = (r.run.vm_count(), 1);
                 let (at_ns, epoch, inefficiency_ppm) = (0, 0, 0);
                 r.epochs.push(EpochSample { vm, at_ns, epoch, window_cycles, inefficiency_ppm });
             },
             "it has an epoch of VM",
         ),
     ];
-    let whole = tampered(|_| {});
+    let whole = tampered(|_| {}, |_| {});
     assert_eq!((whole.notices.len(), whole.streams[0].runs.len()), (0, 90 + 9));
     for (change, words) in changes {
-        let input = tampered(change);
-        assert_eq!(input.notices.len(), 18, "{words}: {:?}", input.notices);
-        assert!(input.notices.iter().all(|n| n.contains(words)), "{words}: {:?}", input.notices);
-        let docs = documents(&input);
-        assert!(docs[0].summary.arms.iter().all(|r| r.key.arm != "hvs"), "{words}");
-        assert!(text(&docs).contains("apples"));
+        are_left_out(&tampered(change, |_| ()), words);
     }
 }
 

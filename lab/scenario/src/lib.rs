@@ -4,6 +4,7 @@
 //! ```text
 //! schema            the types, their keys and what those take; knows nothing above it
 //! plan, result      what a machine is asked, and what it answers
+//! form              how a run is written
 //! world             what a scenario does not know, drawn once, as records name it
 //! module            what the module is set to under an arm
 //! parse             TOML to schema
@@ -13,6 +14,7 @@
 
 mod begin;
 mod expand;
+mod form;
 mod parse;
 mod responses;
 mod schema;

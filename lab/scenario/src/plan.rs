@@ -65,50 +65,27 @@ fn patience_s() -> u64 {
     60
 }
 
-/// One measurement: some VMs of one profile under one arm.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// One measurement: some VMs under one arm. `form.rs` has its written form.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     /// Position in the scenario's whole plan; a resumed plan skips the ids it has records of. A
     /// selection or a share of a plan keeps the ids, so they may have gaps.
     pub id: u32,
+    /// Name of the point at which arms are compared: the workload, if that is swept.
     pub profile: String,
-    /// The profile spins, and counts in means over such profiles.
-    #[serde(default)]
-    pub spin_intensive: bool,
-    pub program: Vec<Step>,
-    pub vms: u32,
-    pub vcpus: u32,
-    /// The description of each VM, if they differ; empty: all are as `profile`, `program`, `vcpus`,
-    /// `lock` and `cpl` say, which otherwise belong to the first VM.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub each: Vec<EachVm>,
-    /// Physical CPU of each vCPU of each VM, `pin[vm][vcpu]`; empty leaves them free.
-    pub pin: Vec<Vec<u32>>,
-    /// cgroup cpu.weight (1..=10000) of each VM; empty: all alike.
-    pub weights: Vec<u32>,
-    pub lock: LockKind,
-    /// τ of the preemptable locks, ns; `None` leaves the lock's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tau_ns: Option<u64>,
+    pub vms: Vec<Vm>,
     /// Where the scenario sweeps locks, the one this run is compared under ([`LockChoice::label`]); of
     /// Linux guests always theirs; else empty.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub lock_group: String,
     /// Clock at which the locks' budgets, which are times, become cycles; `None` is the machine's
     /// time-stamp counter.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock_clock_mhz: Option<u32>,
-    /// Privilege level the guest spins at: 0 (PLE sees it) or 3 (it does not).
-    pub cpl: u8,
     pub cgroup: CgroupLayout,
     pub arm: Arm,
     /// Length of an epoch in arms that adapt nothing but are watched (`observe`, `hvs`); `None`
     /// leaves the module's own.
-    #[serde(default)]
     pub epoch_ple_exits: Option<u32>,
     /// The shortest epoch of such arms; `None` leaves the module's own.
-    #[serde(default)]
     pub epoch_min_us: Option<u32>,
     /// Name of the arm this one is normalised to.
     pub baseline: String,
@@ -126,43 +103,37 @@ pub struct Run {
     pub trace_epochs: bool,
     pub trace_picks: bool,
     /// Also count long waits by whether the lock was free meanwhile; guests wait a little slower.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stalls: bool,
     /// How often per second a task of the host wakes up on each pCPU in the measuring time; `None`:
     /// no such tasks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakeups_hz: Option<u32>,
     /// Number of tasks of the host that compute all the time, each on the next pCPU, from the first
     /// on.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub hogs: u32,
     /// Of a case, the causes that its VMs lose time to; `None`: it is no case.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inject: Option<Vec<Cause>>,
     /// The vCPUs are watched in the window, as `unspin diagnose` does it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub states: bool,
-    /// Linux guests, all alike, and their program, which then is in place of `program`, `lock` and
-    /// `cpl`; `None`: this project's own guest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub linux: Option<LinuxVm>,
 }
 
-/// One VM of a run whose VMs are not alike.
+/// One VM of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct EachVm {
-    /// VMs with one name are reported together, under it.
+pub struct Vm {
+    /// VMs with one name are reported together, under it. Empty: under the run's name, as all others.
     pub group: String,
-    /// Its workload.
+    /// Name of its workload; empty: the run's name.
     pub profile: String,
+    /// The workload spins, and counts in means over such workloads.
     #[serde(default)]
     pub spin_intensive: bool,
     pub program: Vec<Step>,
     pub vcpus: u32,
     pub lock: LockKind,
+    /// τ of the preemptable locks, ns; `None` leaves the lock's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tau_ns: Option<u64>,
+    /// Privilege level the guest spins at: 0 (PLE sees it) or 3 (it does not).
     pub cpl: u8,
     /// Threads of its program; `None`: one per vCPU, which never leaves it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -182,31 +153,71 @@ pub struct EachVm {
     /// Its limit (cgroup cpu.max), in millionths of the host's CPU time; `None`: no quota.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_ppm: Option<u32>,
-    /// As in [`Run`].
+    /// A Linux guest and its program, which then is in place of `program`, `lock` and `cpl`; `None`: this
+    /// project's own guest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub linux: Option<LinuxVm>,
+    /// Physical CPU of each vCPU; empty leaves them free.
+    #[serde(skip)]
+    pub pin: Vec<u32>,
+    /// cgroup cpu.weight, 1 to 10000; `None` in all VMs of a run: all have the same.
+    #[serde(skip)]
+    pub weight: Option<u32>,
+}
+
+impl Vm {
+    /// A VM that runs `program` on `vcpus` vCPUs, not pinned, with a ticket lock at CPL 0.
+    pub const fn new(program: Vec<Step>, vcpus: u32) -> Vm {
+        Vm {
+            group: String::new(),
+            profile: String::new(),
+            spin_intensive: false,
+            program,
+            vcpus,
+            lock: LockKind::Ticket,
+            tau_ns: None,
+            cpl: 0,
+            threads: None,
+            tick_hz: 0,
+            mode_off: false,
+            gang: None,
+            role: Role::Shaped,
+            quota_ppm: None,
+            linux: None,
+            pin: Vec::new(),
+            weight: None,
+        }
+    }
+
+    /// Whether static coscheduling runs its vCPUs together.
+    pub fn gangs(&self) -> bool {
+        self.gang.unwrap_or(self.spin_intensive)
+    }
+
+    /// Whether it has nothing that only VMs have that are written one by one.
+    fn has_no_extras(&self) -> bool {
+        let Vm { threads, tick_hz, mode_off, gang, role, quota_ppm, .. } = self;
+        let runs_usual = threads.is_none() && *tick_hz == 0 && !mode_off;
+        runs_usual && gang.is_none() && *role == Role::default() && quota_ppm.is_none()
+    }
+
+    /// Its lock, where it is no Linux guest.
+    pub fn lock_choice(&self) -> LockChoice {
+        LockChoice { kind: self.lock, tau_ns: self.tau_ns }
+    }
 }
 
 impl Run {
-    /// `vms` VMs that run `program` on `vcpus` vCPUs each, not pinned, with a ticket lock at CPL 0
-    /// under KVM's own ways (arm `stock`, its own baseline), seed 1, measured for 100 ms from the
-    /// start. Change other fields by `..Run::new(…)`.
+    /// `vms` VMs that run `program` on `vcpus` vCPUs each ([`Vm::new`]) under KVM's own ways (arm `stock`,
+    /// its own baseline), seed 1, measured for 100 ms from the start. Change other fields by
+    /// `..Run::new(…)`, and the VMs by [`Run::with`].
     pub fn new(program: Vec<Step>, vms: u32, vcpus: u32) -> Run {
         Run {
             id: 0,
             profile: String::new(),
-            spin_intensive: false,
-            program,
-            vms,
-            vcpus,
-            each: Vec::new(),
-            pin: Vec::new(),
-            weights: Vec::new(),
-            lock: LockKind::Ticket,
-            tau_ns: None,
+            vms: vec![Vm::new(program, vcpus); vms as usize],
             lock_group: String::new(),
             lock_clock_mhz: None,
-            cpl: 0,
             cgroup: CgroupLayout::Flat,
             arm: Arm { name: "stock".into(), ..Arm::default() },
             epoch_ple_exits: None,
@@ -225,90 +236,76 @@ impl Run {
             hogs: 0,
             inject: None,
             states: false,
-            linux: None,
         }
     }
 
-    /// What VM number `vm` is.
-    pub fn vm(&self, vm: u32) -> EachVm {
-        self.each.get(vm as usize).cloned().unwrap_or_else(|| EachVm {
-            group: self.profile.clone(),
-            profile: self.profile.clone(),
-            spin_intensive: self.spin_intensive,
-            program: self.program.clone(),
-            vcpus: self.vcpus,
-            lock: self.lock,
-            tau_ns: self.tau_ns,
-            cpl: self.cpl,
-            threads: None,
-            tick_hz: 0,
-            mode_off: false,
-            gang: None,
-            role: Role::default(),
-            quota_ppm: None,
-            linux: self.linux.clone(),
-        })
+    /// The same with each VM changed.
+    pub fn with(mut self, change: impl Fn(&mut Vm)) -> Run {
+        self.vms.iter_mut().for_each(change);
+        self
     }
 
-    /// Number of vCPUs of VM number `vm`.
-    pub fn vcpus_of(&self, vm: u32) -> u32 {
-        self.each.get(vm as usize).map_or(self.vcpus, |each| each.vcpus)
+    /// The same with VM number *n* of weight `weights[n]`.
+    pub fn weighted(mut self, weights: &[u32]) -> Run {
+        for (vm, weight) in self.vms.iter_mut().zip(weights) {
+            vm.weight = Some(*weight);
+        }
+        self
     }
 
-    /// The quota of VM number `vm`, in millionths of the host's CPU time.
-    pub fn quota_ppm_of(&self, vm: u32) -> Option<u32> {
-        self.each.get(vm as usize)?.quota_ppm
+    /// How many VMs.
+    pub fn vm_count(&self) -> u32 {
+        self.vms.len() as u32
     }
 
-    /// Whether the module leaves VM number `vm` alone, whatever the arm says.
-    pub fn is_off(&self, vm: u32) -> bool {
-        self.each.get(vm as usize).is_some_and(|each| each.mode_off)
+    /// Whether vCPUs of any VM are pinned.
+    pub fn is_pinned(&self) -> bool {
+        self.vms.iter().any(|vm| !vm.pin.is_empty())
     }
 
-    /// The Linux guest of VM number `vm`, if it is one.
-    pub fn linux_of(&self, vm: u32) -> Option<&LinuxVm> {
-        self.each.get(vm as usize).map_or(self.linux.as_ref(), |each| each.linux.as_ref())
+    /// The first VM, which stands for all where they are alike; one without vCPUs where there is none.
+    pub fn first(&self) -> &Vm {
+        static NONE: Vm = Vm::new(Vec::new(), 0);
+        self.vms.first().unwrap_or(&NONE)
+    }
+
+    /// Whether the VMs differ in nothing but their CPUs and weights, and none has a name of its own.
+    pub fn is_of_alike(&self) -> bool {
+        let kind = |vm: &Vm| (vm.vcpus, vm.lock, vm.tau_ns, vm.cpl, vm.spin_intensive);
+        let first = self.first();
+        let is_like_first = |vm: &Vm| {
+            let works_alike = (&vm.program, &vm.linux) == (&first.program, &first.linux);
+            vm.group.is_empty() && vm.has_no_extras() && kind(vm) == kind(first) && works_alike
+        };
+        self.vms.iter().all(is_like_first)
     }
 
     /// The VMs' numbers of vCPUs, for people: `4`, or `8+4` if they differ.
     pub fn vcpus_text(&self) -> String {
         let mut sizes: Vec<u32> = Vec::new();
-        for vm in 0..self.vms {
-            let vcpus = self.vcpus_of(vm);
-            if !sizes.contains(&vcpus) {
-                sizes.push(vcpus);
+        for vm in &self.vms {
+            if !sizes.contains(&vm.vcpus) {
+                sizes.push(vm.vcpus);
             }
         }
         sizes.iter().map(u32::to_string).collect::<Vec<_>>().join("+")
     }
 
-    /// Whether static coscheduling runs the vCPUs of VM number `vm` together.
-    pub fn gangs(&self, vm: u32) -> bool {
-        let each = self.each.get(vm as usize);
-        each.map_or(self.spin_intensive, |each| each.gang.unwrap_or(each.spin_intensive))
+    /// Whether the arm makes the VM's vCPUs asymmetric.
+    pub fn is_shaped(&self, vm: &Vm) -> bool {
+        self.arm.asym != Asym::default() && vm.role == Role::Shaped
     }
 
-    /// What VM number `vm` is where arms make vCPUs asymmetric.
-    pub fn role_of(&self, vm: u32) -> Role {
-        self.each.get(vm as usize).map_or(Role::default(), |each| each.role)
-    }
-
-    /// Whether the arm makes the vCPUs of VM number `vm` asymmetric.
-    pub fn is_shaped(&self, vm: u32) -> bool {
-        self.arm.asym != Asym::default() && self.role_of(vm) == Role::Shaped
-    }
-
-    /// The arm for VM number `vm`: the arm itself, without coscheduling that is not for it; or
-    /// KVM's own if the module leaves the VM alone.
-    pub fn arm_of(&self, vm: u32) -> Arm {
+    /// The arm for one of the VMs: the arm itself, without coscheduling that is not for it; or KVM's own
+    /// if the module leaves the VM alone.
+    pub fn arm_of(&self, vm: &Vm) -> Arm {
         let arm = self.arm.clone();
-        let is_off = self.is_off(vm);
-        let is_alone = arm.coscheduling == Coscheduling::Con && !self.gangs(vm);
-        let coscheduling = match is_off || is_alone {
+        let is_alone = arm.coscheduling == Coscheduling::Con && !vm.gangs();
+        let coscheduling = match vm.mode_off || is_alone {
             true => Coscheduling::None,
             false => arm.coscheduling,
         };
-        match is_off {
+        match vm.mode_off {
             true => Arm {
                 window: Window::Stock,
                 yield_to: YieldTo::Stock,
@@ -321,19 +318,19 @@ impl Run {
         }
     }
 
-    /// Names of the groups that are reported apart, in the order of their first VMs; one where all
-    /// VMs are alike.
+    /// Names of the groups that are reported apart, in the order of their first VMs; the run's name where
+    /// VMs have none.
     pub fn groups(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
-        for each in &self.each {
-            if !names.contains(&each.group.as_str()) {
-                names.push(&each.group);
+        for vm in &self.vms {
+            let name = if vm.group.is_empty() { &self.profile } else { &vm.group };
+            if !names.contains(&name.as_str()) {
+                names.push(name);
             }
         }
         if names.is_empty() {
-            vec![&self.profile]
-        } else {
-            names
+            names.push(&self.profile);
         }
+        names
     }
 }

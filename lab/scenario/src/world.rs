@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Worlds, as records name them.
 
-use crate::plan::{Asym, Coscheduling, LockKind, Run};
+use crate::plan::{Asym, Coscheduling, LockKind, Run, Vm};
 use serde::{Deserialize, Serialize};
 
 /// A world: the unknown values of a scenario, drawn once. Its runs have the same ids as in the plan
@@ -65,14 +65,13 @@ impl ModelError {
     /// equal VMs with one weight, each vCPU on its own pCPU among its VM's, with ticket locks that
     /// PLE sees, no turns, no shaping, and no tasks of the host beside them.
     pub fn is_familiar(run: &Run) -> bool {
-        let own_pcpu =
-            |pin: &Vec<u32>| pin.iter().enumerate().all(|(i, pcpu)| !pin[..i].contains(pcpu));
-        run.each.is_empty()
-            && run.weights.is_empty()
-            && !run.pin.is_empty()
-            && run.pin.iter().all(own_pcpu)
-            && (run.lock, run.cpl, run.hogs) == (LockKind::Ticket, 0, 0)
-            && run.linux.is_none()
+        let own_pcpu = |pin: &[u32]| (0..pin.len()).all(|i| !pin[..i].contains(&pin[i]));
+        let is_usual = |vm: &Vm| vm.weight.is_none() && vm.linux.is_none() && own_pcpu(&vm.pin);
+        let first = run.first();
+        run.is_of_alike()
+            && run.vms.iter().all(is_usual)
+            && run.is_pinned()
+            && (first.lock, first.cpl, run.hogs) == (LockKind::Ticket, 0, 0)
             && run.arm.coscheduling == Coscheduling::None
             && run.arm.asym == Asym::default()
     }
@@ -107,7 +106,7 @@ mod tests {
     use crate::plan::Arm;
 
     fn familiar() -> Run {
-        Run { pin: vec![vec![0, 1]; 2], ..Run::new(Vec::new(), 2, 2) }
+        Run::new(Vec::new(), 2, 2).with(|vm| vm.pin = vec![0, 1])
     }
 
     #[test]
@@ -117,11 +116,11 @@ mod tests {
         let arm = |arm: Arm| Run { arm, ..familiar() };
         let usual = familiar().arm;
         let others = [
-            Run { pin: Vec::new(), ..familiar() },
-            Run { pin: vec![vec![0, 0]; 2], ..familiar() },
-            Run { weights: vec![100, 200], ..familiar() },
-            Run { lock: LockKind::Mcs, ..familiar() },
-            Run { cpl: 3, ..familiar() },
+            familiar().with(|vm| vm.pin.clear()),
+            familiar().with(|vm| vm.pin = vec![0, 0]),
+            familiar().weighted(&[100, 200]),
+            familiar().with(|vm| vm.lock = LockKind::Mcs),
+            familiar().with(|vm| vm.cpl = 3),
             Run { hogs: 1, ..familiar() },
             arm(Arm { coscheduling: Coscheduling::Con, ..usual.clone() }),
             arm(Arm { asym: Asym { time: true, ..Asym::default() }, ..usual }),

@@ -274,22 +274,21 @@ proptest! {
         for (i, r) in plan.runs.iter().enumerate() {
             prop_assert_eq!(r.id as usize, i);
             prop_assert_eq!(r.seed, s.seed + u64::from(r.repeat));
-            prop_assert!(r.pin.is_empty() || r.pin.len() == r.vms as usize);
-            prop_assert!(r.pin.iter().flatten().all(|p| *p < s.host.pcpus));
+            prop_assert!(r.vms.iter().flat_map(|vm| &vm.pin).all(|p| *p < s.host.pcpus));
             prop_assert_eq!(&r.baseline, &s.arms[s.baseline].name);
-            let lock = LockChoice { kind: r.lock, tau_ns: r.tau_ns };
+            let first = r.first();
             let swept = s.sweep.locks.iter().find(|l| l.label() == r.lock_group);
             prop_assert_eq!(swept.is_some(), !s.sweep.locks.is_empty());
-            prop_assert!(r.each.iter().all(|vm| vm.lock == r.lock && vm.vcpus == r.vcpus));
+            prop_assert!(r.vms.iter().all(|vm| vm.lock == first.lock && vm.vcpus == first.vcpus));
             let threads = s.vms[0].threads;
-            prop_assert!(r.each.iter().all(|vm| vm.threads == threads && vm.tick_hz == s.vms[0].tick_hz));
-            prop_assert_eq!(lock, r.arm.lock.or(swept.copied()).unwrap_or(s.vms[0].lock));
+            prop_assert!(r.vms.iter().all(|vm| vm.threads == threads && vm.tick_hz == s.vms[0].tick_hz));
+            prop_assert_eq!(first.lock_choice(), r.arm.lock.or(swept.copied()).unwrap_or(s.vms[0].lock));
         }
         // Each repeat begins every point with another arm.
         let mut first: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
         let mut seen = BTreeSet::new();
         for r in plan.runs.iter().filter(|r| !r.alone) {
-            let point = (r.profile.clone(), r.vms, r.cgroup as u8, r.lock_group.clone());
+            let point = (r.profile.clone(), r.vms.len(), r.cgroup as u8, r.lock_group.clone());
             if seen.insert((point.clone(), r.repeat)) {
                 first.entry(point).or_default().insert(&r.arm.name);
             }
@@ -408,18 +407,20 @@ fn vms_that_differ_are_listed_one_by_one() {
         .runs
         .iter()
         .filter(|r| r.alone && r.repeat == 0)
-        .map(|r| (&*r.profile, r.vcpus))
+        .map(|r| (&*r.profile, r.first().vcpus))
         .collect();
     assert_eq!(alone, [("a", 4), ("c_2", 2), ("b-1", 4)], "every kind of VM once");
     let run = plan.runs.iter().find(|r| !r.alone && r.profile == "b-1").unwrap();
     assert_eq!(run.groups(), ["b-1", "c_2-beside-b-1"]);
-    assert_eq!((run.vms, run.vcpus_text()), (3, "4+2".into()));
-    assert_eq!(run.pin, [vec![0, 1, 2, 3], vec![0, 1, 2, 3], vec![]]);
-    let last = run.vm(2);
+    assert_eq!((run.vms.len(), run.vcpus_text()), (3, "4+2".into()));
+    let pins: Vec<_> = run.vms.iter().map(|vm| vm.pin.clone()).collect();
+    assert_eq!(pins, [vec![0, 1, 2, 3], vec![0, 1, 2, 3], vec![]]);
+    let last = &run.vms[2];
     assert_eq!((last.vcpus, last.lock, &*last.profile), (2, LockKind::Mcs, "c_2"));
     let hvs = plan.runs.iter().find(|r| r.arm.name == "hvs").unwrap();
-    assert_eq!(hvs.arm_of(0).yield_to, YieldTo::HVS);
-    assert_eq!((hvs.arm_of(2).yield_to, hvs.arm_of(2).observe), (YieldTo::Stock, false));
+    assert_eq!(hvs.arm_of(&hvs.vms[0]).yield_to, YieldTo::HVS);
+    let last = hvs.arm_of(&hvs.vms[2]);
+    assert_eq!((last.yield_to, last.observe), (YieldTo::Stock, false));
     let json = serde_json::to_string(&plan).unwrap();
     assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan);
 }
@@ -431,9 +432,10 @@ fn who_gangs_is_said_or_is_who_spins() {
         with.replace("mode = \"off\"", "gang = true")
     });
     let runs = || plan.runs.iter().filter(|r| r.arm.name == "hvs");
-    let is = |run: &Run, vm| run.arm_of(vm).coscheduling == Coscheduling::Con;
+    let of = |run: &Run, vm: usize| run.arm_of(&run.vms[vm]).coscheduling;
+    let is = |run: &Run, vm| of(run, vm) == Coscheduling::Con;
     for run in runs() {
-        assert_eq!((is(run, 0), is(run, 2)), (run.spin_intensive, true), "{}", run.profile);
+        assert_eq!((is(run, 0), is(run, 2)), (run.first().spin_intensive, true), "{}", run.profile);
     }
     let mut run = runs().next().unwrap().clone();
     for (gang, spins, gangs) in [
@@ -442,14 +444,14 @@ fn who_gangs_is_said_or_is_who_spins() {
         (Some(true), false, true),
         (Some(false), true, false),
     ] {
-        (run.each[1].gang, run.each[1].spin_intensive) = (gang, spins);
-        assert_eq!((run.gangs(1), is(&run, 1)), (gangs, gangs));
+        (run.vms[1].gang, run.vms[1].spin_intensive) = (gang, spins);
+        assert_eq!((run.vms[1].gangs(), is(&run, 1)), (gangs, gangs));
     }
     // What looks at VMs by itself is for all of them, but for those that nothing is for.
     run.arm.coscheduling = Coscheduling::VcrdPle;
-    assert_eq!(run.arm_of(1).coscheduling, Coscheduling::VcrdPle);
-    run.each[1].mode_off = true;
-    assert_eq!(run.arm_of(1).coscheduling, Coscheduling::None);
+    assert_eq!(of(&run, 1), Coscheduling::VcrdPle);
+    run.vms[1].mode_off = true;
+    assert_eq!(of(&run, 1), Coscheduling::None);
 }
 
 #[test]
@@ -584,7 +586,7 @@ fn linux_guests_are_booted_once_for_all_that_runs_in_them() {
     let workloads =
         Workloads { programs: ["a", "b"].map(described).into(), ..Workloads::default() };
     let plan = expand(&s, LINUX, &workloads, &Selection::default()).unwrap();
-    let lock = |r: &Run| format!("{:?}", r.linux.as_ref().unwrap().guest.lock);
+    let lock = |r: &Run| format!("{:?}", r.first().linux.as_ref().unwrap().guest.lock);
     let mut order: Vec<_> =
         plan.runs.iter().map(|r| (lock(r), r.profile.clone(), r.repeat)).collect();
     order.dedup();
@@ -595,7 +597,10 @@ fn linux_guests_are_booted_once_for_all_that_runs_in_them() {
     let arms = |n: usize| plan.runs[n..n + 5].iter().map(|r| &*r.arm.name).collect::<Vec<_>>();
     assert_eq!(arms(0), ["alone", "stock", "hvs", "stock", "hvs"]);
     assert_eq!(arms(5), ["alone", "hvs", "stock", "hvs", "stock"]);
-    assert!(plan.runs.iter().all(|r| r.cgroup == CgroupLayout::Libvirt && r.program.is_empty()));
+    assert!(plan
+        .runs
+        .iter()
+        .all(|r| r.cgroup == CgroupLayout::Libvirt && r.first().program.is_empty()));
     let key = |r: &Run| (lock(r), r.profile.clone());
     let parts: Vec<BTreeSet<_>> =
         split(&plan, 3).iter().map(|p| p.runs.iter().map(key).collect()).collect();
@@ -620,8 +625,8 @@ fn a_vm_stands_beside_hogs_among_vms_like_it_or_alone() {
     let workloads = Workloads::from(profiles);
     let plan = expand(&s, text, &workloads, &Selection::default()).unwrap();
     for run in &plan.runs {
-        let roles: Vec<Role> = (0..run.vms).map(|vm| run.role_of(vm)).collect();
-        match run.vms {
+        let roles: Vec<Role> = run.vms.iter().map(|vm| vm.role).collect();
+        match run.vms.len() {
             4 => assert_eq!(roles, [Role::Shaped, Role::Hog, Role::Hog, Role::Hog]),
             3 => assert_eq!(roles, [Role::Shaped; 3]),
             _ => assert_eq!(roles, [Role::Shaped]),
@@ -658,7 +663,7 @@ name = "stock"
 fn one_group_has_its_quota_at_each_point() {
     let s = parse_scenario("x.toml", "x", QUOTAS).unwrap();
     let plan = plan_of(&s, &Selection::default());
-    let quotas = |r: &Run| (0..r.vms).map(|vm| r.quota_ppm_of(vm)).collect::<Vec<_>>();
+    let quotas = |r: &Run| r.vms.iter().map(|vm| vm.quota_ppm).collect::<Vec<_>>();
     let groups = |r: &Run| r.groups().into_iter().map(String::from).collect::<Vec<_>>();
     let (fifth, half) = (Some(200_000), Some(500_000));
     for r in plan.runs.iter().filter(|r| !r.alone) {

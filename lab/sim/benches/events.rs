@@ -11,17 +11,19 @@ const HACKBENCH: &str = include_str!("../../../profiles/hackbench.toml");
 
 fn run(profile: &str, text: &str, vms: u32, vcpus: u32, pcpus: u32, window_ms: u64) -> Run {
     // VM by VM around the host, so that every pCPU has the same number of vCPUs.
-    let pin = |vm| (0..vcpus).map(|v| (vm * vcpus + v) % pcpus).collect();
+    let pin = |vm: u32| (0..vcpus).map(|v| (vm * vcpus + v) % pcpus).collect();
     let program = parse_profile(profile, profile, text).expect("a profile").program;
-    Run {
+    let mut run = Run {
         profile: profile.into(),
-        spin_intensive: true,
-        pin: (0..vms).map(pin).collect(),
         arm: Arm { name: "stock".into(), observe: true, ..Arm::default() },
         window_ms,
         stagger_ms: 10,
         ..Run::new(program, vms, vcpus)
+    };
+    for (number, vm) in (0..).zip(&mut run.vms) {
+        (vm.spin_intensive, vm.pin) = (true, pin(number));
     }
+    run
 }
 
 /// CPU time of this thread, so that other programs on this computer do not count.
@@ -43,7 +45,7 @@ fn measure(name: &str, run: &Run, pcpus: u32) {
     }
     println!(
         "{name}: {pcpus} pCPUs, {} vCPUs, {} ms simulated: {events} events in {best:.3} s, {:.1} M events/s",
-        run.vms * run.vcpus,
+        run.vms.iter().map(|vm| vm.vcpus).sum::<u32>(),
         run.window_ms,
         events as f64 / best / 1e6
     );

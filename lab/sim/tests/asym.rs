@@ -70,9 +70,9 @@ fn vms_stay_equal() {
 #[test]
 fn weights_twice_as_large_change_nothing() {
     let by = |factor: u32| {
-        let mut r = run(3, 4, common::sleeping(1500, 500));
+        let weights = [100, 150, 400].map(|w| w * factor);
+        let mut r = run(3, 4, common::sleeping(1500, 500)).weighted(&weights);
         r.cgroup = unspin_scenario::plan::CgroupLayout::Vm;
-        r.weights = [100, 150, 400].map(|w| w * factor).to_vec();
         r.arm.asym = ALL;
         simulate_setup(&setup(Kernel::V3_19, &r)).unwrap().result.vm
     };

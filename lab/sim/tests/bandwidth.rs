@@ -4,7 +4,7 @@
 mod common;
 
 use common::{constant, contended, run, step, sum_ns};
-use unspin_scenario::plan::{CgroupLayout, Op, Run};
+use unspin_scenario::plan::{CgroupLayout, Op};
 use unspin_scenario::result::VmResult;
 use unspin_sim::{simulate_setup, Host, Kernel, Setup};
 
@@ -13,12 +13,10 @@ const KERNELS: [Kernel; 3] = [Kernel::V3_19, Kernel::V6_1, Kernel::V6_12];
 /// VMs of four vCPUs that compute, and one that sleeps, on four pCPUs.
 fn shares(kernel: Kernel, capped: bool, busy: u32, idle: u32, weights: &[u32]) -> Vec<f64> {
     let compute = vec![step(Op::Compute, constant(100_000), 0)];
-    let mut r = run(busy + idle, 4, compute);
+    let mut r = run(busy + idle, 4, compute).weighted(weights);
     r.cgroup = CgroupLayout::Vm;
     (r.warmup_ms, r.window_ms) = (100, 1000);
-    r.weights = weights.to_vec();
-    r.each = (0..busy + idle).map(|vm| r.vm(vm)).collect();
-    for sleeper in &mut r.each[busy as usize..] {
+    for sleeper in &mut r.vms[busy as usize..] {
         sleeper.program = vec![step(Op::Block, constant(20_000_000), 0)];
     }
     let host = Host { capped, ..Host::lab(4, kernel) };
@@ -67,7 +65,7 @@ fn caps_without_cgroups_are_refused() {
 }
 
 fn exits(host: &Host, cpl: u8) -> u64 {
-    let r = Run { cpl, ..run(2, 4, contended(1000, 4000)) };
+    let r = run(2, 4, contended(1000, 4000)).with(|vm| vm.cpl = cpl);
     let made = simulate_setup(&Setup::new(host, &r)).unwrap().result;
     made.vm.iter().map(|vm| vm.module.as_ref().unwrap().ple_exits).sum()
 }

@@ -50,9 +50,8 @@ fn one_exit_selects_one_candidate_in_the_papers() {
     let capped = |variant| {
         let run = Run {
             cgroup: CgroupLayout::Vm,
-            weights: vec![100, 100, 600],
             window_ms: 500,
-            ..under(3, contended(1000, 400), YieldTo::Module(variant))
+            ..under(3, contended(1000, 400), YieldTo::Module(variant)).weighted(&[100, 100, 600])
         };
         let host = Host { capped: true, ..Host::lab(4, Kernel::V6_12) };
         let vms = simulate_setup(&Setup::new(&host, &run)).unwrap().result.vm;

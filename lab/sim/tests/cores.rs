@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{constant, run, step};
+use common::{constant, run, step, unpinned};
 use unspin_scenario::plan::{Dist, Op, Run, Step};
 use unspin_sim::{simulate_setup, Host, Kernel, Setup};
 
@@ -21,8 +21,11 @@ fn work() -> Vec<Step> {
 
 /// A VM each on these pCPUs.
 fn on(pcpus: &[u32], program: Vec<Step>) -> Run {
-    let pin = pcpus.iter().map(|p| vec![*p]).collect();
-    Run { pin, stagger_ms: 0, window_ms: 400, ..run(pcpus.len() as u32, 1, program) }
+    let mut run = Run { stagger_ms: 0, window_ms: 400, ..run(pcpus.len() as u32, 1, program) };
+    for (vm, pcpu) in run.vms.iter_mut().zip(pcpus) {
+        vm.pin = vec![*pcpu];
+    }
+    run
 }
 
 /// Units of each VM.
@@ -49,9 +52,8 @@ fn two_threads_of_a_core_each_work_at_the_speed_that_is_said() {
 #[test]
 fn only_while_the_other_one_is_busy() {
     let mut run = on(&[0, 1], work());
-    run.each = vec![run.vm(0), run.vm(1)];
     let nap = step(Op::Block, Dist::Const { iterations: 1_000_000 }, 0);
-    run.each[1].program = vec![step(Op::Compute, constant(62_000), 0), nap];
+    run.vms[1].program = vec![step(Op::Compute, constant(62_000), 0), nap];
     let host = host(2, 62);
     let beside = simulate_setup(&Setup::new(&host, &run)).unwrap().result.vm;
     let alone = units(&host, &on(&[0], work()))[0];
@@ -64,8 +66,7 @@ fn only_while_the_other_one_is_busy() {
 /// Who may run anywhere takes an idle core, not the other thread of a busy one.
 #[test]
 fn idle_cores_come_first() {
-    let mut run = on(&[0, 0, 0, 0], work());
-    run.pin.clear();
+    let run = unpinned(on(&[0, 0, 0, 0], work()));
     let eight = host(8, 62);
     let all = units(&eight, &run);
     let alone = units(&eight, &on(&[0], work()))[0];

@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::{constant, contended, run, step};
-use unspin_scenario::plan::{CgroupLayout, Coscheduling, Dist, EachVm, Op, Run, Step, Window};
+use common::{constant, contended, run, step, unpinned};
+use unspin_scenario::plan::{CgroupLayout, Coscheduling, Dist, Op, Run, Step, Window};
 use unspin_scenario::result::VmResult;
 use unspin_sim::{simulate_setup, Host, Kernel, Setup, Simulated, VmSetup};
 
@@ -13,7 +13,7 @@ const WAYS: [Coscheduling; 4] =
 
 /// VMs of those programs and weights on eight pCPUs under Credit, unpinned.
 fn machine(capped: bool, way: Coscheduling, vms: &[(Vec<Step>, u32)]) -> Setup {
-    let mut r = Run { pin: vec![], window_ms: 6000, ..run(1, 4, vec![]) };
+    let mut r = Run { window_ms: 6000, ..unpinned(run(1, 4, vec![])) };
     r.warmup_ms = 500;
     r.arm.coscheduling = way;
     if way != Coscheduling::VcrdPle {
@@ -31,7 +31,6 @@ fn machine(capped: bool, way: Coscheduling, vms: &[(Vec<Step>, u32)]) -> Setup {
             ..first.clone()
         });
     }
-    setup.run.vms = setup.vms.len() as u32;
     setup
 }
 
@@ -79,10 +78,10 @@ fn no_capped_vm_gets_more_than_its_weights_share() {
     rare[0] = step(Op::Compute, long, 0);
     for way in WAYS {
         for (vcpus, seed) in [(8, 2), (12, 1), (12, 2), (12, 3), (16, 2)] {
-            let mut r = Run { pin: vec![], window_ms: 6000, ..run(2, 4, rare.clone()) };
+            let mut r = Run { window_ms: 6000, ..unpinned(run(2, 4, rare.clone())) };
             (r.warmup_ms, r.stagger_ms, r.seed, r.cgroup) = (500, 20, seed, CgroupLayout::Vm);
             r.arm.coscheduling = way;
-            r.each = vec![r.vm(0), EachVm { vcpus, ..r.vm(1) }];
+            r.vms[1].vcpus = vcpus;
             let setup = Setup::new(&Host::lab(8, Kernel::V3_19).with_credit(true), &r);
             let got = simulated(&setup).result;
             let share =

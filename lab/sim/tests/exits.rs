@@ -76,8 +76,7 @@ fn a_level_of_groups_makes_switches_dearer() {
 #[test]
 fn who_runs_pays_for_the_timer_of_who_sleeps() {
     let mut r = run(2, 1, vec![step(Op::Compute, constant(50_000), 0)]);
-    r.each = vec![r.vm(0), r.vm(1)];
-    r.each[1].program =
+    r.vms[1].program =
         vec![step(Op::Block, constant(2_000_000), 0), step(Op::Compute, constant(10), 0)];
     let setup = setup(Kernel::V6_1, &r);
     let free = with(&setup, |c| c.timer_wake_cycles = 0);
@@ -94,7 +93,7 @@ fn who_runs_pays_for_the_timer_of_who_sleeps() {
 fn exit_cycles_of(vcpus: u32, locked: u32) -> u64 {
     let pcpus = vcpus / 2;
     let mut r = run(1, vcpus, contended(100, 20_000));
-    r.pin = vec![(0..vcpus).map(|v| v % pcpus).collect()];
+    r.vms[0].pin = (0..vcpus).map(|v| v % pcpus).collect();
     r.window_ms = 300;
     r.arm = arm(Window::Fixed { cycles: 512 }, YieldTo::HVS);
     let mut setup = setup(Kernel::V6_12, &r);

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{arm, constant, contended, run, setup, sleeping, step};
+use common::{arm, constant, contended, run, setup, sleeping, step, unpinned};
 use std::fmt::Write;
 use std::path::Path;
 use unspin_scenario::plan::{
@@ -25,20 +25,15 @@ fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
     let aple = Window::Aple(ApleParams { epoch_ple_exits: 50, ..ApleParams::default() });
     let barrier =
         |op, pauses| vec![step(Op::Compute, constant(9000), 0), step(op, constant(pauses), 0)];
-    let mut weighted = base(2);
-    weighted.cgroup = CgroupLayout::Vm;
-    weighted.weights = vec![100, 300];
+    let weighted = Run { cgroup: CgroupLayout::Vm, ..base(2).weighted(&[100, 300]) };
     let grouped = Run { cgroup: CgroupLayout::Vm, ..run(2, 4, sleeping(1000, 400)) };
-    let mut free = run(3, 4, lock());
-    free.pin.clear();
-    let mut user = base(2);
-    user.cpl = 3;
+    let free = unpinned(run(3, 4, lock()));
+    let user = base(2).with(|vm| vm.cpl = 3);
     let mut mixed = base(2);
-    mixed.each = vec![mixed.vm(0), mixed.vm(1)];
-    let other = &mut mixed.each[1];
+    let other = &mut mixed.vms[1];
     (other.vcpus, other.lock, other.mode_off) = (2, LockKind::Mcs, true);
     other.program = sleeping(1000, 400);
-    mixed.pin[1].truncate(2);
+    other.pin.truncate(2);
     mixed.arm = arm(Window::Stock, YieldTo::HVS);
     let selecting =
         |program, variant| with(run(3, 4, program), Window::Stock, YieldTo::Module(variant));
@@ -48,8 +43,8 @@ fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
         program.push(step(Op::UserBarrier, constant(0), 0));
         program
     };
-    let locked = |kind| Run { lock: kind, ..base(3) };
-    let tau = |ns| Run { tau_ns: Some(ns), ..locked(LockKind::Preemptable) };
+    let locked = |kind| base(3).with(|vm| vm.lock = kind);
+    let tau = |ns| locked(LockKind::Preemptable).with(|vm| vm.tau_ns = Some(ns));
     vec![
         ("alone", Kernel::V6_12, with(base(1), Window::Off, YieldTo::Stock)),
         ("ple-off", Kernel::V6_12, with(base(2), Window::Off, YieldTo::Stock)),
@@ -112,7 +107,7 @@ fn asymmetric() -> Vec<(&'static str, Setup)> {
 /// Hosts under Xen's Credit: eight pCPUs, vCPUs free to move, an idle Dom0.
 fn credit_hosts() -> Vec<(&'static str, Setup)> {
     let host = |capped, way| {
-        let mut run = Run { pin: vec![], window_ms: 400, ..run(3, 4, contended(3000, 600)) };
+        let mut run = Run { window_ms: 400, ..unpinned(run(3, 4, contended(3000, 600))) };
         run.arm.coscheduling = way;
         let host = Host::lab(8, Kernel::V3_19).with_credit(capped);
         let mut setup = Setup::new(&host, &run);
@@ -137,7 +132,7 @@ fn credit_hosts() -> Vec<(&'static str, Setup)> {
 fn other_hosts() -> Vec<(&'static str, Setup)> {
     let grouped =
         Run { cgroup: CgroupLayout::Vm, window_ms: 300, ..run(2, 4, contended(3000, 600)) };
-    let user = Run { cpl: 3, ..run(2, 4, contended(1000, 400)) };
+    let user = run(2, 4, contended(1000, 400)).with(|vm| vm.cpl = 3);
     let lab = |kernel| Host::lab(4, kernel);
     let capped = |kernel| Setup::new(&Host { capped: true, ..lab(kernel) }, &grouped);
     let spinning = run(2, 4, sleeping(1000, 400));
@@ -156,17 +151,16 @@ fn other_hosts() -> Vec<(&'static str, Setup)> {
 /// group.
 fn turned() -> Vec<(&'static str, Setup)> {
     let of = |kernel, way, pinned: bool| {
-        let mut run = Run { window_ms: 300, ..run(3, 4, contended(600, 600)) };
+        let mut run = run(3, 4, contended(600, 600)).weighted(&[100, 200, 150]);
+        run.window_ms = 300;
         run.arm = arm(Window::Stock, YieldTo::HVS);
-        (run.arm.coscheduling, run.cgroup, run.weights) =
-            (way, CgroupLayout::Vcpu, vec![100, 200, 150]);
+        (run.arm.coscheduling, run.cgroup) = (way, CgroupLayout::Vcpu);
         if !pinned {
-            run.pin.clear();
+            run = unpinned(run);
         }
-        run.each = vec![run.vm(0), run.vm(1), run.vm(2)];
-        run.each[1].program = sleeping(1000, 400);
-        run.each[2].program = vec![step(Op::Compute, constant(20_000), 0)];
-        run.each[2].spin_intensive = false;
+        run.vms[1].program = sleeping(1000, 400);
+        run.vms[2].program = vec![step(Op::Compute, constant(20_000), 0)];
+        run.vms[2].spin_intensive = false;
         Setup::new(&Host::lab(if pinned { 4 } else { 6 }, kernel), &run)
     };
     vec![

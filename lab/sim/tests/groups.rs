@@ -16,13 +16,12 @@ fn beside_hogs(kernel: Kernel, cgroup: CgroupLayout, busy: u32) -> Vec<VmResult>
     let program =
         vec![step(Op::Compute, constant(240_000), 0), step(Op::Block, constant(2_000_000), 0)];
     let mut r = Run { cgroup, window_ms: 400, warmup_ms: 200, ..run(4, VCPUS, program) };
-    r.each = (0..4).map(|vm| r.vm(vm)).collect();
-    for hog in &mut r.each[1..] {
+    for hog in &mut r.vms[1..] {
         hog.program = vec![step(Op::Compute, constant(2_400_000), 0)];
     }
     if busy < VCPUS {
-        r.each[0].vcpus = busy;
-        r.pin[0].truncate(busy as usize);
+        r.vms[0].vcpus = busy;
+        r.vms[0].pin.truncate(busy as usize);
     }
     simulate_setup(&Setup::new(&Host::server(VCPUS, kernel), &r)).unwrap().result.vm
 }

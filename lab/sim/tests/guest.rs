@@ -10,7 +10,7 @@ use unspin_scenario::result::VmResult;
 use unspin_sim::{simulate_setup, Host, Kernel, Setup, Simulated};
 
 fn setup(run: &Run) -> Setup {
-    let pcpus = run.pin.iter().flatten().max().map_or(4, |p| p + 1);
+    let pcpus = run.vms.iter().flat_map(|vm| &vm.pin).max().map_or(4, |p| p + 1);
     Setup::new(&Host { housekeeping_ppm: 0, ..Host::server(pcpus, Kernel::V3_19) }, run)
 }
 
@@ -430,7 +430,7 @@ fn data_from_another_cache_comes_late() {
     let program = vec![step(Op::Compute, constant(10_000), 0), step(Op::Share, constant(100), 0)];
     let on_pcpus = |pin: [u32; 4], platform| {
         let mut run = run(1, 4, program.clone());
-        run.pin = vec![pin.to_vec()];
+        run.vms[0].pin = pin.to_vec();
         run.arm.platform = platform;
         let host =
             Host { llc_pcpus: Some(4), housekeeping_ppm: 0, ..Host::server(8, Kernel::V3_19) };

@@ -10,7 +10,7 @@ use common::{arm, constant, run, step, sum_ns, turns};
 use proptest::prelude::*;
 use unspin_scenario::module;
 use unspin_scenario::plan::{
-    ApleParams, Asym, CgroupLayout, Coscheduling, Dist, Factor, LockKind, Op, Platform, Run, Step,
+    ApleParams, Asym, CgroupLayout, Coscheduling, Dist, Factor, LockKind, Op, Platform, Step,
     Window, YieldTo,
 };
 use unspin_sim::{simulate_setup, Budgets, Host, IdleState, Kernel, Setup};
@@ -158,13 +158,11 @@ fn machine() -> impl Strategy<Value = Setup> {
             program,
             (seed, weights, credit, (threads, tick_hz, (platform, llc_pcpus))),
         )| {
-            let mut run = run(vms, vcpus, program);
-            run.pin = if pinned {
-                vec![(0..vcpus).map(|v| v % pcpus).collect(); vms as usize]
-            } else {
-                vec![]
-            };
-            (run.lock, run.tau_ns) = lock;
+            let pin = (0..vcpus).filter(|_| pinned).map(|v| v % pcpus).collect::<Vec<_>>();
+            let mut run = run(vms, vcpus, program).with(|vm| {
+                vm.pin = pin.clone();
+                (vm.lock, vm.tau_ns) = lock;
+            });
             run.arm = arm(window, yield_to);
             run.arm.platform = Platform { physical: platform.physical && vms == 1, ..platform };
             run.seed = seed;
@@ -172,7 +170,7 @@ fn machine() -> impl Strategy<Value = Setup> {
             run.window_ms = 17;
             if seed % 2 == 0 {
                 run.cgroup = CgroupLayout::Vm;
-                run.weights = weights[..vms as usize].to_vec();
+                run = run.weighted(&weights);
             }
             let host = if server { Host::server(pcpus, kernel) } else { Host::lab(pcpus, kernel) };
             let host = match credit {
@@ -230,7 +228,7 @@ fn machine() -> impl Strategy<Value = Setup> {
 
 fn check(setup: &Setup) {
     let first = simulate_setup(setup).unwrap();
-    let Run { vcpus, .. } = setup.run;
+    let vcpus = setup.vms[0].vcpus;
     let window_ns = first.result.window_ns;
     let mut cpu_ns = 0;
     for vm in &first.result.vm {

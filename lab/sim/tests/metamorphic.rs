@@ -30,10 +30,8 @@ fn machines() -> impl Iterator<Item = (Kernel, Run)> {
     let locks = [LockKind::Ticket, LockKind::Tas, LockKind::Mcs];
     kernels.into_iter().flat_map(move |kernel| {
         arms().into_iter().zip(locks.into_iter().cycle()).map(move |((window, yield_to), lock)| {
-            let mut r = run(3, 4, sleeping(1500, 500));
-            r.arm = arm(window, yield_to);
-            r.lock = lock;
-            (kernel, r)
+            let r = run(3, 4, sleeping(1500, 500)).with(|vm| vm.lock = lock);
+            (kernel, Run { arm: arm(window, yield_to), ..r })
         })
     })
 }
@@ -105,9 +103,9 @@ fn preemptable_lies_between_ticket_and_test_and_set() {
         // fewer happen here. Waits for run queues would put vCPUs into step, and make more of them.
         (run.warmup_ms, run.window_ms, run.stagger_ms) = (2, 6, 2);
         let costs = Costs { handoff_per_waiter_cycles: 0, queue_lock_cycles: 0, ..Costs::SERVER };
-        let mut with = |lock, tau_ns| {
-            (run.lock, run.tau_ns) = (lock, tau_ns);
-            let setup = setup(kernel, &run);
+        let with = |lock, tau_ns| {
+            let locked = run.clone().with(|vm| (vm.lock, vm.tau_ns) = (lock, tau_ns));
+            let setup = setup(kernel, &locked);
             let host = Host { khz: 2_399_963, costs, ..setup.host.clone() };
             vms(&Setup { host, ..setup })
         };
@@ -125,11 +123,8 @@ fn preemptable_lies_between_ticket_and_test_and_set() {
 /// A threshold that is never over never halts.
 #[test]
 fn long_ticket_is_a_ticket_lock_while_nobody_waits_for_eight_seconds() {
-    for (kernel, mut run) in machines() {
-        let mut with = |lock| {
-            run.lock = lock;
-            vms(&setup(kernel, &run))
-        };
+    for (kernel, run) in machines() {
+        let with = |lock| vms(&setup(kernel, &run.clone().with(|vm| vm.lock = lock)));
         assert_eq!(with(LockKind::LongTicket), with(LockKind::Ticket));
     }
 }
@@ -212,7 +207,7 @@ fn a_vm_of_more_than_64_vcpus_has_the_modules_selection() {
 fn weights_twice_as_large_change_nothing() {
     for (kernel, run) in machines() {
         let weighted = |weights: [u32; 3]| {
-            let run = Run { cgroup: CgroupLayout::Vm, weights: weights.to_vec(), ..run.clone() };
+            let run = Run { cgroup: CgroupLayout::Vm, ..run.clone().weighted(&weights) };
             vms(&setup(kernel, &run))
         };
         assert_eq!(weighted([100, 150, 400]), weighted([200, 300, 800]));
@@ -265,7 +260,8 @@ fn doubling_every_duration_doubles_times_and_keeps_counts() {
     // CFS's latency and granularity are the kernel's own and stay, so EEVDF only.
     for (kernel, mut run) in machines().filter(|(k, _)| matches!(k, Kernel::V6_12 | Kernel::V6_19))
     {
-        for step in run.program.iter_mut().filter(|s| s.op == Op::Block) {
+        let steps = run.vms.iter_mut().flat_map(|vm| &mut vm.program);
+        for step in steps.filter(|s| s.op == Op::Block) {
             step.dist = constant(300_000);
         }
         let mut first = setup(kernel, &run);
@@ -317,8 +313,7 @@ fn doubled(a: Attribution) -> Attribution {
 
 #[test]
 fn what_ple_does_not_see_it_does_not_stop() {
-    let mut user = run(2, 4, contended(1000, 400));
-    user.cpl = 3;
+    let user = run(2, 4, contended(1000, 400)).with(|vm| vm.cpl = 3);
     let mut off = run(2, 4, contended(1000, 400));
     off.arm.window = Window::Off;
     let long_turns = |run: &Run| {

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{constant, run, step};
+use common::{constant, run, step, unpinned};
 use unspin_scenario::plan::{CgroupLayout, Op, Run};
 use unspin_sim::{check, simulate, Host, Kernel};
 
@@ -11,8 +11,7 @@ use unspin_sim::{check, simulate, Host, Kernel};
 fn busy(capped: usize, quota_ppm: Option<u32>) -> Run {
     let program = vec![step(Op::Compute, constant(20_000), 0)];
     let mut run = Run { cgroup: CgroupLayout::Vcpu, window_ms: 2000, ..run(2, 4, program) };
-    run.each = vec![run.vm(0), run.vm(1)];
-    run.each[capped].quota_ppm = quota_ppm;
+    run.vms[capped].quota_ppm = quota_ppm;
     run
 }
 
@@ -37,9 +36,8 @@ fn a_vm_has_its_quota_and_the_other_the_rest() {
 #[test]
 fn a_host_is_idle_where_a_quota_is_all_that_may_run() {
     let host = Host::lab(4, Kernel::V6_12);
-    let mut alone = busy(0, Some(250_000));
-    (alone.vms, alone.pin) = (1, vec![]);
-    alone.each.truncate(1);
+    let mut alone = unpinned(busy(0, Some(250_000)));
+    alone.vms.truncate(1);
     let idle = simulate(&host, &alone).unwrap().result.host_idle_share.unwrap();
     assert!((0.72..=0.76).contains(&idle), "{idle}");
 }

@@ -11,7 +11,8 @@ const VCPUS: u32 = 4;
 const WINDOW_MS: u64 = 1000;
 
 fn made(lock: LockKind, program: Vec<Step>, change: impl FnOnce(&mut Setup)) -> Simulated {
-    let run = Run { lock, window_ms: WINDOW_MS, ..run(1, VCPUS, program) };
+    let run = run(1, VCPUS, program).with(|vm| vm.lock = lock);
+    let run = Run { window_ms: WINDOW_MS, ..run };
     let mut setup = Setup::new(&Host::server(VCPUS, Kernel::V3_19), &run);
     change(&mut setup);
     simulate_setup(&setup).unwrap()

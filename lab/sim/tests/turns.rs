@@ -203,7 +203,7 @@ fn busy_machine() -> impl Strategy<Value = Setup> {
             (run.arm.coscheduling, run.arm.turn_us, run.cgroup) = (way, Some(turn_us), layout);
             let pcpus = if pinned { vcpus } else { vcpus + (seed % 3) as u32 };
             if !pinned {
-                run.pin.clear();
+                run = common::unpinned(run);
             }
             let mut setup = Setup::new(&Host::lab(pcpus, kernel), &run);
             for (number, (vm, (program, gangs, weight))) in
@@ -225,7 +225,7 @@ proptest! {
     fn turns_only_move_time(setup in busy_machine()) {
         let got = simulated(&setup);
         let turn_ns = u64::from(setup.run.arm.turn_us.unwrap()) * 1000;
-        if setup.run.arm.coscheduling == Coscheduling::Con && !setup.run.pin.is_empty() {
+        if setup.run.arm.coscheduling == Coscheduling::Con && !setup.vms[0].pin.is_empty() {
             let cpu: Vec<u64> = got.result.vm.iter().map(|vm| vm.cpu_ns.iter().sum()).collect();
             let weights: Vec<u32> = setup.vms.iter().map(|vm| vm.weight).collect();
             turns::shares_are_by_weight(&cpu, &weights, setup.vms[0].vcpus, turn_ns).unwrap();

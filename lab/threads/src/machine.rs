@@ -61,12 +61,11 @@ pub fn refusal(run: &Run) -> Option<&'static str> {
             "sets window or yield_to, which need a hypervisor: machines kvm, emulated, sim",
         );
     }
-    if run.cgroup != CgroupLayout::Flat || !run.weights.is_empty() {
+    if run.cgroup != CgroupLayout::Flat || run.vms.iter().any(|vm| vm.weight.is_some()) {
         return Some("needs cgroups of VMs: machines kvm, emulated, sim");
     }
-    let asks =
-        |vm| run.vm(vm).program.iter().any(|s| matches!(s.op, Op::Shootdown | Op::ShootdownLazy));
-    if (0..run.vms).any(asks) {
+    let mut steps = run.vms.iter().flat_map(|vm| &vm.program);
+    if steps.any(|step| matches!(step.op, Op::Shootdown | Op::ShootdownLazy)) {
         return Some("has shootdown steps, which interrupt vCPUs: machines kvm, emulated, sim");
     }
     if run.trace_epochs || run.trace_picks {
@@ -80,22 +79,21 @@ fn check(run: &Run, pcpus: u32) -> Result<(), Error> {
     if let Some(why) = refusal(run) {
         return wrong(format!("arm {} {why}", run.arm.name));
     }
-    if !(1..=VMS_MAX).contains(&run.vms) {
-        return wrong(format!("{} VMs; 1 to {VMS_MAX}", run.vms));
-    }
-    if !run.each.is_empty() && run.each.len() != run.vms as usize {
-        return wrong(format!("says what {} VMs are, of {}", run.each.len(), run.vms));
+    if !(1..=VMS_MAX).contains(&run.vm_count()) {
+        return wrong(format!("{} VMs; 1 to {VMS_MAX}", run.vms.len()));
     }
     let vcpus_max = unspin_guest_abi::VCPUS_MAX as u32;
-    if let Some(vm) = (0..run.vms).find(|vm| !(1..=vcpus_max).contains(&run.vcpus_of(*vm))) {
-        return wrong(format!("VM {vm} of {} vCPUs; 1 to {vcpus_max}", run.vcpus_of(vm)));
+    let sizes = || run.vms.iter().map(|vm| vm.vcpus).enumerate();
+    if let Some((vm, vcpus)) = sizes().find(|(_, vcpus)| !(1..=vcpus_max).contains(vcpus)) {
+        return wrong(format!("VM {vm} of {vcpus} vCPUs; 1 to {vcpus_max}"));
     }
     if run.window_ms == 0 {
         return wrong("window_ms is 0".into());
     }
-    for (vm, pin) in (0..).zip(&run.pin).filter(|(_, pin)| !pin.is_empty()) {
-        if pin.len() != run.vcpus_of(vm) as usize {
-            return wrong(format!("pins {} vCPUs of {}", pin.len(), run.vcpus_of(vm)));
+    let pinned = run.vms.iter().filter(|vm| !vm.pin.is_empty());
+    for (pin, vcpus) in pinned.map(|vm| (&vm.pin, vm.vcpus)) {
+        if pin.len() != vcpus as usize {
+            return wrong(format!("pins {} vCPUs of {vcpus}", pin.len()));
         }
         if let Some(p) = pin.iter().find(|p| **p >= pcpus) {
             return wrong(format!("pins to pCPU {p} of {pcpus}"));
@@ -126,17 +124,16 @@ fn run_under(lock: Prefix, run: &Run, pcpus: u32, grace: Duration) -> Result<Run
     }
     cpus.truncate(pcpus as usize);
     let mut vms = Vec::new();
-    for vm in 0..run.vms {
-        let each = run.vm(vm);
+    for (number, each) in (0..).zip(&run.vms) {
         let steps = unspin_guest_abi::compile(&each.program, each.cpl)?;
         let name = lock(each.lock);
         let tau_ns = each.tau_ns.unwrap_or(TAU_NS);
-        let vm = Vm::new(&name, each.vcpus, &steps, vm_seed(run.seed, vm), tau_ns);
+        let vm = Vm::new(&name, each.vcpus, &steps, vm_seed(run.seed, number), tau_ns);
         vms.push(Arc::new(vm.ok_or(Error::NoVm(name))?));
     }
     let vcpus: u32 = vms.iter().map(|vm| vm.vcpus()).sum();
     let base = now_ns() + START_LEAD_NS + u64::from(vcpus) * NS_PER_MS;
-    let starts: Vec<u64> = (0..run.vms).map(|vm| base + stagger_ns(run, vm)).collect();
+    let starts: Vec<u64> = (0..run.vm_count()).map(|vm| base + stagger_ns(run, vm)).collect();
     let mut threads = Threads { vms, all: Vec::new() };
     let begun = threads.start(run, &cpus, &starts);
     let measured = begun.and_then(|()| {
@@ -147,13 +144,13 @@ fn run_under(lock: Prefix, run: &Run, pcpus: u32, grace: Duration) -> Result<Run
     let [first, second] = measured?;
     let vm = |vm: usize| VmResult {
         error: (!correct[vm])
-            .then(|| format!("lock {} let two vCPUs in at a time", run.vm(vm as u32).lock.name())),
+            .then(|| format!("lock {} let two vCPUs in at a time", run.vms[vm].lock.name())),
         ..result(&first.vms[vm], &second.vms[vm])
     };
     Ok(RunResult {
         run: run.clone(),
         window_ns: second.at_ns - first.at_ns,
-        vm: (0..run.vms as usize).map(vm).collect(),
+        vm: (0..run.vms.len()).map(vm).collect(),
         epochs: Vec::new(),
         trace: Vec::new(),
         spinners: None,
@@ -197,7 +194,7 @@ impl Threads {
     fn start(&mut self, run: &Run, cpus: &[usize], starts: &[u64]) -> Result<(), Error> {
         for (number, &start_ns) in starts.iter().enumerate() {
             for index in 0..self.vms[number].vcpus() {
-                let pin = run.pin.get(number).and_then(|pin| pin.get(index as usize));
+                let pin = run.vms[number].pin.get(index as usize);
                 let on = pin.map_or(cpus.to_vec(), |p| vec![cpus[*p as usize]]);
                 let what = || format!("thread of vCPU {index} of VM {number}");
                 let os = |source| Error::Os { what: what(), source };

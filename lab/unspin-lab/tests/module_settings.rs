@@ -67,7 +67,7 @@ fn runs() -> Vec<Run> {
                         run.arm.coscheduling = ways[all.len() % 3];
                         run.arm.turn_us = epoch_min_us;
                     }
-                    run.spin_intensive = all.len() % 2 == 0;
+                    let run = run.with(|vm| vm.spin_intensive = all.len() % 2 == 0);
                     all.push(Run { epoch_ple_exits, epoch_min_us, ..run });
                 }
             }

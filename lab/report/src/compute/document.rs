@@ -162,7 +162,7 @@ fn best_and_worst_fixed(rows: &[Row], runs: &[&RunResult]) -> Vec<Row> {
 fn traces(runs: &[&RunResult]) -> Vec<EpochTrace> {
     let mut out: Vec<EpochTrace> = Vec::new();
     for r in runs.iter().filter(|r| !r.epochs.is_empty()) {
-        for vm in 0..r.run.vms {
+        for vm in 0..r.run.vm_count() {
             let samples: Vec<EpochSample> =
                 r.epochs.iter().filter(|e| e.vm == vm).cloned().collect();
             if samples.is_empty() || out.iter().any(|t| is_of(t, r, vm)) {
@@ -170,7 +170,7 @@ fn traces(runs: &[&RunResult]) -> Vec<EpochTrace> {
             }
             out.push(EpochTrace {
                 profile: r.run.profile.clone(),
-                vms: r.run.vms,
+                vms: r.run.vm_count(),
                 cgroup: r.run.cgroup,
                 lock: r.run.lock_group.clone(),
                 arm: r.run.arm.name.clone(),
@@ -185,6 +185,6 @@ fn traces(runs: &[&RunResult]) -> Vec<EpochTrace> {
 /// Whether the trace belongs to the run's arm and point, and to this VM.
 fn is_of(t: &EpochTrace, r: &RunResult, vm: u32) -> bool {
     (&t.profile, t.vms, t.cgroup, &t.lock)
-        == (&r.run.profile, r.run.vms, r.run.cgroup, &r.run.lock_group)
+        == (&r.run.profile, r.run.vm_count(), r.run.cgroup, &r.run.lock_group)
         && (&t.arm, t.vm) == (&r.run.arm.name, vm)
 }

@@ -7,18 +7,18 @@ use crate::compute::row::{key, linux};
 use crate::stat::{median, round, spread};
 use crate::summary::{Key, Linux, Performance, Row, Turns};
 use std::collections::BTreeMap;
+use unspin_scenario::plan::Vm;
 use unspin_scenario::result::{RunResult, VmResult};
 use unspin_scenario::IDEAL_ARM;
 
 /// Whether `r` shows a VM of the group alone: the same workload in the same kind of VM.
 pub(crate) fn is_alone_of(r: &RunResult, with_others: &RunResult, whole: Over) -> bool {
-    let run = &with_others.run;
-    match run.each.iter().find(|each| Some(each.group.as_str()) == whole.group) {
-        None => (&r.run.profile, &r.run.linux) == (&run.profile, &run.linux),
-        Some(each) => {
-            (&r.run.profile, r.run.vcpus, r.run.lock, r.run.tau_ns, r.run.cpl)
-                == (&each.profile, each.vcpus, each.lock, each.tau_ns, each.cpl)
-                && r.run.linux == each.linux
+    let (run, alone) = (&with_others.run, r.run.first());
+    let kind = |vm: &Vm| (vm.vcpus, vm.lock, vm.tau_ns, vm.cpl);
+    match run.vms.iter().find(|vm| Some(vm.group.as_str()) == whole.group) {
+        None => (&r.run.profile, &alone.linux) == (&run.profile, &run.first().linux),
+        Some(vm) => {
+            (&r.run.profile, kind(alone), &alone.linux) == (&vm.profile, kind(vm), &vm.linux)
         }
     }
 }

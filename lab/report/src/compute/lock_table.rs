@@ -59,7 +59,7 @@ fn table(streams: &[&Stream]) -> Result<LockTable, MatrixError> {
         let run = &r.run;
         t.baseline.clone_from(&run.baseline);
         note(&mut t.profiles, &run.profile);
-        note(&mut t.vms, &run.vms);
+        note(&mut t.vms, &run.vm_count());
         note(&mut t.locks, &run.lock_group);
         note(&mut t.arms, &run.arm.name);
         of.entry(key(r)).or_default().insert(run.repeat, r);
@@ -86,7 +86,7 @@ fn table(streams: &[&Stream]) -> Result<LockTable, MatrixError> {
 fn key(r: &RunResult) -> CellKey {
     CellKey {
         profile: r.run.profile.clone(),
-        vms: r.run.vms,
+        vms: r.run.vm_count(),
         lock: r.run.lock_group.clone(),
         arm: r.run.arm.name.clone(),
     }

@@ -3,7 +3,7 @@
 
 use crate::stat::{jain, median, round};
 use crate::summary::{CostNs, TimeShares, WindowCycles, Yields};
-use unspin_scenario::plan::{Window, YieldTo};
+use unspin_scenario::plan::{Vm, Window, YieldTo};
 use unspin_scenario::result::{Attribution, ModuleStats, RunResult, VmResult};
 
 /// The VMs that a figure is over: all, a group of equal VMs, or one.
@@ -20,8 +20,8 @@ impl Over<'_> {
 
     /// Whether VM number `vm` of the run counts.
     pub fn has(&self, r: &RunResult, vm: u32) -> bool {
-        let group = r.run.each.get(vm as usize).map(|each| each.group.as_str());
-        let in_group = self.group.is_none() || group.is_none() || self.group == group;
+        let group = r.run.vms.get(vm as usize).map_or("", |vm| &vm.group);
+        let in_group = group.is_empty() || self.group.is_none_or(|only| only == group);
         in_group && self.vm.is_none_or(|only| only == vm)
     }
 }
@@ -147,12 +147,13 @@ pub(crate) fn fairness_all_vcpus(r: &RunResult, over: Over) -> Option<f64> {
 
 /// Jain's index over VMs, each divided by its weight.
 pub(crate) fn fairness_vms(r: &RunResult, over: Over) -> Option<f64> {
-    let weight = |i: usize| r.run.weights.get(i).map_or(1.0, |w| f64::from(*w));
+    let weight = |vm: &Vm| vm.weight.map_or(1.0, f64::from);
     let share: Vec<f64> =
         r.vm.iter()
-            .enumerate()
-            .filter(|(i, _)| over.has(r, *i as u32))
-            .map(|(i, v)| v.units.iter().sum::<u64>() as f64 / weight(i))
+            .zip(&r.run.vms)
+            .zip(0..)
+            .filter(|(_, i)| over.has(r, *i))
+            .map(|((v, vm), _)| v.units.iter().sum::<u64>() as f64 / weight(vm))
             .collect();
     jain(&share)
 }

@@ -12,7 +12,7 @@ use crate::summary::{
     WaitCycles, Waste, Windows,
 };
 use std::collections::BTreeMap;
-use unspin_scenario::plan::{Run, Window};
+use unspin_scenario::plan::{Run, Vm, Window};
 use unspin_scenario::result::{ModuleStats, RunResult, SpinPlace, Spinners, VmResult, VmTurns};
 use unspin_scenario::Named;
 use unspin_text::printable;
@@ -80,7 +80,7 @@ pub(crate) fn key(run: &Run, over: Over) -> Key {
     let profile = over.group.unwrap_or(&run.profile);
     Key {
         profile: profile.to_string(),
-        vms: run.vms,
+        vms: run.vm_count(),
         vm_index: over.vm,
         cgroup: run.cgroup,
         lock: run.lock_group.clone(),
@@ -94,8 +94,8 @@ pub(crate) fn key(run: &Run, over: Over) -> Key {
 
 /// Whether the group's workload spins.
 fn spin_intensive(run: &Run, group: &str) -> bool {
-    let of_group = run.each.iter().find(|each| each.group == group);
-    of_group.map_or(run.spin_intensive, |each| each.spin_intensive)
+    let of_group = run.vms.iter().find(|vm| vm.group == group);
+    of_group.unwrap_or(run.first()).spin_intensive
 }
 
 fn performance(of: &[&RunResult], base: &[&RunResult], over: Over) -> Performance {
@@ -202,9 +202,9 @@ fn work_units(of: &[&RunResult], over: Over) -> Option<u64> {
 /// What Linux guests are, and what became of their vCPUs' time; `None` of other guests.
 pub(crate) fn linux(of: &[&RunResult], over: Over) -> Option<Linux> {
     let first = *of.first()?;
-    let vm = (0..first.run.vms).find(|vm| over.has(first, *vm))?;
+    let vm = (0..first.run.vm_count()).find(|vm| over.has(first, *vm))?;
     let found = first.vm.get(vm as usize)?.guest.as_ref()?;
-    let planned = &first.run.linux_of(vm)?.guest;
+    let planned = &first.run.vms[vm as usize].linux.as_ref()?.guest;
     let guest =
         GuestKind { kind: "linux", kernel: printable(&found.kernel), lock: planned.lock.called() };
     let looked: Vec<&Spinners> = match over.vm.is_some() && guests_differ(&first.run) {
@@ -222,8 +222,11 @@ pub(crate) fn linux(of: &[&RunResult], over: Over) -> Option<Linux> {
 
 /// Whether the VMs' kernels or locks differ: places of all VMs are then not those of one of them.
 fn guests_differ(run: &Run) -> bool {
-    let guest = |vm| run.linux_of(vm).map(|linux| (&linux.guest.kernel, linux.guest.lock));
-    (1..run.vms).any(|vm| guest(vm) != guest(0))
+    let guest = |vm: &Vm| {
+        let guest = &vm.linux.as_ref()?.guest;
+        Some((guest.kernel.clone(), guest.lock))
+    };
+    run.vms.iter().any(|vm| guest(vm) != guest(run.first()))
 }
 
 /// A sum that saturates, because records may contain any numbers.
@@ -268,10 +271,10 @@ fn vcpu_time(of: &[&RunResult], over: Over) -> Option<VcpuTime> {
     let (mut whole, mut on_cpu, mut waiting, mut switches) = (0, 0, 0, 0);
     let mut polling = Some(0);
     for r in of {
-        let mine = (0..r.run.vms).zip(&r.vm).filter(|(vm, _)| over.has(r, *vm));
-        for (vm, v) in mine {
+        let mine = r.run.vms.iter().zip(&r.vm).zip(0..).filter(|(_, vm)| over.has(r, *vm));
+        for ((vm, v), _) in mine {
             let sched = v.sched.as_ref()?;
-            whole += r.window_ns * u64::from(r.run.vcpus_of(vm));
+            whole += r.window_ns * u64::from(vm.vcpus);
             on_cpu += v.cpu_ns.iter().sum::<u64>();
             polling = polling.zip(polled_ns(v)).map(|(sum, ns)| sum + ns);
             waiting += sched.steal_ns.as_ref()?.iter().sum::<u64>();

@@ -27,13 +27,15 @@ pub(crate) fn standing(of: &[&RunResult], all: &[&RunResult], over: Over) -> Opt
     if all.iter().all(|r| r.run.arm.asym == Asym::default()) {
         return None;
     }
-    let is = |role| (0..run.vms).filter(|other| *other != vm).any(|o| run.role_of(o) == role);
+    let others = || (0..).zip(&run.vms).filter(|(other, _)| *other != vm);
+    let is = |role| others().any(|(_, other)| other.role == role);
     let beside = match (is(Role::Hog), is(Role::Shaped)) {
         (true, _) => "hogs",
         (_, true) => "alike",
         _ => "none",
     };
-    Some(Standing { role: run.role_of(vm), beside })
+    let role = run.vms.get(vm as usize)?.role;
+    Some(Standing { role, beside })
 }
 
 fn makes_turns(r: &RunResult) -> bool {

@@ -10,16 +10,16 @@ use unspin_scenario::result::RunResult;
 pub(crate) fn stalls(runs: &[&RunResult]) -> Vec<StallRow> {
     let mut rows: Vec<StallRow> = Vec::new();
     for r in runs.iter().filter(|r| r.vm.iter().any(|v| v.stalls.is_some())) {
-        let (lock, arm) = (r.run.lock.name(), &r.run.arm.name);
+        let (lock, arm) = (r.run.first().lock.name(), &r.run.arm.name);
         let same = |s: &StallRow| {
-            (&s.profile, s.vms, &*s.lock, &s.arm) == (&r.run.profile, r.run.vms, lock, arm)
+            (&s.profile, s.vms, &*s.lock, &s.arm) == (&r.run.profile, r.run.vm_count(), lock, arm)
         };
         let at = match rows.iter().position(same) {
             Some(at) => at,
             None => {
                 rows.push(StallRow {
                     profile: r.run.profile.clone(),
-                    vms: r.run.vms,
+                    vms: r.run.vm_count(),
                     lock: lock.to_string(),
                     arm: arm.clone(),
                     acquisitions: 0,

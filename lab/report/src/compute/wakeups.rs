@@ -29,7 +29,7 @@ pub(crate) fn wakeups(runs: &[&RunResult]) -> Vec<WakeupRow> {
 fn key(r: &RunResult) -> WakeupRow {
     WakeupRow {
         profile: r.run.profile.clone(),
-        vms: r.run.vms,
+        vms: r.run.vm_count(),
         cgroup: r.run.cgroup,
         lock: r.run.lock_group.clone(),
         arm: r.run.arm.name.clone(),
@@ -45,7 +45,7 @@ fn key(r: &RunResult) -> WakeupRow {
 fn is_of(row: &WakeupRow, r: &RunResult) -> bool {
     let run = &r.run;
     (&row.profile, row.vms, row.cgroup, &row.lock, &row.arm)
-        == (&run.profile, run.vms, run.cgroup, &run.lock_group, &run.arm.name)
+        == (&run.profile, run.vm_count(), run.cgroup, &run.lock_group, &run.arm.name)
 }
 
 /// Medians of the repeats, but the largest of all.

@@ -9,8 +9,6 @@ use unspin_text::printable;
 /// Largest count believed. Doubles and JSON hold every integer up to it, and sums over all VMs and
 /// vCPUs of a scenario stay within 64 bits; an hour of 64 vCPUs at 5 GHz has 2^50 cycles.
 const COUNT_MAX: u64 = 1 << 53;
-/// Most VMs believed; scenarios have up to 64.
-const VMS_MAX: u32 = 1024;
 /// Buckets of a histogram over powers of two of 64-bit values.
 const BUCKETS_MAX: usize = 64;
 
@@ -24,27 +22,22 @@ pub(crate) fn wrong_in(r: &RunResult) -> Option<String> {
             return Some(format!("its {what} {name:?} cannot be a name"));
         }
     }
-    if run.vms > VMS_MAX || run.vms as usize != r.vm.len() {
-        return Some(format!("it is of {} VMs and has counts of {}", run.vms, r.vm.len()));
+    let vms = run.vm_count();
+    if run.vms.len() != r.vm.len() {
+        return Some(format!("it is of {vms} VMs and has counts of {}", r.vm.len()));
     }
-    if let Some(e) = r.epochs.iter().find(|e| e.vm >= run.vms) {
-        return Some(format!("it has an epoch of VM {}, and {} VMs", e.vm, run.vms));
+    if let Some(e) = r.epochs.iter().find(|e| e.vm >= vms) {
+        return Some(format!("it has an epoch of VM {}, and {vms} VMs", e.vm));
     }
     if r.window_ns > COUNT_MAX {
         return Some(format!("its window of {} ns is too long to be true", r.window_ns));
     }
-    if !run.each.is_empty() && run.each.len() != r.vm.len() {
-        return Some(format!("it describes {} VMs of {}", run.each.len(), r.vm.len()));
-    }
     if let Some(group) = run.groups().into_iter().find(|group| !is_name(group)) {
         return Some(format!("its group {group:?} cannot be a name"));
     }
-    (0..run.vms).zip(&r.vm).find_map(|(n, v)| match run.linux_of(n) {
-        None => {
-            let vcpus = run.vcpus_of(n) as usize;
-            wrong_in_vm(v, vcpus, [vcpus, vcpus, vcpus])
-        }
-        Some(_) => wrong_in_vm(v, run.vcpus_of(n) as usize, [1, 0, 1]),
+    run.vms.iter().zip(&r.vm).find_map(|(vm, v)| {
+        let vcpus = vm.vcpus as usize;
+        wrong_in_vm(v, vcpus, if vm.linux.is_some() { [1, 0, 1] } else { [vcpus; 3] })
     })
 }
 

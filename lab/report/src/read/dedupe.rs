@@ -4,7 +4,7 @@
 
 use crate::read::input::Stream;
 use crate::show::place::count;
-use unspin_scenario::plan::CgroupLayout;
+use unspin_scenario::plan::{CgroupLayout, Run};
 use unspin_scenario::result::RunResult;
 
 /// A comparison of arms.
@@ -20,7 +20,7 @@ pub(crate) struct Point {
 pub(crate) fn point_of(r: &RunResult) -> Point {
     Point {
         profile: r.run.profile.clone(),
-        vms: r.run.vms,
+        vms: r.run.vm_count(),
         cgroup: r.run.cgroup,
         lock: r.run.lock_group.clone(),
     }
@@ -76,7 +76,10 @@ pub(crate) fn distinct_runs<'a>(
 
 fn same_run(a: &RunResult, b: &RunResult) -> bool {
     let (a, b) = (&a.run, &b.run);
-    (&a.profile, a.vms, a.cgroup, &a.lock_group) == (&b.profile, b.vms, b.cgroup, &b.lock_group)
+    fn point(run: &Run) -> (&str, usize, CgroupLayout, &str) {
+        (&run.profile, run.vms.len(), run.cgroup, &run.lock_group)
+    }
+    point(a) == point(b)
         && (a.repeat, a.seed, a.alone) == (b.repeat, b.seed, b.alone)
         && a.arm == b.arm
 }
@@ -86,8 +89,8 @@ fn name_of(r: &RunResult) -> String {
         "run {} ({}, {}, {}, {}, repeat {})",
         r.run.id,
         r.run.profile,
-        count(r.run.vms, "VM"),
-        r.run.lock.name(),
+        count(r.run.vm_count(), "VM"),
+        r.run.first().lock.name(),
         r.run.arm.name,
         r.run.repeat
     )

@@ -68,7 +68,7 @@ pub fn result(run: &Run, tune: impl Fn(&Run, &mut VmResult)) -> RunResult {
         hogs_cpu_ns: Vec::new(),
         host_idle_share: None,
     };
-    for vm in 0..run.vms {
+    for vm in 0..run.vm_count() {
         let mut v = vm_result(run);
         tune(run, &mut v);
         r.vm.push(v);
@@ -88,9 +88,9 @@ pub fn result(run: &Run, tune: impl Fn(&Run, &mut VmResult)) -> RunResult {
 /// Alone a VM does 1000 units a vCPU on a whole pCPU; of several it gets its share of the CPU and
 /// stock makes 3/4 of what that could do.
 fn vm_result(run: &Run) -> VmResult {
-    let share = if run.alone { 1.0 } else { 1.0 / f64::from(run.vms) };
+    let share = if run.alone { 1.0 } else { 1.0 / f64::from(run.vm_count()) };
     let units = if run.alone { 1000.0 } else { 750.0 * share * speed(&run.arm.name) };
-    let n = run.vcpus as usize;
+    let n = run.first().vcpus as usize;
     let mut wait_hist = vec![0; 40];
     wait_hist[8] = 900;
     wait_hist[20] = 100;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What virtualization costs, split among its factors: the runs that tell.
 
-use crate::plan::{Plan, Run};
+use crate::plan::{Plan, Run, Vm};
 use crate::schema::arm::{Factor, Platform};
 use crate::schema::names::PHYSICAL_ARM;
 use std::collections::BTreeSet;
@@ -35,10 +35,8 @@ impl Plan {
 }
 
 fn on_the_machine_itself(run: &Run) -> Run {
-    let mut physical = Run { vms: 1, baseline: PHYSICAL_ARM.into(), ..run.clone() };
-    physical.pin.truncate(1);
-    physical.each.truncate(1);
-    physical.weights.clear();
+    let one = Vm { weight: None, ..run.first().clone() };
+    let mut physical = Run { vms: vec![one], baseline: PHYSICAL_ARM.into(), ..run.clone() };
     physical.arm.name = PHYSICAL_ARM.into();
     physical.arm.platform = Platform { physical: true, ..Platform::default() };
     physical

@@ -4,7 +4,7 @@
 use crate::expand::hash::hash;
 use crate::expand::select::{check_selection, selected, ExpandError, Selection};
 use crate::expand::workload::{Used, Work, Workloads};
-use crate::plan::{EachVm, Plan, Run, SCHEMA};
+use crate::plan::{Plan, Run, Vm, SCHEMA};
 use crate::schema::arm::{Arm, Window, YieldTo};
 use crate::schema::host::CgroupLayout;
 use crate::schema::linux::{GuestLock, LinuxGuest, LinuxVm};
@@ -112,8 +112,8 @@ fn swept_of(scenario: &Scenario) -> Vec<(&str, Option<&str>)> {
 /// of one workload with their repeats. Other runs keep their order, before these.
 fn boot_guests_once(runs: &mut [Run]) {
     let guests_of = |r: &Run| {
-        let each = (0..r.vms).filter_map(|vm| Some(r.linux_of(vm)?.guest.clone()));
-        each.fold(Vec::new(), |mut kinds, guest| {
+        let guests = r.vms.iter().filter_map(|vm| Some(vm.linux.as_ref()?.guest.clone()));
+        guests.fold(Vec::new(), |mut kinds, guest| {
             if !kinds.contains(&guest) {
                 kinds.push(guest);
             }
@@ -140,14 +140,13 @@ fn boot_guests_once(runs: &mut [Run]) {
 
 /// Names that profiles gave, and CPUs that groups of VMs are pinned to.
 fn check_runs(scenario: &Scenario, runs: &[Run]) -> Result<(), ExpandError> {
-    for each in runs.iter().flat_map(|r| &r.each) {
-        if !is_name(&each.group) {
-            return Err(ExpandError::LongName(each.group.clone()));
+    let pcpus = scenario.host.pcpus;
+    for Vm { group, pin, .. } in runs.iter().flat_map(|r| &r.vms) {
+        if !group.is_empty() && !is_name(group) {
+            return Err(ExpandError::LongName(group.clone()));
         }
-    }
-    for wanted in runs.iter().flat_map(|r| r.pin.iter().flatten()) {
-        if *wanted >= scenario.host.pcpus {
-            return Err(ExpandError::NoPcpu { pcpus: scenario.host.pcpus, wanted: *wanted });
+        if let Some(wanted) = pin.iter().copied().find(|pcpu| *pcpu >= pcpus) {
+            return Err(ExpandError::NoPcpu { pcpus, wanted });
         }
     }
     Ok(())
@@ -209,27 +208,12 @@ fn rotated(arms: &[Arm], by: usize) -> impl Iterator<Item = &Arm> {
 }
 
 fn run(s: &Scenario, point: &Point, arm: &Arm, repeat: u32) -> Run {
-    let groups = &point.groups;
-    let first = groups[0];
-    let work = point.used.work(first, point.swept);
-    let weights: Vec<u32> = groups.iter().map(|g| g.weight).collect();
-    let alike = weights.iter().all(|w| *w == weights[0]);
-    let lock = lock_of(first, point, arm);
     Run {
         id: 0,
         profile: point.name.clone(),
-        spin_intensive: work.spin_intensive(),
-        program: work.steps(),
-        vms: groups.len() as u32,
-        vcpus: first.vcpus,
-        each: each_vm(s, point, arm),
-        pin: pins(groups),
-        weights: if alike { Vec::new() } else { weights },
-        lock: lock.kind,
-        tau_ns: lock.tau_ns,
-        lock_group: lock_group(first, point.locks),
+        vms: vms(s, point, arm),
+        lock_group: lock_group(point.groups[0], point.locks),
         lock_clock_mhz: s.host.lock_clock_mhz,
-        cpl: first.cpl,
         cgroup: point.cgroup,
         arm: arm.clone(),
         epoch_ple_exits: s.epoch_ple_exits,
@@ -248,7 +232,6 @@ fn run(s: &Scenario, point: &Point, arm: &Arm, repeat: u32) -> Run {
         hogs: s.measure.hogs,
         inject: None,
         states: s.measure.states,
-        linux: linux_of(first, work, point.locks),
     }
 }
 
@@ -299,25 +282,29 @@ fn quota_of(g: &VmGroup, point: &Point) -> Option<u32> {
     g.quota_ppm.filter(|_| point.quota_on.is_none_or(|on| g.name.as_deref() == Some(on)))
 }
 
-/// The description of each VM; empty if all are equal and none has a name.
-fn each_vm(s: &Scenario, point: &Point, arm: &Arm) -> Vec<EachVm> {
+/// Whether all VMs of the point are alike, and none has a name: then they are called as the point.
+fn is_of_alike(point: &Point) -> bool {
     let kind = |g| kind_of(g, point.swept);
     let first = kind(point.groups[0]);
-    let is_usual = |g: &&VmGroup| {
+    let is_usual = |g: &VmGroup| {
         let runs_usual = g.threads.is_none() && g.tick_hz == 0;
         runs_usual && g.gang.is_none() && g.role == Role::default() && g.quota_ppm.is_none()
     };
-    let usual = point.groups.iter().all(is_usual);
-    if usual && point.groups.iter().all(|g| kind(g) == first) && first.name.is_none() {
-        return Vec::new();
-    }
-    let names = group_names(s, point);
-    let each = point.groups.iter().zip(names).map(|(g, group)| {
+    first.name.is_none() && point.groups.iter().all(|g| is_usual(g) && kind(g) == first)
+}
+
+fn vms(s: &Scenario, point: &Point, arm: &Arm) -> Vec<Vm> {
+    let groups = &point.groups;
+    let names = (!is_of_alike(point)).then(|| group_names(s, point));
+    let same_weight = groups.iter().all(|g| g.weight == groups[0].weight);
+    let vm = |(number, g): (usize, &&VmGroup)| {
         let work = point.used.work(g, point.swept);
         let lock = lock_of(g, point, arm);
-        EachVm {
-            group,
-            profile: work.name().to_string(),
+        let group = names.as_ref().map(|names| names[number].clone());
+        let profile = group.as_ref().map(|_| work.name().to_string());
+        Vm {
+            group: group.unwrap_or_default(),
+            profile: profile.unwrap_or_default(),
             spin_intensive: work.spin_intensive(),
             program: work.steps(),
             vcpus: g.vcpus,
@@ -331,9 +318,11 @@ fn each_vm(s: &Scenario, point: &Point, arm: &Arm) -> Vec<EachVm> {
             role: g.role,
             quota_ppm: quota_of(g, point),
             linux: linux_of(g, work, point.locks),
+            pin: pin_of(g),
+            weight: (!same_weight).then_some(g.weight),
         }
-    });
-    each.collect()
+    };
+    groups.iter().enumerate().map(vm).collect()
 }
 
 /// The names in the rows of each VM: the same for VMs of one kind.
@@ -423,13 +412,7 @@ fn alone_run(
     };
     let (name, groups) = (work.name().to_string(), vec![&swept]);
     let point = Point { name, swept: work.name(), quota_on: None, groups, cgroup, locks, used };
-    Run {
-        alone: true,
-        weights: Vec::new(),
-        trace_epochs: false,
-        trace_picks: false,
-        ..run(s, &point, &arm, repeat)
-    }
+    Run { alone: true, trace_epochs: false, trace_picks: false, ..run(s, &point, &arm, repeat) }
 }
 
 /// The group each of the first `vms` VMs belongs to; a sweep over numbers of VMs has one group.
@@ -443,14 +426,10 @@ fn vms_of(s: &Scenario, vms: u32) -> Vec<&VmGroup> {
     listed.chain(last).take(vms as usize).collect()
 }
 
-fn pins(groups: &[&VmGroup]) -> Vec<Vec<u32>> {
-    if groups.iter().all(|g| g.pin == Pin::None) {
-        return Vec::new();
-    }
-    let of = |g: &VmGroup| match &g.pin {
+fn pin_of(g: &VmGroup) -> Vec<u32> {
+    match &g.pin {
         Pin::None => Vec::new(),
         Pin::OnePerPcpu => (0..g.vcpus).collect(),
         Pin::List(l) => l.clone(),
-    };
-    groups.iter().map(|g| of(g)).collect()
+    }
 }

@@ -93,13 +93,14 @@ pub(crate) fn selected(r: &Run, sweep: &Sweep, select: &Selection, baseline: &st
     fn among<T: PartialEq>(wanted: &[T], x: &T) -> bool {
         wanted.is_empty() || wanted.contains(x)
     }
+    let linux = r.first().linux.as_ref();
     // A VM alone has no quota, so such a run serves all its points.
     let is_for_all = r.alone && !sweep.quota_on.is_empty();
     (is_for_all || among(&select.profiles, &r.profile))
         && among(&select.locks, &r.lock_group)
-        && r.linux.as_ref().is_none_or(|linux| among(&select.guest_locks, &linux.guest.lock))
+        && linux.is_none_or(|linux| among(&select.guest_locks, &linux.guest.lock))
         && (r.alone
-            || (among(&select.vms, &r.vms)
+            || (among(&select.vms, &r.vm_count())
                 && among(&select.cgroups, &r.cgroup)
                 && (among(&select.arms, &r.arm.name) || r.arm.name == baseline)))
 }

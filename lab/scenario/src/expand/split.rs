@@ -17,11 +17,11 @@ enum PointKey {
 pub fn split(plan: &Plan, parts: u32) -> Vec<Plan> {
     let mut points: Vec<(PointKey, u64, Vec<Run>)> = Vec::new();
     for r in &plan.runs {
-        let key = match &r.linux {
+        let key = match &r.first().linux {
             Some(linux) => PointKey::Linux(r.profile.clone(), linux.guest.clone()),
             None => {
                 let (profile, lock) = (r.profile.clone(), r.lock_group.clone());
-                PointKey::Bench(profile, r.vms, r.cgroup, lock, r.alone)
+                PointKey::Bench(profile, r.vm_count(), r.cgroup, lock, r.alone)
             }
         };
         // An emulated computer's time grows with the CPUs at work, not with the VMs on them.

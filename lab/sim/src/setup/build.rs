@@ -294,7 +294,7 @@ impl Setup {
             host.entities.push(Entity::new(weight, &host.tunables));
         }
         if let Some(asym) = &mut host.asym {
-            asym.add_vm(&pcpus, weight, [part, sum], self.run.is_shaped(number.0));
+            asym.add_vm(&pcpus, weight, [part, sum], setup.shaped);
         }
     }
 }

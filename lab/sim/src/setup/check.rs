@@ -30,12 +30,8 @@ impl Setup {
     }
 
     fn check_vms(&self) -> Result<(), String> {
-        let run = &self.run;
         if self.vms.is_empty() {
             return Err("no VMs".into());
-        }
-        if !run.each.is_empty() && run.each.len() != run.vms as usize {
-            return Err(format!("says what {} VMs are, of {}", run.each.len(), run.vms));
         }
         for vm in &self.vms {
             vm.check_size()?;

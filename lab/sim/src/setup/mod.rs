@@ -9,7 +9,7 @@ mod settings;
 use crate::core::Host;
 use crate::guest::Budgets;
 use unspin_guest_abi::rng::{splitmix64, vm_seed};
-use unspin_scenario::plan::{Arm, LockChoice, Op, Run, Step};
+use unspin_scenario::plan::{Arm, LockChoice, Op, Run, Step, Vm};
 
 const NS_PER_MS: u64 = 1_000_000;
 /// CONFIG_HZ of Debian's and Ubuntu's kernels.
@@ -31,6 +31,8 @@ pub struct VmSetup {
     pub vcpu_shares: Vec<u64>,
     /// Static coscheduling (CON) runs its vCPUs together.
     pub concurrent: bool,
+    /// The arm makes its vCPUs asymmetric.
+    pub shaped: bool,
     pub vcpus: u32,
     pub lock: LockChoice,
     /// Privilege level it spins at.
@@ -59,28 +61,28 @@ pub struct Setup {
 impl Setup {
     /// The VMs as the agent starts them: seeds, staggered starts, pinning and weights.
     pub fn new(host: &Host, run: &Run) -> Setup {
-        let vms = (0..run.vms).map(|vm| {
-            let seed = vm_seed(run.seed, vm);
-            let each = run.vm(vm);
+        let of_vm = |(number, vm): (u32, &Vm)| {
+            let seed = vm_seed(run.seed, number);
             VmSetup {
                 seed,
                 start_ns: splitmix64(seed) % (run.stagger_ms * NS_PER_MS + 1),
-                pin: run.pin.get(vm as usize).cloned().unwrap_or_default(),
-                weight: run.weights.get(vm as usize).copied().unwrap_or(1),
-                quota_ppm: each.quota_ppm,
+                pin: vm.pin.clone(),
+                weight: vm.weight.unwrap_or(1),
+                quota_ppm: vm.quota_ppm,
                 vcpu_shares: Vec::new(),
-                concurrent: run.gangs(vm),
-                vcpus: each.vcpus,
-                lock: LockChoice { kind: each.lock, tau_ns: each.tau_ns },
-                cpl: each.cpl,
-                threads: each.threads.unwrap_or(each.vcpus),
-                tick_hz: each.tick_hz,
+                concurrent: vm.gangs(),
+                shaped: run.is_shaped(vm),
+                vcpus: vm.vcpus,
+                lock: vm.lock_choice(),
+                cpl: vm.cpl,
+                threads: vm.threads.unwrap_or(vm.vcpus),
+                tick_hz: vm.tick_hz,
                 arm: run.arm_of(vm),
-                program: each.program,
+                program: vm.program.clone(),
             }
-        });
+        };
         let host = host.clone().on(&run.arm.platform);
-        let vms = vms.collect();
+        let vms = (0..).zip(&run.vms).map(of_vm).collect();
         let budgets = Budgets::default();
         Setup { host, vms, run: run.clone(), stall_ns: None, budgets }
     }
@@ -121,14 +123,14 @@ pub(crate) mod tests {
         ];
         let run = Run {
             profile: "test".into(),
-            spin_intensive: true,
-            pin: vec![vec![0, 1, 2, 3]; 2],
             arm: Arm { name: "stock".into(), observe: true, ..Arm::default() },
             epoch_ple_exits: Some(50),
             warmup_ms: 20,
             window_ms: 50,
             stagger_ms: 5,
-            ..Run::new(program, 2, 4)
+            ..Run::new(program, 2, 4).with(|vm| {
+                (vm.spin_intensive, vm.pin) = (true, vec![0, 1, 2, 3]);
+            })
         };
         Setup::new(&Host::lab(4, Kernel::V6_12), &run)
     }

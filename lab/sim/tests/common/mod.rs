@@ -39,14 +39,19 @@ pub fn sleeping(think: u32, hold: u32) -> Vec<Step> {
 pub fn run(vms: u32, vcpus: u32, program: Vec<Step>) -> Run {
     Run {
         profile: "test".into(),
-        spin_intensive: true,
-        pin: vec![(0..vcpus).collect(); vms as usize],
         arm: arm(Window::Stock, YieldTo::Stock),
         epoch_ple_exits: Some(50),
         warmup_ms: 20,
         stagger_ms: 10,
-        ..Run::new(program, vms, vcpus)
+        ..Run::new(program, vms, vcpus).with(|vm| {
+            (vm.spin_intensive, vm.pin) = (true, (0..vcpus).collect());
+        })
     }
+}
+
+/// The same with vCPUs that may run anywhere.
+pub fn unpinned(run: Run) -> Run {
+    run.with(|vm| vm.pin.clear())
 }
 
 pub fn arm(window: Window, yield_to: YieldTo) -> Arm {
@@ -54,7 +59,7 @@ pub fn arm(window: Window, yield_to: YieldTo) -> Arm {
 }
 
 pub fn setup(kernel: Kernel, run: &Run) -> Setup {
-    let pcpus = run.pin.iter().flatten().max().map_or(4, |p| p + 1);
+    let pcpus = run.vms.iter().flat_map(|vm| &vm.pin).max().map_or(4, |p| p + 1);
     Setup::new(&Host::lab(pcpus, kernel), run)
 }
 

@@ -2,20 +2,18 @@
 //! Runs on this computer, of locks that are right and of some that are wrong.
 
 use super::*;
-use unspin_scenario::plan::{Arm, Dist, EachVm, Op, Step};
+use unspin_scenario::plan::{self, Arm, Dist, Op, Step};
 
 /// Two VMs of three vCPUs on one CPU.
 fn crowded(program: Vec<Step>) -> Run {
     let arm = Arm { name: "arm".into(), observe: true, ..Arm::default() };
     Run {
         profile: "test".into(),
-        spin_intensive: true,
-        pin: vec![vec![0; 3]; 2],
         arm,
         baseline: "arm".into(),
         warmup_ms: 1,
         stagger_ms: 3,
-        ..Run::new(program, 2, 3)
+        ..Run::new(program, 2, 3).with(|vm| (vm.spin_intensive, vm.pin) = (true, vec![0; 3]))
     }
 }
 
@@ -48,7 +46,8 @@ fn in_one_of_some(what: &str, window: impl Fn() -> Result<(), String>) {
 }
 
 fn accounted_for(lock: LockKind) -> Result<(), String> {
-    let result = run(&Run { lock, ..crowded(locking()) }, 1).unwrap_or_else(|e| panic!("{e}"));
+    let result =
+        run(&crowded(locking()).with(|vm| vm.lock = lock), 1).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(result.vm.len(), 2);
     // A first count that is late leaves less of the window.
     if result.window_ns < 20_000_000 {
@@ -78,9 +77,12 @@ fn accounted_for(lock: LockKind) -> Result<(), String> {
 #[test]
 fn vms_of_a_run_may_differ() {
     let mut unlike = crowded(locking());
-    let vm = |vcpus, lock, tau_ns| EachVm { vcpus, lock, tau_ns, ..crowded(locking()).vm(0) };
-    unlike.each = vec![vm(1, LockKind::Mcs, None), vm(2, LockKind::Preemptable, Some(500))];
-    unlike.pin = vec![vec![0], vec![0, 0]];
+    let usual = unlike.vms[0].clone();
+    let vm = |vcpus: u32, lock, tau_ns| {
+        let pin = vec![0; vcpus as usize];
+        plan::Vm { vcpus, lock, tau_ns, pin, ..usual.clone() }
+    };
+    unlike.vms = vec![vm(1, LockKind::Mcs, None), vm(2, LockKind::Preemptable, Some(500))];
     let result = run(&unlike, 1).unwrap();
     let sizes: Vec<usize> = result.vm.iter().map(|vm| vm.acquisitions.len()).collect();
     assert_eq!(sizes, [1, 2]);
@@ -89,9 +91,8 @@ fn vms_of_a_run_may_differ() {
 
 #[test]
 fn a_lock_that_lets_two_in_is_found() {
-    let mut one_line = crowded(locking());
     // Preempted inside often enough on any computer.
-    one_line.program[2] = step(Op::Critical, 300_000, 1000);
+    let one_line = crowded(locking()).with(|vm| vm.program[2] = step(Op::Critical, 300_000, 1000));
     in_one_of_some("wrong_open", || {
         let result = run_under(&|_| "wrong_open".into(), &one_line, 1, GRACE).unwrap();
         let found =
@@ -163,15 +164,15 @@ fn what_this_machine_has_not_is_refused() {
     };
     refused(|r| r.arm.window = Window::Off, "machines kvm, emulated, sim");
     refused(|r| r.arm.yield_to = YieldTo::HVS, "machines kvm, emulated, sim");
-    refused(|r| r.weights = vec![1, 2], "cgroups");
+    refused(|r| r.vms[1].weight = Some(2), "cgroups");
     refused(|r| r.trace_picks = true, "machines kvm, emulated");
-    refused(|r| r.program = vec![step(Op::Shootdown, 0, 1000)], "interrupt vCPUs");
+    refused(|r| r.vms[1].program = vec![step(Op::Shootdown, 0, 1000)], "interrupt vCPUs");
     refused(|r| r.window_ms = 0, "window_ms is 0");
-    refused(|r| r.vcpus = 129, "of 129 vCPUs");
-    refused(|r| r.vms = 0, "0 VMs");
-    refused(|r| r.each = vec![r.vm(0)], "says what 1 VMs are, of 2");
-    refused(|r| r.pin[1][2] = 1, "pins to pCPU 1 of 1");
-    refused(|r| r.program.truncate(3), "never released");
+    refused(|r| r.vms[1].vcpus = 129, "of 129 vCPUs");
+    refused(|r| r.vms.clear(), "0 VMs");
+    refused(|r| r.vms[1].pin.truncate(2), "pins 2 vCPUs of 3");
+    refused(|r| r.vms[1].pin[2] = 1, "pins to pCPU 1 of 1");
+    refused(|r| r.vms[1].program.truncate(3), "never released");
     let alone = Run {
         alone: true,
         arm: Arm { window: Window::Off, ..crowded(vec![]).arm },

@@ -4,7 +4,7 @@
 use crate::load::{self, Select};
 use std::io::Write;
 use std::path::PathBuf;
-use unspin_scenario::plan::{LockChoice, Run};
+use unspin_scenario::plan::Run;
 use unspin_scenario::split;
 use unspin_scenario::Named;
 
@@ -45,7 +45,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             r.id,
             r.repeat,
             r.profile,
-            r.vms,
+            r.vms.len(),
             r.vcpus_text(),
             format!("{:?}", r.cgroup).to_lowercase(),
             lock(r),
@@ -59,8 +59,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 /// The guests' lock; a Linux guest has its kernel's own.
 fn lock(run: &Run) -> String {
-    match &run.linux {
+    let first = run.first();
+    match &first.linux {
         Some(linux) => format!("linux {}", linux.guest.lock.called()),
-        None => LockChoice { kind: run.lock, tau_ns: run.tau_ns }.label(),
+        None => first.lock_choice().label(),
     }
 }

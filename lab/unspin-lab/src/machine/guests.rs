@@ -88,7 +88,7 @@ fn version_in(said: &str) -> Option<String> {
 
 /// The Linux guests of a run.
 pub fn of(run: &Run) -> impl Iterator<Item = &LinuxVm> {
-    (0..run.vms).filter_map(|vm| run.linux_of(vm))
+    run.vms.iter().filter_map(|vm| vm.linux.as_ref())
 }
 
 /// Whether the lab has the kernels of a plan's guests; else the scenario's key that asks for another.

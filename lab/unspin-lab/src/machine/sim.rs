@@ -120,7 +120,7 @@ fn progress(at: usize, total: usize, plan: &Plan, sink: &mut Sink) -> anyhow::Re
         "{}/{total} {} {} x {} vCPUs, arm {}, repeat {}",
         at + 1,
         run.profile,
-        run.vms,
+        run.vms.len(),
         run.vcpus_text(),
         run.arm.name,
         run.repeat

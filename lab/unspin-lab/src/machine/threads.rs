@@ -89,10 +89,10 @@ impl Machine for Threads {
             let text = format!(
                 "{at}/{total} {} {} x {} vCPUs, arm {}, lock {}, repeat {}",
                 run.profile,
-                run.vms,
+                run.vms.len(),
                 run.vcpus_text(),
                 run.arm.name,
-                run.lock.name(),
+                run.first().lock.name(),
                 run.repeat
             );
             sink(Record::Progress(Progress { id: run.id, total, text }))?;

@@ -9,7 +9,8 @@ use crate::ctx::mean;
 use crate::within::{Rule, TIE};
 use crate::{Ctx, Entry, Error, Experiment};
 use unspin_policy::vcrd;
-use unspin_scenario::plan::Run;
+use unspin_scenario::plan::{Run, Vm};
+use unspin_scenario::Profile;
 use unspin_sim::{Host, Kernel, Setup, Simulated, NEIGHBOURS};
 
 pub const EXPERIMENTS: &[Experiment] = &[
@@ -92,10 +93,9 @@ fn one_vm_with(
 ) -> Result<Point, Error> {
     let (mut host, mut run) = arm(ctx, ONE_VM, name)?;
     let profile = ctx.profile(&format!("asman-{profile}"))?;
-    run.weights[0] = weight;
-    run.each[0].program = profile.program;
-    run.each[0].profile = profile.name;
-    run.each[0].spin_intensive = profile.spin_intensive;
+    let vm = &mut run.vms[0];
+    vm.weight = Some(weight);
+    (vm.program, vm.spin_intensive) = (profile.program, profile.spin_intensive);
     change(&mut host, &mut run);
     // What ticks happen to find differs by seed.
     simulate(ctx, &host, &run, 9)
@@ -104,21 +104,15 @@ fn one_vm_with(
 /// VMs of those profiles beside Dom0, work-conserving (5.3).
 fn many_vms(ctx: &Ctx, profiles: &[&str], name: &str) -> Result<Point, Error> {
     let (host, mut run) = arm(ctx, FOUR_VMS, name)?;
-    let dom0 = run.each.pop();
-    let vm = run.each[0].clone();
-    run.each.clear();
-    for (number, name) in profiles.iter().enumerate() {
-        let profile = ctx.profile(&format!("asman-{name}"))?;
-        let mut vm = vm.clone();
-        vm.group = format!("{name}-{number}");
-        vm.spin_intensive = profile.spin_intensive;
-        (vm.profile, vm.program) = (profile.name, profile.program);
-        run.each.push(vm);
+    let dom0 = run.vms.pop();
+    let vm = run.first().clone();
+    run.vms.clear();
+    for name in profiles {
+        let Profile { program, spin_intensive, .. } = ctx.profile(&format!("asman-{name}"))?;
+        run.vms.push(Vm { program, spin_intensive, ..vm.clone() });
     }
-    run.each.extend(dom0);
-    run.vms = run.each.len() as u32;
-    run.pin.clear();
-    run.weights.clear();
+    run.vms.extend(dom0);
+    let run = run.with(|vm| (vm.pin, vm.weight) = (Vec::new(), None));
     // Losses of one point must be distinguishable.
     simulate(ctx, &host, &run, 5)
 }
@@ -322,8 +316,8 @@ fn fig9(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
 fn warehouses(ctx: &Ctx, name: &str) -> Result<Vec<Vec<f64>>, Error> {
     let point = |weight, count: u32| {
         let point = one_vm_with(ctx, "specjbb", weight, name, |_, run| {
-            run.each[0].threads = Some(count);
-            run.each[0].tick_hz = 250;
+            run.vms[0].threads = Some(count);
+            run.vms[0].tick_hz = 250;
         })?;
         Ok(point.units_per_s(0))
     };

@@ -185,7 +185,7 @@ impl Runs {
     ) -> impl Iterator<Item = &'a RunResult> + 'a {
         self.all.iter().map(|s| &s.result).filter(move |r| {
             let run = &r.run;
-            !run.alone && run.profile == profile && run.vms == vms && run.arm.name == arm
+            !run.alone && run.profile == profile && run.vm_count() == vms && run.arm.name == arm
         })
     }
 

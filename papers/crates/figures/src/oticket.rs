@@ -85,14 +85,16 @@ fn sweep_of(
     let runs: Vec<_> = plan
         .runs
         .iter()
-        .filter(|r| r.profile == profile && r.vms == vms && r.repeat < seeds && wanted(&r.arm.name))
+        .filter(|r| {
+            r.profile == profile && r.vm_count() == vms && r.repeat < seeds && wanted(&r.arm.name)
+        })
         .collect();
     let mut setups = Vec::new();
     for &n in sizes {
         for run in &runs {
-            let mut run = (*run).clone();
-            run.vcpus = n;
-            run.pin = vec![(0..n).collect(); vms as usize];
+            let run = (*run).clone().with(|vm| {
+                (vm.vcpus, vm.pin) = (n, (0..n).collect());
+            });
             let mut setup = Setup { budgets: BUDGETS, ..Setup::new(&host(cores, n), &run) };
             change(&mut setup);
             setups.push(setup);
@@ -105,7 +107,8 @@ fn sweep_of(
         let units: u64 = made.result.vm.iter().flat_map(|vm| &vm.units).sum();
         let halts: u64 = made.locks.iter().map(|l| l.halts).sum();
         let seconds = made.result.window_ns as f64 / 1e9;
-        let at = points.iter_mut().find(|(n, _)| *n == run.vcpus).expect("a size asked for");
+        let at =
+            points.iter_mut().find(|(n, _)| *n == run.first().vcpus).expect("a size asked for");
         at.1.push(Point {
             arm: run.arm.name.clone(),
             per_s: units as f64 / seconds / f64::from(vms),

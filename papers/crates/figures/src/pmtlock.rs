@@ -64,7 +64,7 @@ const HOST_TASKS_SEED: u64 = 0x686f_7374;
 /// Other than under the ticket lock, throughput differs by less than 1 % between seeds, and the
 /// program with the most events takes most of the time.
 fn is_needed(run: &Run) -> bool {
-    let seeds = match (run.arm.name == TICKET && run.vms > 1, run.profile == HACKBENCH) {
+    let seeds = match (run.arm.name == TICKET && run.vms.len() > 1, run.profile == HACKBENCH) {
         (true, _) => u32::MAX,
         (false, true) => 1,
         (false, false) => 2,
@@ -94,7 +94,7 @@ fn runs_of(
         HACKBENCH => "papers/pmtlock/scenarios/pmtlock-hackbench.toml",
         _ => "papers/pmtlock/scenarios/pmtlock.toml",
     })?;
-    let wanted = plan.runs.iter().filter(|r| r.profile == profile && vms.contains(&r.vms));
+    let wanted = plan.runs.iter().filter(|r| r.profile == profile && vms.contains(&r.vm_count()));
     let setups = wanted.filter(|run| is_needed(run)).map(|run| {
         let stall_ns = Some(lock_params::stall_ns());
         let mut setup = Setup { stall_ns, budgets: BUDGETS, ..Setup::new(&host(), run) };
@@ -113,7 +113,7 @@ fn runs_of(
 /// Without the host's tasks, whose passes are no work of a VM.
 fn of_vms_alone(made: &Simulated) -> Simulated {
     let mut made = made.clone();
-    let vms = made.result.run.vms as usize;
+    let vms = made.result.run.vms.len();
     made.result.vm.truncate(vms);
     made.locks.truncate(vms);
     made
@@ -123,7 +123,7 @@ fn stalls(runs: &Runs, vms: u32) -> Stalls {
     let mut sum = Stalls::default();
     for made in &runs.all {
         let run = &made.result.run;
-        if run.vms == vms && run.arm.name == TICKET {
+        if run.vm_count() == vms && run.arm.name == TICKET {
             for vm in &made.locks {
                 sum.waiter_preempted += vm.stalls.waiter_preempted;
                 sum.holder_preempted += vm.stalls.holder_preempted;
@@ -196,7 +196,7 @@ const VARIANTS: [(&str, Change); 7] = [
             }
         }
     }),
-    ("without the host's tasks", |s| s.vms.truncate(s.run.vms as usize)),
+    ("without the host's tasks", |s| s.vms.truncate(s.run.vms.len())),
     ("with pause-loop exits at the kernel's window, 4096 cycles", |s| {
         s.vms.iter_mut().for_each(|vm| vm.arm.window = WINDOW_OF_3_5);
     }),

@@ -104,17 +104,15 @@ pub fn setup(app: &App, units: u32, physical: bool, window_ms: u64, seed: u64) -
         platform: Platform { physical, ..Platform::default() },
         ..Arm::default()
     };
-    let pin: Vec<u32> = (0..units).collect();
     let run = Run {
         profile: app.name.clone(),
-        pin: vec![pin; 1 + others as usize],
         arm,
         seed,
         warmup_ms: WARMUP_MS,
         window_ms,
         stagger_ms: 20,
         cgroup: CgroupLayout::Vcpu,
-        ..Run::new(program(app, units), 1 + others, units)
+        ..Run::new(program(app, units), 1 + others, units).with(|vm| vm.pin = (0..units).collect())
     };
     let host = Host::server(units, Kernel::V3_19).with_period_ns((app.period_ms * 1e6) as u64);
     // Two sockets of eight cores.

@@ -54,7 +54,6 @@ fn waits(fault: Option<Fault>) -> Result<(), String> {
 /// vCPUs that any pCPU may run, more than one on each of the two they began on.
 fn crowds(fault: Option<Fault>) -> Result<(), String> {
     let mut setup = in_turns(Coscheduling::Con);
-    setup.run.pin.clear();
     setup.vms.iter_mut().for_each(|vm| vm.pin.clear());
     setup.host.pcpus = 8;
     // One sleeps often, so that pCPUs are free.
@@ -66,7 +65,6 @@ fn crowds(fault: Option<Fault>) -> Result<(), String> {
     };
     setup.vms.iter_mut().for_each(|vm| vm.program.push(sleep));
     setup.vms.push(setup.vms[0].clone());
-    setup.run.vms = 3;
     checks::nobody_is_crowded(made(&setup, fault, 1000).turns_seen().crowded)
 }
 

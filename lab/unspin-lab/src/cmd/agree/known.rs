@@ -77,7 +77,7 @@ pub(super) fn jobs(
 
 fn is_of(row: &Measured, run: &Run) -> bool {
     !run.alone
-        && (&run.profile, run.vms, &run.arm.name) == (&row.profile, row.vms, &row.arm)
+        && (&run.profile, run.vm_count(), &run.arm.name) == (&row.profile, row.vms, &row.arm)
         && (run.cgroup.called(), &run.lock_group) == (row.cgroup.as_str(), &row.lock)
 }
 
@@ -90,7 +90,7 @@ fn key(row: &Measured, run: &Run) -> Key {
         cgroup: run.cgroup as u8,
         profile: row.profile.clone(),
         vms: row.vms,
-        vcpus: run.vcpus,
+        vcpus: run.first().vcpus,
         lock: row.lock.clone(),
         arm: row.arm.clone(),
     }

@@ -123,8 +123,8 @@ fn key(kind: Kind, begin: &Begin, run: &Run) -> Key {
         kernel: series(begin),
         cgroup: run.cgroup as u8,
         profile: run.profile.clone(),
-        vms: run.vms,
-        vcpus: run.vcpus,
+        vms: run.vm_count(),
+        vcpus: run.first().vcpus,
         lock: run.lock_group.clone(),
         arm: run.arm.name.clone(),
     }

@@ -46,7 +46,7 @@ impl Own {
         };
         let what = |r: &Run| {
             let arm = r.arm.name.clone();
-            (arm, r.profile.clone(), r.vms, r.cgroup as u8, r.lock_group.clone())
+            (arm, r.profile.clone(), r.vms.len(), r.cgroup as u8, r.lock_group.clone())
         };
         let runs = source.runs();
         let Some(usual) = runs.iter().find(|r| what(r) == what(measured)) else {

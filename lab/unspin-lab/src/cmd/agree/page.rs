@@ -7,7 +7,7 @@ use super::row::{Key, Kind, Pair, Row, AGREES};
 use super::scores::{mean, of_kind, points, scores, Scores};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use unspin_scenario::plan::{CgroupLayout, LockChoice, Run};
+use unspin_scenario::plan::{CgroupLayout, Run, Vm};
 use unspin_scenario::Named;
 use unspin_worlds::no_change_score;
 
@@ -180,20 +180,19 @@ fn line(text: &mut String, r: &Row, judged: Option<&Judged>) {
 
 /// The number of VMs, and how they differ from equal, pinned VMs with ticket locks.
 fn vms(run: &Run) -> String {
-    let pinned = if run.pin.is_empty() { ", not pinned" } else { "" };
-    let lock = |kind, tau_ns| LockChoice { kind, tau_ns }.label();
-    if run.each.is_empty() {
-        let lock = match lock(run.lock, run.tau_ns) {
+    let pinned = if run.is_pinned() { "" } else { ", not pinned" };
+    if run.is_of_alike() {
+        let lock = match run.first().lock_choice().label() {
             name if name == "ticket" => String::new(),
             name => format!(" {name}"),
         };
-        return format!("{} × {}{lock}{pinned}", run.vms, run.vcpus);
+        return format!("{} × {}{lock}{pinned}", run.vms.len(), run.first().vcpus);
     }
-    let one = |(i, vm): (usize, &unspin_scenario::plan::EachVm)| {
-        let weight = run.weights.get(i).map_or(String::new(), |w| format!(" of weight {w}"));
-        format!("{} {}{weight}", vm.vcpus, lock(vm.lock, vm.tau_ns))
+    let one = |vm: &Vm| {
+        let weight = vm.weight.map_or(String::new(), |w| format!(" of weight {w}"));
+        format!("{} {}{weight}", vm.vcpus, vm.lock_choice().label())
     };
-    run.each.iter().enumerate().map(one).collect::<Vec<_>>().join(" + ") + pinned
+    run.vms.iter().map(one).collect::<Vec<_>>().join(" + ") + pinned
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ impl Bench<'_> {
             }
         }
         for run in &plan.runs {
-            let vcpus = (0..run.vms).map(|vm| run.vcpus_of(vm)).max().unwrap_or(run.vcpus);
+            let vcpus = run.vms.iter().map(|vm| vm.vcpus).max().unwrap_or(0);
             machine.check_vcpus(vcpus).map_err(|why| l.refused("vm", &why))?;
         }
         let is_run = |arm: &Arm| plan.runs.iter().any(|run| run.arm.name == arm.name);

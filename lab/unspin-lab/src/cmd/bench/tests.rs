@@ -43,7 +43,7 @@ fn result(run: &Run) -> Record {
     Record::Run(Box::new(RunResult {
         run: run.clone(),
         window_ns: 1000,
-        vm: vec![vm; run.vms as usize],
+        vm: vec![vm; run.vms.len()],
         epochs: Vec::new(),
         trace: Vec::new(),
         spinners: None,

@@ -144,7 +144,7 @@ mod tests {
             let plan = plan(cpus, 100);
             assert_eq!((plan.runs.len(), plan.host.pcpus), (1, cpus));
             let run = &plan.runs[0];
-            assert_eq!((run.vms, run.vcpus, run.window_ms), (1, cpus, 100));
+            assert_eq!((run.vms.len(), run.vms[0].vcpus, run.window_ms), (1, cpus, 100));
         }
     }
 

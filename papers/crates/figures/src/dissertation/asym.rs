@@ -10,7 +10,7 @@ use crate::ctx::mean;
 use crate::within::Rule;
 use crate::{Ctx, Entry, Error, Experiment};
 use std::sync::Arc;
-use unspin_scenario::plan::{Dist, Op, Run, Step};
+use unspin_scenario::plan::{Dist, Op, Run, Step, Vm};
 use unspin_scenario::Profile;
 use unspin_sim::{Host, Kernel, Setup, Simulated};
 
@@ -108,23 +108,21 @@ fn point_but(
         id: SCENARIO.into(),
         text: format!("there is no arm {arm}"),
     })?;
-    let vm = run.vm(0);
-    run.each.clear();
+    let usual = run.first().clone();
+    run.vms.clear();
     for name in vms {
         let profile = profile(ctx, name)?;
-        let mut vm = vm.clone();
-        vm.vcpus = vcpus;
-        (vm.profile, vm.program) = (profile.name, profile.program);
-        run.each.push(vm);
+        run.vms.push(Vm { vcpus, program: profile.program, ..usual.clone() });
     }
-    run.vms = vms.len() as u32;
-    run.vcpus = vcpus;
     change(&mut host, &mut run);
     let setups: Vec<Setup> = (0..u64::from(ctx.repeats(6)))
         .map(|i| {
             let seed = Ctx::SEED + i;
-            let pin = (0..vms.len()).map(|number| layout(vcpus, seed, number)).collect();
-            Setup::new(&host, &Run { seed, pin, repeat: 0, ..run.clone() })
+            let mut run = Run { seed, repeat: 0, ..run.clone() };
+            for (number, vm) in run.vms.iter_mut().enumerate() {
+                vm.pin = layout(vcpus, seed, number);
+            }
+            Setup::new(&host, &run)
         })
         .collect();
     Ok(Point(ctx.simulate(&setups)?))
@@ -328,7 +326,7 @@ fn speedups(ctx: &Ctx, name: &str, others: &[&str], arm: &str) -> Result<(Vec<f6
     let rounds = profile(ctx, name)?.program.iter().any(in_rounds);
     let at = |n: &u32| {
         let change = |_: &mut Host, run: &mut Run| {
-            for vm in run.each.iter_mut().filter(|vm| rounds && vm.program.iter().any(in_rounds)) {
+            for vm in run.vms.iter_mut().filter(|vm| rounds && vm.program.iter().any(in_rounds)) {
                 vm.program = divided(&vm.program, *n);
             }
         };

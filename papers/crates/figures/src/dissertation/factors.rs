@@ -9,7 +9,7 @@ use crate::ctx::mean;
 use crate::within::Rule;
 use crate::{Ctx, Entry, Error, Experiment};
 use std::sync::Arc;
-use unspin_scenario::plan::{Dist, Op, Step};
+use unspin_scenario::plan::{Dist, Op, Step, Vm};
 use unspin_sim::{Host, Kernel, Setup, Simulated};
 
 pub const EXPERIMENTS: &[Experiment] = &[
@@ -58,13 +58,17 @@ impl<'a> Case<'a> {
         let host = Host { pcpus: self.pcpus, khz: self.khz, ..Host::of_plan(&plan, Kernel::V3_19) };
         let found = plan.runs.iter().find(|r| r.arm.name == self.arm);
         let mut run = found.cloned().ok_or_else(|| no_arm(self.arm))?;
-        run.program.clone_from(&self.program);
-        let mut vm = run.vm(0);
-        (vm.vcpus, vm.threads) = (self.vcpus, Some(self.threads));
-        vm.program.clone_from(&self.program);
-        run.each = vec![vm; self.vms as usize];
-        (run.vms, run.vcpus, run.repeat) = (self.vms, self.vcpus, 0);
-        run.pin.clone_from(&self.pin);
+        let vm = Vm {
+            program: self.program.clone(),
+            vcpus: self.vcpus,
+            threads: Some(self.threads),
+            pin: Vec::new(),
+            ..run.first().clone()
+        };
+        (run.vms, run.repeat) = (vec![vm; self.vms as usize], 0);
+        for (vm, pin) in run.vms.iter_mut().zip(&self.pin) {
+            vm.pin.clone_from(pin);
+        }
         let seeds = Ctx::SEED..Ctx::SEED + u64::from(ctx.repeats(2));
         let setups: Vec<Setup> = seeds
             .map(|seed| {
