@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The module's files under /sys/module/unspin (docs/sysfs.md).
+//! The module's settings as people give them, and why they are refused; its files are in
+//! [`unspin_host::module`].
 
 use crate::exit::{Cannot, Usage};
-use anyhow::{anyhow, Context};
-use std::collections::BTreeMap;
-use std::fs;
+use anyhow::anyhow;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::ops::Deref;
+use std::path::Path;
 use std::sync::LazyLock;
-use unspin_host::place;
-use unspin_uapi::{Coscheduling, Mode, Number, Variant};
+pub use unspin_host::module::root;
+use unspin_host::module::{self, Refused, Whose};
+use unspin_uapi::{setting_files, Coscheduling, Mode, Number, Variant};
 use unspin_uapi::{COSCHEDULING, HVS_VARIANT, MODE};
-
-/// The directory of the module; it is there while the module is loaded.
-pub fn root() -> PathBuf {
-    place::sys().join("module/unspin")
-}
 
 /// What a file takes.
 #[derive(Debug)]
@@ -25,22 +21,24 @@ enum Takes {
     Number(Number),
 }
 
-/// Files that can be written, in the order they are written in: bounds before what they bound, the
-/// mode when all is as it should be.
-static SETTINGS: LazyLock<Vec<(&str, Takes)>> = LazyLock::new(|| {
-    let numbers = Number::ALL.iter().map(|n| (n.file(), Takes::Number(*n)));
-    let words = [
-        (HVS_VARIANT, Variant::ALL.iter().map(|v| v.name()).collect()),
-        (COSCHEDULING, Coscheduling::ALL.iter().map(|c| c.name()).collect()),
-        (MODE, Mode::ALL.iter().map(|m| m.name()).collect()),
-        (RESET, vec!["1"]),
-    ];
-    numbers.chain(words.map(|(file, words)| (file, Takes::Word(words)))).collect()
-});
+/// Files that can be written, in the order they are written in.
+static SETTINGS: LazyLock<Vec<(&str, Takes)>> =
+    LazyLock::new(|| setting_files().chain([RESET]).map(|file| (file, Takes::of(file))).collect());
 /// Of a VM only, and cannot be read.
 const RESET: &str = "reset";
 
 impl Takes {
+    fn of(file: &str) -> Takes {
+        let number = || Number::ALL.iter().find(|number| number.file() == file);
+        Takes::Word(match file {
+            HVS_VARIANT => Variant::ALL.iter().map(|v| v.name()).collect(),
+            COSCHEDULING => Coscheduling::ALL.iter().map(|c| c.name()).collect(),
+            MODE => Mode::ALL.iter().map(|m| m.name()).collect(),
+            RESET => vec!["1"],
+            _ => return number().map_or(Takes::Word(Vec::new()), |n| Takes::Number(*n)),
+        })
+    }
+
     fn accepts(&self, value: &str) -> bool {
         match self {
             Takes::Word(words) => words.contains(&value),
@@ -89,7 +87,7 @@ pub fn keys() -> impl Iterator<Item = &'static str> {
 
 /// Every setting that can be kept: all but `reset`, which is done once.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    keys().filter(|key| *key != RESET)
+    setting_files()
 }
 
 /// The values that setting `key` accepts, if `value` is not one of them; `None` for an unknown setting.
@@ -99,16 +97,20 @@ pub fn allowed_instead(key: &str, value: &str) -> Option<String> {
 }
 
 /// The loaded module.
-pub struct Module {
-    root: PathBuf,
+pub struct Module(module::Module);
+
+impl Deref for Module {
+    type Target = module::Module;
+
+    fn deref(&self) -> &module::Module {
+        &self.0
+    }
 }
 
 impl Module {
     pub fn open(root: &Path) -> anyhow::Result<Module> {
-        if !root.is_dir() {
-            return Err(Cannot("the module is not loaded: sudo unspin load".to_string()).into());
-        }
-        Ok(Module { root: root.to_path_buf() })
+        let not_loaded = || Cannot("the module is not loaded: sudo unspin load".to_string());
+        Ok(Module(module::Module::open(root).ok_or_else(not_loaded)?))
     }
 
     /// The module, if it has the version of this command: files of other versions may differ in meaning.
@@ -133,94 +135,30 @@ impl Module {
         })
     }
 
-    pub fn is_loaded(&self) -> bool {
-        self.root.is_dir()
-    }
-
-    /// A file of the module itself; `None` if it has none of that name.
-    pub fn value(&self, name: &str) -> Option<String> {
-        read(&self.root.join(name))
-    }
-
-    pub fn defaults(&self) -> BTreeMap<String, String> {
-        values(&self.root.join("default"))
-    }
-
-    /// What the module calls the VMs.
-    pub fn ids(&self) -> anyhow::Result<Vec<String>> {
-        let dir = self.root.join("vms");
-        let entries = match fs::read_dir(&dir) {
-            Ok(e) => e,
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(e) => return Err(e).with_context(|| format!("cannot read {}", dir.display())),
-        };
-        let mut ids: Vec<String> = entries
-            .flatten()
-            .filter(|e| e.path().is_dir())
-            .map(|e| e.file_name().to_string_lossy().into_owned())
-            .collect();
-        ids.sort_by_key(|id| {
-            let mut parts = id.split('-').map(|n| n.parse::<u64>().unwrap_or(u64::MAX));
-            (parts.next(), parts.next())
-        });
-        Ok(ids)
-    }
-
-    /// The files of a VM; none of one that is gone.
-    pub fn vm(&self, id: &str) -> BTreeMap<String, String> {
-        values(&self.root.join("vms").join(id))
-    }
-
-    /// Some files of a VM; those that it has.
-    pub fn vm_files(&self, id: &str, names: &[&str]) -> BTreeMap<String, String> {
-        let dir = self.root.join("vms").join(id);
-        let file = |name: &&str| Some((name.to_string(), read(&dir.join(name))?));
-        names.iter().filter_map(file).collect()
-    }
-
-    /// Every VM and its files. A VM may go while it is read: what is left of it is shown.
-    pub fn vms(&self) -> anyhow::Result<Vec<(String, BTreeMap<String, String>)>> {
-        let files = |id: String| {
-            let files = self.vm(&id);
-            (id, files)
-        };
-        Ok(self.ids()?.into_iter().map(files).collect())
-    }
-
     /// Writes settings of a VM or of the defaults: all, or none if a key or a value is wrong or the
     /// module refuses one.
     pub fn set(&self, vm: Option<&str>, pairs: &[(&str, &str)]) -> anyhow::Result<()> {
         check_settings(vm.is_some(), pairs)?;
-        let dir = match vm {
-            Some(id) => self.vm_dir(id)?,
-            None => self.root.join("default"),
-        };
+        let id = vm.map(|id| self.full_id(id)).transpose()?;
+        let whose = id.as_deref().map_or(Whose::Defaults, Whose::Vm);
         let order = |key: &str| SETTINGS.iter().position(|(k, _)| *k == key);
         let mut pairs = pairs.to_vec();
         pairs.sort_by_key(|(key, _)| order(key));
-        let before = values(&dir);
-        for (key, value) in &pairs {
-            if let Err(e) = fs::write(dir.join(key), value) {
-                put_back(&dir, &before);
-                return Err(explain(&dir.join(key), key, value, vm.is_some(), e));
-            }
-        }
-        Ok(())
+        self.write(whose, &pairs).map_err(|refused| {
+            refused.changed.iter().for_each(|stays| say!("{stays}"));
+            explain(refused, vm.is_some())
+        })
     }
 
-    fn vm_dir(&self, id: &str) -> anyhow::Result<PathBuf> {
-        let vms = self.vms()?;
-        // A process with one VM may be named by its pid alone.
+    /// A process with one VM may be named by its pid alone.
+    fn full_id(&self, id: &str) -> anyhow::Result<String> {
         let of_pid = format!("{id}-");
-        let found: Vec<&String> = vms
-            .iter()
-            .map(|(v, _)| v)
-            .filter(|v| v.as_str() == id || v.starts_with(&of_pid))
-            .collect();
+        let all = self.ids()?;
+        let found: Vec<&String> =
+            all.iter().filter(|vm| *vm == id || vm.starts_with(&of_pid)).collect();
         match found.as_slice() {
-            [one] => Ok(self.root.join("vms").join(one)),
+            [one] => Ok(one.to_string()),
             [] => {
-                let all: Vec<&str> = vms.iter().map(|(v, _)| v.as_str()).collect();
                 let all = if all.is_empty() { "none".to_string() } else { all.join(", ") };
                 Err(Usage(format!("no VM {id:?}; VMs: {all}")).into())
             }
@@ -257,20 +195,8 @@ fn check(of_vm: bool, key: &str, value: &str) -> Result<(), Usage> {
     Ok(())
 }
 
-/// Restores the values of `before`. One bound may have moved others, so all are compared.
-fn put_back(dir: &Path, before: &BTreeMap<String, String>) {
-    for (key, _) in SETTINGS.iter() {
-        let Some(old) = before.get(*key) else { continue };
-        let path = dir.join(key);
-        if read(&path).as_ref() != Some(old) {
-            if let Err(e) = fs::write(&path, old) {
-                say!("{key} stays changed (it was {old}): {e}");
-            }
-        }
-    }
-}
-
-fn explain(path: &Path, key: &str, value: &str, of_vm: bool, e: std::io::Error) -> anyhow::Error {
+fn explain(refused: Refused, of_vm: bool) -> anyhow::Error {
+    let Refused { path, setting: key, value, source: e, .. } = &refused;
     if e.kind() == ErrorKind::PermissionDenied {
         return Cannot(format!("{}: only root may change it", path.display())).into();
     }
@@ -284,27 +210,15 @@ fn explain(path: &Path, key: &str, value: &str, of_vm: bool, e: std::io::Error) 
         ))
         .into(),
         Some(libc::ENOENT | libc::ENODEV) if of_vm => anyhow!("the VM is gone"),
-        _ => anyhow::Error::from(e).context(format!("cannot write {}", path.display())),
+        _ => refused.into(),
     }
-}
-
-fn read(path: &Path) -> Option<String> {
-    fs::read_to_string(path).ok().map(|s| s.trim().to_string())
-}
-
-fn values(dir: &Path) -> BTreeMap<String, String> {
-    let Ok(entries) = fs::read_dir(dir) else {
-        return BTreeMap::new();
-    };
-    entries
-        .flatten()
-        .filter_map(|e| Some((e.file_name().to_string_lossy().into_owned(), read(&e.path())?)))
-        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::path::PathBuf;
 
     fn fake(name: &str) -> PathBuf {
         let root = std::env::temp_dir().join(format!("unspin-sysfs-{name}-{}", std::process::id()));
@@ -321,17 +235,6 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         root
-    }
-
-    #[test]
-    fn reads_defaults_and_vms_in_order() {
-        let root = fake("read");
-        let m = Module::open(&root).unwrap();
-        assert_eq!(m.value("live_objects").as_deref(), Some("3"));
-        assert_eq!(m.defaults()["mode"], "off");
-        let ids: Vec<String> = m.vms().unwrap().into_iter().map(|(id, _)| id).collect();
-        assert_eq!(ids, ["90-0", "1200-0", "1200-1"]);
-        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]
@@ -376,8 +279,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_before_a_refusal_is_put_back() {
-        let root = fake("put-back");
+    fn settings_are_written_in_their_order() {
+        let root = fake("order");
         let m = Module::open(&root).unwrap();
         let dir = root.join("default");
         fs::write(dir.join("window_max_cycles"), "32768\n").unwrap();
@@ -393,15 +296,18 @@ mod tests {
     #[test]
     fn refusals_of_the_module_are_explained() {
         let e = |code, of_vm| {
-            let e = std::io::Error::from_raw_os_error(code);
-            explain(Path::new("/x/mode"), "mode", "hvs", of_vm, e)
+            let source = std::io::Error::from_raw_os_error(code);
+            let (path, setting, value) = ("/x/mode".into(), "mode".into(), "hvs".into());
+            explain(Refused { path, setting, value, source, changed: vec![] }, of_vm)
         };
         let busy = e(libc::EBUSY, false);
         assert!(busy.downcast_ref::<Cannot>().is_some() && busy.to_string().contains("livepatch"));
         assert!(e(libc::ERANGE, false).downcast_ref::<Usage>().is_some());
         assert!(e(libc::EACCES, false).to_string().contains("only root"));
         assert!(e(libc::ENODEV, true).to_string().contains("gone"));
-        assert_eq!(e(libc::EIO, false).to_string(), "cannot write /x/mode");
+        let other = format!("{:#}", e(libc::EIO, false));
+        assert!(other.starts_with("cannot write /x/mode: Input/output error"), "{other}");
+        assert_eq!(other.matches("Input/output").count(), 1, "{other}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod cpus;
 mod groups;
 pub mod journal;
 mod kvm;
+pub mod module;
 mod monitor;
 mod name;
 mod names;

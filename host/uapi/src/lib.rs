@@ -109,6 +109,13 @@ impl Number {
     }
 }
 
+/// Names of the files that hold settings, in the order to write them in: bounds before what they bound, the
+/// mode when all is as it should be.
+pub fn setting_files() -> impl Iterator<Item = &'static str> {
+    let numbers = Number::ALL.iter().map(|number| number.file());
+    numbers.chain([HVS_VARIANT, COSCHEDULING, MODE])
+}
+
 /// `a, b or c`, for errors that say what is allowed.
 pub fn any_of<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     let names: Vec<&str> = names.into_iter().collect();

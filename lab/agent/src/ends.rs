@@ -37,8 +37,8 @@ impl End {
     pub(crate) fn read(module: Option<&Module>, run: &Run, pids: &[u32]) -> Result<End, Error> {
         let module = module.filter(|_| module::counts(run));
         let of_vm = |&pid: &u32| match module {
-            Some(Module { vms, .. }) => {
-                Ok(VmEnd { stats: vms.stats(pid)?, refused: vms.turns_refused(pid)? })
+            Some(module) => {
+                Ok(VmEnd { stats: module.stats(pid)?, refused: module.turns_refused(pid)? })
             }
             None => Ok(VmEnd::default()),
         };

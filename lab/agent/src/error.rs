@@ -32,7 +32,7 @@ pub enum Error {
     )]
     OtherVms { vms: String },
     #[error("module: cannot set {setting} to {value}: {source}")]
-    Module { setting: &'static str, value: String, source: std::io::Error },
+    Module { setting: String, value: String, source: std::io::Error },
     #[error("the module does not list the VM of process {pid}; perhaps it was reloaded")]
     UnknownVm { pid: u32 },
     #[error("module: {path} has {text:?}, which is not a count")]

@@ -1,68 +1,49 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The VMs that the module knows: one directory per VM, with its counts.
+//! The VMs that the module knows, with its counts.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use unspin_host::module::{process_of, Whose};
 use unspin_scenario::result::{ModuleStats, WentBack};
 use unspin_uapi::{turns_refused, TURNS_REFUSED};
 
+use crate::module::Module;
 use crate::Error;
 
-/// The module's directory of VMs.
-pub(crate) struct KnownVms {
-    dir: PathBuf,
-}
-
-impl KnownVms {
-    /// Of the module whose directory is `root`.
-    pub(crate) fn of_module(root: &Path) -> KnownVms {
-        KnownVms { dir: root.join("vms") }
+impl Module {
+    fn ids(&self) -> Result<Vec<String>, Error> {
+        self.files.ids().map_err(|e| Error::io("the module's VMs", e))
     }
 
     /// An error naming the VMs the module knows beside those of processes `own`. One whose process has
     /// ended is only waiting to be forgotten.
     pub(crate) fn check_alone(&self, own: &[u32]) -> Result<(), Error> {
-        let mut others: Vec<String> = fs::read_dir(&self.dir)
-            .map(|vms| vms.flatten().filter_map(|vm| vm.file_name().into_string().ok()).collect())
-            .unwrap_or_default();
-        let is_other = |vm: &str| {
-            let pid = vm.split('-').next().unwrap_or(vm);
-            let is_own = own.iter().any(|own| own.to_string() == pid);
-            !is_own && Path::new("/proc").join(pid).exists()
+        let is_other = |vm: &String| {
+            let lives = |pid: &u32| Path::new("/proc").join(pid.to_string()).exists();
+            process_of(vm).filter(lives).is_some_and(|pid| !own.contains(&pid))
         };
-        others.retain(|vm| is_other(vm));
-        others.sort();
+        let others: Vec<String> = self.ids()?.into_iter().filter(is_other).collect();
         match others.is_empty() {
             true => Ok(()),
             false => Err(Error::OtherVms { vms: others.join(", ") }),
         }
     }
 
-    /// The directory of the last VM that process `pid` created. A process has one VM, but the
-    /// numbers of a reused process id continue. `None` if the module knows no VM of it.
-    fn of(&self, pid: u32) -> Result<Option<PathBuf>, Error> {
-        let vms = match fs::read_dir(&self.dir) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            other => other.map_err(|e| Error::io(&self.dir, e))?,
-        };
-        let number = |name: &str| name.strip_prefix(&format!("{pid}-"))?.parse::<u32>().ok();
-        let newest = vms
-            .flatten()
-            .filter_map(|entry| Some((number(entry.file_name().to_str()?)?, entry.path())))
-            .max();
-        Ok(newest.map(|(_, path)| path))
+    /// The last VM that process `pid` created. A process has one VM, but the numbers of a reused
+    /// process id continue. `None` if the module knows no VM of it.
+    fn id(&self, pid: u32) -> Result<Option<String>, Error> {
+        Ok(self.ids()?.into_iter().rfind(|id| process_of(id) == Some(pid)))
     }
 
-    /// [`KnownVms::of`] for a VM that may have been created just now: a kernel worker of the module
-    /// makes its directory later.
-    pub(crate) fn of_soon(&self, pid: u32, patience: Duration) -> Result<Option<PathBuf>, Error> {
+    /// The same for a VM that may have been created just now: a kernel worker of the module makes
+    /// its directory later.
+    pub(crate) fn id_soon(&self, pid: u32, patience: Duration) -> Result<Option<String>, Error> {
         let start = Instant::now();
         loop {
-            let dir = self.of(pid)?;
-            if dir.is_some() || start.elapsed() >= patience {
-                return Ok(dir);
+            let id = self.id(pid)?;
+            if id.is_some() || start.elapsed() >= patience {
+                return Ok(id);
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -71,13 +52,11 @@ impl KnownVms {
     /// Counters of the VM that process `pid` created; `None` if the module does not know it. An
     /// error if one of them cannot be read: unknown is not 0.
     pub(crate) fn stats(&self, pid: u32) -> Result<Option<ModuleStats>, Error> {
-        let Some(dir) = self.of(pid)? else {
-            return Ok(None);
-        };
+        let Some(id) = self.id(pid)? else { return Ok(None) };
+        let vm = Whose::Vm(&id);
         let count = |name: &str| {
-            let path = dir.join(name);
-            let text = fs::read_to_string(&path).map_err(|e| Error::io(&path, e))?;
-            let text = text.trim();
+            let path = self.files.dir(vm).join(name);
+            let text = self.files.file(vm, name).map_err(|e| Error::io(&path, e))?;
             text.parse::<u64>().map_err(|_| Error::Counter {
                 path: path.display().to_string(),
                 text: text.chars().take(40).collect(),
@@ -89,12 +68,12 @@ impl KnownVms {
     /// Why the VM that process `pid` created has no turns. `None` if it may have them, or if the
     /// module has no such file.
     pub(crate) fn turns_refused(&self, pid: u32) -> Result<Option<String>, Error> {
-        let Some(dir) = self.of(pid)? else { return Ok(None) };
-        let path = dir.join(TURNS_REFUSED);
-        match fs::read_to_string(&path) {
+        let Some(id) = self.id(pid)? else { return Ok(None) };
+        let vm = Whose::Vm(&id);
+        match self.files.file(vm, TURNS_REFUSED) {
             Ok(text) => Ok(turns_refused(&text).map(str::to_string)),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(Error::io(&path, e)),
+            Err(e) => Err(Error::io(self.files.dir(vm).join(TURNS_REFUSED), e)),
         }
     }
 }
@@ -106,37 +85,16 @@ pub(crate) fn difference(first: &ModuleStats, second: &ModuleStats) -> Result<Mo
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    /// All files that are read at both ends of a window.
-    fn counters() -> Vec<&'static str> {
-        let mut files = Vec::new();
-        let read = ModuleStats::read(|file| {
-            files.push(file);
-            Ok::<_, ()>(0)
-        });
-        assert!(read.is_ok());
-        files
-    }
-
-    /// The directory of a module that knows these VMs, each with one value in all its counters.
-    pub(crate) fn root_with_vms(name: &str, vms: &[(&str, &str)]) -> PathBuf {
-        let root = std::env::temp_dir().join(format!("unspin-{name}-{}", std::process::id()));
-        for (vm, value) in vms {
-            let dir = root.join("vms").join(vm);
-            fs::create_dir_all(&dir).unwrap();
-            for counter in counters() {
-                fs::write(dir.join(counter), value).unwrap();
-            }
-        }
-        root
-    }
+    use crate::module::tests::{at, counters, root_with_vms};
+    use std::fs;
 
     #[test]
     fn other_vms_are_refused_and_ended_ones_are_not() {
         let root = std::env::temp_dir().join(format!("unspin-others-{}", std::process::id()));
-        let vms = KnownVms::of_module(&root);
+        fs::create_dir_all(&root).unwrap();
+        let vms = at(&root);
         vms.check_alone(&[]).unwrap();
         // No process has a number above the largest there can be.
         fs::create_dir_all(root.join("vms/4194305-0")).unwrap();
@@ -151,7 +109,7 @@ pub(crate) mod tests {
     #[test]
     fn a_vm_is_found_by_its_process() {
         let root = root_with_vms("vms", &[("41-0", "1"), ("4-0", "2"), ("4-1", "3\n")]);
-        let vms = KnownVms::of_module(&root);
+        let vms = at(&root);
         assert_eq!(vms.stats(4).unwrap().unwrap().ple_exits, 3);
         assert_eq!(vms.stats(41).unwrap().unwrap().ple_exits, 1);
         assert!(vms.stats(1).unwrap().is_none());
@@ -162,7 +120,7 @@ pub(crate) mod tests {
     #[test]
     fn a_vm_without_turns_has_a_reason_and_an_older_module_says_nothing() {
         let root = root_with_vms("refused", &[("4-0", "1"), ("5-0", "1")]);
-        let vms = KnownVms::of_module(&root);
+        let vms = at(&root);
         assert_eq!(vms.turns_refused(4).unwrap(), None, "no such file");
         assert_eq!(vms.turns_refused(6).unwrap(), None, "no such VM");
         let write = |vm: &str, text: &str| {
@@ -179,25 +137,22 @@ pub(crate) mod tests {
     #[test]
     fn a_vm_that_was_made_just_now_is_waited_for() {
         let root = root_with_vms("soon", &[("4-0", "1")]);
-        let vms = KnownVms::of_module(&root);
+        let vms = at(&root);
         let later = root.join("vms/5-0");
-        let made = std::thread::spawn({
-            let later = later.clone();
-            move || {
-                std::thread::sleep(Duration::from_millis(20));
-                fs::create_dir(later).unwrap();
-            }
+        let made = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            fs::create_dir(later).unwrap();
         });
-        assert_eq!(vms.of_soon(5, Duration::from_secs(60)).unwrap(), Some(later));
+        assert_eq!(vms.id_soon(5, Duration::from_secs(60)).unwrap().as_deref(), Some("5-0"));
         made.join().unwrap();
-        assert_eq!(vms.of_soon(6, Duration::from_millis(5)).unwrap(), None);
+        assert_eq!(vms.id_soon(6, Duration::from_millis(5)).unwrap(), None);
         fs::remove_dir_all(root).unwrap();
     }
 
     #[test]
     fn a_counter_that_cannot_be_read_is_not_0() {
         let root = root_with_vms("unread", &[("4-0", "2")]);
-        let vms = KnownVms::of_module(&root);
+        let vms = at(&root);
         for counter in counters() {
             let path = root.join("vms/4-0").join(counter);
             fs::write(&path, "many").unwrap();

@@ -169,7 +169,7 @@ fn prepare(plan: &Plan) -> Result<bench::Bench, Error> {
         return Err(Error::FewCpus { wanted: plan.host.pcpus, online });
     }
     let module = module::Module::open()?;
-    module.iter().try_for_each(|module| module.vms.check_alone(&[]))?;
+    module.iter().try_for_each(|module| module.check_alone(&[]))?;
     let slice = plan.host.slice_ns.map(host::Slice::set).transpose()?;
     let guests = linux::Guests::new(plan.linux.clone());
     let cpus = cgroup::Cpus::of(plan);

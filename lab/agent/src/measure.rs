@@ -35,7 +35,7 @@ pub(crate) fn measure(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<Run
         return Err(Error::NoModule { arm: run.arm.name.clone() });
     }
     if let Some(module) = &bench.module {
-        module.vms.check_alone(&bench.guests.pids())?;
+        module.check_alone(&bench.guests.pids())?;
     }
     bench.watcher.have(run)?;
     match run.first().linux {

@@ -1,74 +1,62 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernel module, through its directory in sysfs.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
+use unspin_host::module::{self, Files, Refused, Whose};
 use unspin_scenario::module::{sets_window, ModuleSettings};
 use unspin_scenario::plan::{Arm, Run, Vm, Window, YieldTo};
-use unspin_uapi::{Mode, ModuleValue};
+use unspin_uapi::{setting_files, Mode, ModuleValue};
 
-use crate::known_vms::KnownVms;
 use crate::Error;
 
 /// A window that means no pause-loop exits.
 const PLE_OFF_CYCLES: u32 = 1 << 24;
-
-const ROOT: &str = "/sys/module/unspin";
 
 /// The module names a new VM within this.
 const NAMING_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The loaded module; dropped, its defaults are as they were.
 pub(crate) struct Module {
-    root: PathBuf,
-    pub(crate) vms: KnownVms,
+    pub(crate) files: module::Module,
     /// What `default/` held before anything was changed.
-    before: Vec<(&'static str, String)>,
+    before: Files,
 }
 
 impl Module {
     /// `None` if it is not loaded.
     pub(crate) fn open() -> Result<Option<Module>, Error> {
-        Module::open_at(Path::new(ROOT))
+        Module::open_at(&module::root())
     }
 
     fn open_at(root: &Path) -> Result<Option<Module>, Error> {
-        let defaults = root.join("default");
+        let Some(files) = module::Module::open(root) else { return Ok(None) };
+        let defaults = files.dir(Whose::Defaults);
         if !defaults.is_dir() {
             return Ok(None);
         }
-        let read = |(name, _): (&'static str, String)| {
-            let path = defaults.join(name);
-            let text = fs::read_to_string(&path).map_err(|e| Error::io(&path, e))?;
-            Ok((name, text.trim().to_string()))
-        };
-        let nothing = Run::new(vec![], 1, 1);
-        let settings = ModuleSettings::of(&nothing, &nothing.arm).files();
-        let before = settings.into_iter().map(read).collect::<Result<_, Error>>()?;
-        Ok(Some(Module { root: root.into(), vms: KnownVms::of_module(root), before }))
+        for name in setting_files() {
+            files.file(Whose::Defaults, name).map_err(|e| Error::io(defaults.join(name), e))?;
+        }
+        let before = files.defaults();
+        Ok(Some(Module { files, before }))
     }
 
     pub(crate) fn version(&self) -> String {
-        let version = fs::read_to_string(self.root.join("version"));
-        version.map_or_else(|_| "unknown".into(), |text| text.trim().into())
+        self.files.value("version").unwrap_or_else(|| "unknown".into())
     }
 
     /// `vmx`, `svm`, or `none: reason`.
     pub(crate) fn window_control(&self) -> String {
-        self.control(ModuleValue::WINDOW_CONTROL)
-    }
-
-    fn control(&self, of: ModuleValue) -> String {
-        let control = fs::read_to_string(self.root.join(of.file()));
-        control.map_or_else(|e| format!("none: {e}"), |text| text.trim().into())
+        let file = ModuleValue::WINDOW_CONTROL.file();
+        self.files.value(file).unwrap_or_else(|| format!("none: no file {file}"))
     }
 
     /// Sets the defaults for VMs that start from now on: the settings of the run's first VM.
     pub(crate) fn set_defaults(&self, run: &Run) -> Result<(), Error> {
         self.check_can(run)?;
-        write_all(&self.root.join("default"), &settings_of(run, run.first()).files())
+        self.write(Whose::Defaults, &settings_of(run, run.first()))
     }
 
     /// Sets the run's other VMs, of these processes, if they differ from the first.
@@ -85,14 +73,23 @@ impl Module {
 
     /// Sets the running VM of process `pid`.
     pub(crate) fn set_vm(&self, pid: u32, settings: &ModuleSettings) -> Result<(), Error> {
-        let dir = self.vms.of_soon(pid, NAMING_PATIENCE)?;
-        write_all(&dir.ok_or(Error::UnknownVm { pid })?, &settings.files())
+        let id = self.id_soon(pid, NAMING_PATIENCE)?.ok_or(Error::UnknownVm { pid })?;
+        self.write(Whose::Vm(&id), settings)
+    }
+
+    fn write(&self, whose: Whose, settings: &ModuleSettings) -> Result<(), Error> {
+        let written = self.files.write(whose, &settings.files());
+        written.map_err(|Refused { setting, value, source, .. }| Error::Module {
+            setting,
+            value,
+            source,
+        })
     }
 
     /// Whether the module supports what the run's arm needs.
     pub(crate) fn check_can(&self, run: &Run) -> Result<(), Error> {
         let arm = run.arm.name.clone();
-        let control = self.control(ModuleValue::WINDOW_CONTROL);
+        let control = self.window_control();
         match control.strip_prefix("none: ").filter(|_| needs_window(run)) {
             Some(reason) => Err(Error::NoWindowControl { arm, reason: reason.to_string() }),
             None => Ok(()),
@@ -102,22 +99,10 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        if let Err(error) = write_all(&self.root.join("default"), &self.before) {
-            crate::error::complain(&format!("the module's defaults stay changed: {error}"));
+        for stays in self.files.put_back(Whose::Defaults, &self.before) {
+            crate::error::complain(&format!("the module's default {stays}"));
         }
     }
-}
-
-fn write_all(dir: &Path, settings: &[(&'static str, String)]) -> Result<(), Error> {
-    for (setting, value) in settings {
-        let setting = *setting;
-        fs::write(dir.join(setting), value).map_err(|source| Error::Module {
-            setting,
-            value: value.clone(),
-            source,
-        })?;
-    }
-    Ok(())
 }
 
 /// The settings that the first VM which starts under `run` has in the module at `root`: sets it as
@@ -133,8 +118,7 @@ pub fn settings_for(root: &Path, run: &Run) -> Result<ModuleSettings, Error> {
     };
     let module = Module::open_at(root)?.ok_or_else(|| wrong("no such module"))?;
     module.set_defaults(run)?;
-    let of = |name: &str| fs::read_to_string(root.join("default").join(name)).ok();
-    let settings = ModuleSettings::read(|name| Some(of(name)?.trim().to_string()));
+    let settings = ModuleSettings::read(|name| module.files.file(Whose::Defaults, name).ok());
     settings.ok_or_else(|| wrong("its settings cannot be read"))
 }
 
@@ -172,10 +156,12 @@ pub(crate) fn counts(run: &Run) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use crate::known_vms::tests::root_with_vms;
+    use std::fs;
+    use std::path::PathBuf;
     use unspin_scenario::plan::{Coscheduling, LinuxVm};
+    use unspin_scenario::result::ModuleStats;
     use unspin_uapi::Variant;
 
     fn run(window: Window, yield_to: YieldTo) -> Run {
@@ -186,16 +172,33 @@ mod tests {
         }
     }
 
-    /// A module there that nothing was changed of.
-    fn at(root: &Path) -> Module {
-        Module { root: root.into(), vms: KnownVms::of_module(root), before: vec![] }
+    /// All files that are read at both ends of a window.
+    pub(crate) fn counters() -> Vec<&'static str> {
+        let mut files = Vec::new();
+        let read = ModuleStats::read(|file| {
+            files.push(file);
+            Ok::<_, ()>(0)
+        });
+        assert!(read.is_ok());
+        files
     }
 
-    /// All files of settings.
-    fn files() -> Vec<&'static str> {
-        let nothing = Run::new(vec![], 1, 1);
-        let settings = ModuleSettings::of(&nothing, &nothing.arm).files();
-        settings.into_iter().map(|(name, _)| name).collect()
+    /// The directory of a module that knows these VMs, each with one value in all its counters.
+    pub(crate) fn root_with_vms(name: &str, vms: &[(&str, &str)]) -> PathBuf {
+        let root = std::env::temp_dir().join(format!("unspin-{name}-{}", std::process::id()));
+        for (vm, value) in vms {
+            let dir = root.join("vms").join(vm);
+            fs::create_dir_all(&dir).unwrap();
+            for counter in counters() {
+                fs::write(dir.join(counter), value).unwrap();
+            }
+        }
+        root
+    }
+
+    /// A module there that nothing was changed of.
+    pub(crate) fn at(root: &Path) -> Module {
+        Module { files: module::Module::open(root).unwrap(), before: Files::new() }
     }
 
     #[test]
@@ -203,7 +206,7 @@ mod tests {
         let root = std::env::temp_dir().join(format!("unspin-module-{}", std::process::id()));
         let defaults = root.join("default");
         fs::create_dir_all(&defaults).unwrap();
-        for name in files() {
+        for name in setting_files() {
             fs::write(defaults.join(name), "before\n").unwrap();
         }
         fs::write(root.join("window_control"), "vmx\n").unwrap();
@@ -217,17 +220,18 @@ mod tests {
         let error = module.set_defaults(&run(Window::Fixed { cycles: 1 }, YieldTo::HVS));
         assert!(error.unwrap_err().to_string().contains("no BTF"));
         drop(module);
-        assert!(files().iter().all(|name| read(name) == "before"));
+        assert!(setting_files().all(|name| read(name).trim() == "before"));
         fs::remove_dir_all(root).unwrap();
     }
 
     #[test]
     fn static_coscheduling_is_for_those_that_gang() {
         let vms = [("4-0", "0"), ("5-0", "0"), ("6-0", "0")];
-        let module = at(&root_with_vms("gangs", &vms));
-        fs::create_dir_all(module.root.join("default")).unwrap();
-        fs::write(module.root.join("window_control"), "vmx\n").unwrap();
-        let read = |dir: &str| fs::read_to_string(module.root.join(dir).join("coscheduling"));
+        let root = root_with_vms("gangs", &vms);
+        let module = at(&root);
+        fs::create_dir_all(root.join("default")).unwrap();
+        fs::write(root.join("window_control"), "vmx\n").unwrap();
+        let read = |dir: &str| fs::read_to_string(root.join(dir).join("coscheduling"));
         let mut run = run(Window::Stock, YieldTo::HVS);
         run.arm.coscheduling = Coscheduling::Con;
         run.vms = vec![Vm::new(vec![], 1); 3];
@@ -245,15 +249,16 @@ mod tests {
         assert_eq!(read("default").unwrap(), "con");
         assert!(read("vms/4-0").is_err());
         assert!(["vms/5-0", "vms/6-0"].iter().all(|vm| read(vm).unwrap() == "none"));
-        fs::remove_dir_all(&module.root).unwrap();
+        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]
     fn a_vm_whose_mode_is_off_is_off_beside_one_that_has_turns() {
-        let module = at(&root_with_vms("one", &[("4-0", "0"), ("5-0", "0")]));
-        fs::create_dir_all(module.root.join("default")).unwrap();
-        fs::write(module.root.join("window_control"), "vmx\n").unwrap();
-        let read = |dir: &str, file: &str| fs::read_to_string(module.root.join(dir).join(file));
+        let root = root_with_vms("one", &[("4-0", "0"), ("5-0", "0")]);
+        let module = at(&root);
+        fs::create_dir_all(root.join("default")).unwrap();
+        fs::write(root.join("window_control"), "vmx\n").unwrap();
+        let read = |dir: &str, file: &str| fs::read_to_string(root.join(dir).join(file));
         let mut run = run(Window::Stock, YieldTo::HVS);
         run.arm.coscheduling = Coscheduling::Con;
         run.vms = vec![Vm::new(vec![], 1); 2];
@@ -266,7 +271,7 @@ mod tests {
         assert_eq!(of("default"), off);
         assert!(read("vms/4-0", "mode").is_err(), "made off, it is left alone");
         assert_eq!(of("vms/5-0"), ("hvs".to_string(), "con".to_string()));
-        fs::remove_dir_all(&module.root).unwrap();
+        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]
