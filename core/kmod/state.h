@@ -322,13 +322,6 @@ static inline bool unspin_slot_alive(const struct unspin_slot *slot)
 	return slot->hashed && slot->idx >= 0;
 }
 
-/* Whether it slept, was woken, and waits for a core. The vCPU may be dereferenced. */
-static inline bool unspin_slot_woken(const struct unspin_slot *slot)
-{
-	return READ_ONCE(slot->category) == HVS_NOT_PREEMPTED && READ_ONCE(slot->out_tsc) &&
-	       READ_ONCE(slot->vcpu->ready);
-}
-
 /* Tells every vCPU of the VM to look at window and mode at its next entry. */
 static inline void unspin_vm_kick_slots(struct unspin_vm *vm)
 {

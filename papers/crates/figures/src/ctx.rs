@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use unspin_scenario::plan::{Plan, Window};
+use unspin_scenario::plan::Plan;
 use unspin_scenario::result::RunResult;
 use unspin_scenario::{expand, parse_profile, parse_scenario, Profile, Ranges, Selection};
 use unspin_sim::{simulate_setup, Host, Kernel, Setup, Simulated};
@@ -219,21 +219,6 @@ impl Runs {
                 modules().map(|m| m.wasteful_spin_cycles + m.wasteful_switch_cycles).sum();
             wasted as f64 / modules().map(|m| m.cpu_cycles).sum::<u64>() as f64
         }))
-    }
-
-    /// Names of the arms with a fixed window and their windows, cycles, smallest first.
-    pub fn fixed_windows(&self) -> Vec<(u32, String)> {
-        let mut all: Vec<(u32, String)> = self
-            .all
-            .iter()
-            .filter_map(|s| match s.result.run.arm.window {
-                Window::Fixed { cycles } => Some((cycles, s.result.run.arm.name.clone())),
-                _ => None,
-            })
-            .collect();
-        all.sort();
-        all.dedup();
-        all
     }
 }
 
