@@ -70,6 +70,7 @@ static bool vm_enter(struct unspin_vm *vm)
 	}
 	host.vms[host.vm_count] = (struct gang_vm){
 		.owed = vm->turn_owed_cycles,
+		.apart = vm->turn_apart_cycles,
 		.last_turn = vm->turn_last,
 		.first = first,
 		.count = host.vcpu_count - first,
@@ -276,6 +277,7 @@ static void vm_publish(u32 i)
 	WRITE_ONCE(vm->refused, why[i]);
 	WRITE_ONCE(vm->gang, gang_is_high(row));
 	WRITE_ONCE(vm->turn_owed_cycles, row->owed);
+	vm->turn_apart_cycles = row->apart;
 	if (row->last_turn != vm->turn_last)
 		vm->turns++;
 	vm->turn_last = row->last_turn;

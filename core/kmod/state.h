@@ -116,6 +116,7 @@ struct unspin_turn {
 	u64 asked_tsc;			/* when work.park was set */
 	u64 ran_cycles;			/* CPU time while turns are on; written when it is switched out */
 	u64 seen_cycles;		/* planner: ran_cycles at the last turn's end */
+	u64 back_cycles;		/* CPU time since it slept, while "slept" is set */
 	u64 held_back_tsc;		/* out_tsc from which on it could run and did not */
 	u32 weight;			/* its weight on a pCPU, see weight.c; 0: unknown */
 	u32 lock_sleeps;		/* its VM's "sleeps" when it was parked */
@@ -131,6 +132,7 @@ struct unspin_turn {
 	u8 missed;			/* arrivals in a row on another pCPU than it was called to */
 	u8 late;			/* its last wait for a turn ended by the deadline */
 	u8 pass;			/* own thread: it may enter its guest once, in any turn */
+	u8 slept;			/* it slept, and has run for less than GANG_BACK_US since */
 };
 
 struct unspin_slot {
@@ -231,6 +233,7 @@ struct unspin_vm {
 	u8 refused_until_set;		/* the same, until its settings are written; any CPU */
 	u64 missed_until_tsc;		/* no turns before this time, because its vCPUs missed their target CPUs */
 	s64 turn_owed_cycles;
+	u64 turn_apart_cycles;		/* gang_vm.apart, while its table is laid out anew */
 	u32 turn_last;
 	u64 turns, turn_cycles;
 	struct demand_vm demand;

@@ -38,6 +38,16 @@ static inline bool unspin_turn_is_its(const struct unspin_slot *slot, const void
 	return owner == (READ_ONCE(vm->gang) ? (const void *)vm : unspin_turn_of_others);
 }
 
+/*
+ * It woke up, and its VM is owed time: it may run in turns of other VMs for GANG_BACK_US. A vCPU of a VM
+ * that has turns of its own waits for them.
+ */
+static inline bool unspin_turn_came_back(const struct unspin_slot *slot)
+{
+	return READ_ONCE(slot->turn.slept) && !READ_ONCE(slot->vm->gang) &&
+	       READ_ONCE(slot->vm->turn_owed_cycles) > 0;
+}
+
 /* Whether a vCPU may run on a CPU now. Any context; the slot stays. */
 static inline bool unspin_may_run(const struct unspin_slot *slot, const struct unspin_cpu *on)
 {
@@ -45,7 +55,8 @@ static inline bool unspin_may_run(const struct unspin_slot *slot, const struct u
 
 	if (likely(!owner) || !READ_ONCE(slot->vm->in_turns))
 		return true;
-	return unspin_turn_is_its(slot, owner) || READ_ONCE(on->filler) == slot;
+	return unspin_turn_is_its(slot, owner) || READ_ONCE(on->filler) == slot ||
+	       unspin_turn_came_back(slot);
 }
 
 /* The same, and it need not move to another CPU. */

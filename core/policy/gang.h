@@ -20,6 +20,11 @@
  * because it could not have run for longer. So turns only move time: the sum of what all VMs are owed
  * is 0.
  *
+ * A HIGH VM also has CPU time outside its turns, where it spins: what other VMs leave. If it has had as
+ * much of it as a turn gives, and no turn for long, it comes before all others once. VMs that often sleep
+ * and wake up want some pCPU whenever a turn begins, and are owed it. Without this rule a VM next to them
+ * that needs all pCPUs would never have a turn. Its share does not grow: others are owed what the turn took.
+ *
  * Other VMs follow in the same order. Each gets pCPUs that are left, if every vCPU of it that wants to
  * run finds one. When a LOW VM's turn comes, the group gets those of its vCPUs' pCPUs that are left.
  * The rest goes to sleeping vCPUs whose VM owns pCPUs already, in case they wake up. A pCPU without an
@@ -31,6 +36,9 @@
  * else any; whole cores come before second threads. If none of a VM's vCPUs is alone on its pCPU, the VM
  * goes to one cache with room for all of it, if there is one. vCPUs of LOW VMs that share a pCPU are
  * spread over free ones. The policy only chooses; the caller moves vCPUs, or does not.
+ *
+ * A vCPU of a LOW VM that wakes up need not wait for the end of a turn if its VM is owed time: callers let
+ * it run for GANG_BACK_US in turns of other VMs. So a VM that answers requests does so as without turns.
  *
  * A VM is *unplaced* if its vCPUs could not run together even on an empty host. It is LOW meanwhile.
  *
@@ -68,6 +76,8 @@ typedef __INT64_TYPE__ gang_s64;
 /* Turns over which the mean is taken: after about this many a turn is forgotten. */
 #define GANG_USE_TURNS 32
 
+/* Turns without its own after which a HIGH VM may come first. */
+#define GANG_APART_TURNS 8u
 #define GANG_CLAMP_TURNS 2u	/* most turns that a VM is owed, or owes, per vCPU that wants to run */
 #define GANG_POOLS_MAX 8u	/* vCPUs of further pools count as part of the last pool */
 /* Passes that look for vCPUs above their limit. A vCPU found only later gets more. */
@@ -81,15 +91,18 @@ typedef __INT64_TYPE__ gang_s64;
 /* Limits for callers. */
 #define GANG_FIRST_TURN_US 1000u	/* length of the first turn */
 #define GANG_PARK_MAX_MS 200u		/* longest time that a vCPU is kept from running */
+#define GANG_BACK_US 3000u		/* CPU time in turns of other VMs that a vCPU has after it wakes up */
 #define GANG_SPUN_WINDOWS 2u		/* a vCPU that ran for more PLE windows did more than spin */
 
 struct gang_vm {
 	gang_s64 owed;		/* initially 0, then set by the functions below */
+	pol_u64 apart;		/* CPU time since the last turn in which it owned a pCPU; set likewise */
 	pol_u32 first, count;	/* its vCPUs: vcpus[first] and the following */
 	pol_u32 last_turn;	/* the last turn in which it owned a pCPU, initially 0; set by the functions below */
 	pol_u8 high;		/* its vCPUs spin and should run together; set it between the two calls */
 	pol_u8 unplaced;	/* too few pCPUs for it, so it counts as LOW; set by gang_turn() */
-	pol_u8 reserved[2];
+	pol_u8 apart_enough;	/* "apart" is as much as a turn gives; set by gang_account() */
+	pol_u8 reserved;
 	pol_u32 wanting;	/* how many of its vCPUs want to run; set by gang_account() */
 	pol_u32 waited;		/* scratch */
 };

@@ -301,8 +301,18 @@ static pol_u64 charge_of(const struct gang_host *host, const struct gang_vm *vm,
 	return division_share(&host->pools[vcpu->pool].group, charge_weight(part));
 }
 
-static void vm_account(const struct gang_host *host, struct gang_vm *vm, pol_u64 clamp)
+/* Its time outside its turns, and whether that is as much as a turn gives. */
+static void apart_account(const struct gang_host *host, struct gang_vm *vm, pol_u64 got, pol_u64 turn)
 {
+	pol_u8 had_turn = gang_is_high(vm) && vm->last_turn == host->turn;
+
+	vm->apart = had_turn ? 0 : limited(pol_sat_add(vm->apart, got));
+	vm->apart_enough = vm->wanting && vm->apart >= pol_sat_mul(limited(turn), vm->wanting);
+}
+
+static void vm_account(const struct gang_host *host, struct gang_vm *vm, pol_u64 turn)
+{
+	pol_u64 clamp = pol_sat_mul(GANG_CLAMP_TURNS, turn), got = 0;
 	pol_u32 v, end = end_of(host, vm);
 
 	vm->owed = clamped(vm->owed, GANG_TIME_MAX);
@@ -315,11 +325,13 @@ static void vm_account(const struct gang_host *host, struct gang_vm *vm, pol_u64
 			continue;
 		part = part_of(host, vcpu);
 		vm->wanting += !!vcpu->wants;
+		got = pol_sat_add(got, time_of(vcpu));
 		vm->owed += (gang_s64)part;
 		vm->owed -= (gang_s64)charge_of(host, vm, vcpu, part);
 	}
 	vm->owed = vm->wanting ? clamped(vm->owed, pol_sat_mul(clamp, vm->wanting)) :
 				  divided(vm->owed, 2);
+	apart_account(host, vm, got, turn);
 }
 
 void gang_account(struct gang_host *host, pol_u64 turn)
@@ -332,5 +344,5 @@ void gang_account(struct gang_host *host, pol_u64 turn)
 	groups_sum(host, turn);
 	pools_fill(host, 1);
 	for (i = 0; i < host->vm_count; i++)
-		vm_account(host, &host->vms[i], pol_sat_mul(GANG_CLAMP_TURNS, turn));
+		vm_account(host, &host->vms[i], turn);
 }

@@ -31,8 +31,14 @@ static inline pol_u32 waited(const struct gang_host *host, const struct gang_vm 
 	return most;
 }
 
+/* It has had as much time as a turn gives, and no turn for long. */
+static inline pol_u8 comes_first(const struct gang_vm *vm)
+{
+	return gang_is_high(vm) && vm->apart_enough && vm->waited >= GANG_APART_TURNS;
+}
+
 /*
- * Orders by what is owed per vCPU that wants to run, then by the time since the last turn, then by
+ * Puts VMs that come first before others. Orders by what is owed per vCPU that wants to run, then by the time since the last turn, then by
  * index.
  */
 static inline pol_u8 comes_before(const struct gang_host *host, pol_u32 i, pol_u32 k)
@@ -41,6 +47,8 @@ static inline pol_u8 comes_before(const struct gang_host *host, pol_u32 i, pol_u
 	gang_s64 left = clamped(a->owed, GANG_TIME_MAX) * pol_clamp_u32(b->wanting, 0, WANTING_MAX);
 	gang_s64 right = clamped(b->owed, GANG_TIME_MAX) * pol_clamp_u32(a->wanting, 0, WANTING_MAX);
 
+	if (comes_first(a) != comes_first(b))
+		return comes_first(a);
 	if (left != right)
 		return left > right;
 	return a->waited != b->waited ? a->waited > b->waited : i < k;

@@ -47,6 +47,8 @@ pub const WEIGHT_MAX: u32 = 1 << 20;
 pub const TIME_MAX: u64 = 1 << 40;
 /// The most turns that a VM is owed, or owes, per vCPU that wants to run.
 pub const CLAMP_TURNS: u64 = 2;
+/// Turns without its own after which a HIGH VM may come first.
+pub const APART_TURNS: u32 = 8;
 /// vCPUs of further pools count as the last's.
 pub const POOLS_MAX: usize = 8;
 /// Passes that look for vCPUs above their limit.
@@ -57,6 +59,8 @@ pub const MOST_EIGHTHS: u64 = 7;
 pub const FIRST_TURN_US: u64 = 1000;
 /// Longest time that a vCPU is kept from running.
 pub const PARK_MAX_MS: u64 = 200;
+/// CPU time in turns of other VMs that a vCPU has after it wakes up.
+pub const BACK_US: u64 = 3000;
 /// A vCPU that ran for more PLE windows did more than spin.
 pub const SPUN_WINDOWS: u64 = 2;
 /// [`fill`] considers this many candidates.
@@ -94,6 +98,9 @@ pub struct Vm {
     /// In the caller's unit of time; negative if it owes. Initially 0, then set by
     /// [`Host::account`] within the clamp per vCPU that wants to run, and [`TIME_MAX`].
     pub owed: i64,
+    /// CPU time since the last turn in which it owned a pCPU. Initially 0, then set by
+    /// [`Host::account`].
+    pub apart: u64,
     /// Index of its first vCPU.
     pub first: u32,
     /// How many vCPUs it has, in a row.
@@ -105,8 +112,10 @@ pub struct Vm {
     pub high: u8,
     /// 1: there are too few pCPUs for it, so it counts as LOW. Set by [`Host::turn_starts`].
     pub unplaced: u8,
+    /// 1: `apart` is as much as a turn gives. Set by [`Host::account`].
+    pub apart_enough: u8,
     /// 0.
-    pub reserved: [u8; 2],
+    pub reserved: u8,
     /// How many of its vCPUs want to run; set by [`Host::account`].
     pub wanting: u32,
     /// Scratch.
@@ -372,7 +381,7 @@ pub fn fill(candidates: &[Filler]) -> Option<usize> {
 }
 
 const _: () = {
-    assert!(std::mem::size_of::<Vm>() == 32);
+    assert!(std::mem::size_of::<Vm>() == 40);
     assert!(std::mem::size_of::<Vcpu>() == 32);
     assert!(std::mem::size_of::<Cpu>() == 88);
     assert!(std::mem::size_of::<RawHost>() == 72);

@@ -124,8 +124,8 @@ fn gang_says_what_the_c_says() {
 #[test]
 fn gang_has_the_headers_numbers() {
     use unspin_policy::gang::{
-        CLAMP_TURNS, FILLERS_MAX, FILL_PASSES, FIRST_TURN_US, MOST_EIGHTHS, PARK_MAX_MS, POOLS_MAX,
-        SPUN_WINDOWS, TIME_MAX, WEIGHT_MAX,
+        APART_TURNS, BACK_US, CLAMP_TURNS, FILLERS_MAX, FILL_PASSES, FIRST_TURN_US, MOST_EIGHTHS,
+        PARK_MAX_MS, POOLS_MAX, SPUN_WINDOWS, TIME_MAX, WEIGHT_MAX,
     };
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../core/policy/gang.h");
     let header = std::fs::read_to_string(path).unwrap();
@@ -134,6 +134,8 @@ fn gang_has_the_headers_numbers() {
     assert!(defines(format!("#define GANG_WEIGHT_MAX (1u << {weight})")));
     assert!(defines(format!("#define GANG_TIME_MAX ((pol_u64)1 << {time})")));
     for (name, number) in [
+        ("APART_TURNS", APART_TURNS.into()),
+        ("BACK_US", BACK_US),
         ("CLAMP_TURNS", CLAMP_TURNS),
         ("FIRST_TURN_US", FIRST_TURN_US),
         ("PARK_MAX_MS", PARK_MAX_MS),

@@ -119,6 +119,17 @@ impl<'b, 'a> Books<'b, 'a> {
             owed / 2
         }
     }
+
+    /// CPU time since its last turn, if that was not the one that ends.
+    fn apart_after(&self, vm: usize) -> u64 {
+        let row = &self.before.vms[vm];
+        if row.is_high() && row.last_turn == self.before.turn {
+            return 0;
+        }
+        let parts = self.all.iter().filter(|&&v| self.vm[v] == vm);
+        let got: u64 = parts.map(|&v| self.before.vcpus[v].got.min(TIME_MAX)).sum();
+        row.apart.saturating_add(got).min(TIME_MAX)
+    }
 }
 
 /// The heaviest have the most, as long as they would get more by weight; others what is left.
@@ -163,7 +174,10 @@ pub fn gang_accounts_by_weight(api: &Api) {
         for (i, vm) in after.vms.iter().enumerate() {
             assert_eq!(i128::from(vm.owed), books.owed_after(turn, i), "VM {i}");
             let wanting = before.wanting(i).len() as u32;
-            assert_eq!(*vm, Vm { owed: vm.owed, wanting, ..before.vms[i] });
+            let apart = books.apart_after(i);
+            let apart_enough =
+                u8::from(wanting > 0 && apart >= turn.min(TIME_MAX) * u64::from(wanting));
+            assert_eq!(*vm, Vm { owed: vm.owed, wanting, apart, apart_enough, ..before.vms[i] });
         }
         assert_eq!((after.owners(), after.turn), (before.owners(), before.turn));
         for (vcpu, was) in after.vcpus.iter().zip(&before.vcpus) {

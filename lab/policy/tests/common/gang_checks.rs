@@ -305,8 +305,9 @@ fn some_cpu((core, cache, node, usable): (u32, u32, u32, u8), low_last_turn: u32
 
 fn check_bounded(before: &Host, after: &Host, (vms, vcpus, cpus): (u32, u32, u32)) {
     for (i, (vm, was)) in after.vms.iter().zip(&before.vms).enumerate() {
-        let Vm { owed, last_turn, wanting, unplaced, waited, .. } = *was;
-        assert_eq!(Vm { owed, last_turn, wanting, unplaced, waited, ..*vm }, *was);
+        let Vm { owed, apart, last_turn, wanting, apart_enough, unplaced, waited, .. } = *was;
+        let kept = Vm { owed, apart, last_turn, wanting, apart_enough, unplaced, waited, ..*vm };
+        assert_eq!(kept, *was);
         assert!(i < vms as usize || vm == was, "VM {i} of {vms}");
         let most = TIME_MAX * 64;
         assert!(i >= vms as usize || vm.owed.unsigned_abs() <= most, "{} owed", vm.owed);

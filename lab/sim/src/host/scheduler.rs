@@ -7,6 +7,7 @@ use super::fair::{RunQueue, NONE};
 use super::state::Scheduler;
 use crate::core::{Cause, Core, State};
 use crate::engine::{Event, PcpuId, Table, VcpuId, VmId};
+use unspin_policy::gang;
 use unspin_policy::kvm_stock::Yield;
 
 impl Scheduler {
@@ -279,6 +280,9 @@ impl Scheduler {
         if let Some(asym) = &mut self.asym {
             asym.woken(v, core.now_ns);
         }
+        if let Some(turns) = &mut self.turns {
+            turns.vcpus[v].back_ns = gang::BACK_US * 1000;
+        }
         self.movable += u32::from(!core.vcpus[v].on.pinned);
         self.enqueue(core, v, false);
     }
@@ -297,6 +301,8 @@ impl Scheduler {
         }
         if let Some(turns) = &mut self.turns {
             turns.vcpus[v].late = false;
+            let ran_ns = core.now_ns - turns.vcpus[v].on_ns;
+            turns.vcpus[v].back_ns = turns.vcpus[v].back_ns.saturating_sub(ran_ns);
         }
         self.movable += u32::from(!core.vcpus[v].on.pinned);
     }

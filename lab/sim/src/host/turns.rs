@@ -80,6 +80,7 @@ impl Scheduler {
         vcpu.parked_ns = Some(core.now_ns);
         vcpu.at_lock = spins;
         vcpu.late = false;
+        vcpu.back_ns = vcpu.back_ns.saturating_sub(ran_ns);
         let vm = vcpu.vm;
         turns.vms[vm].counts.parks += 1;
         if core.events.time_of(Event::ParkEnd).is_none() {
