@@ -96,7 +96,7 @@ typedef __INT64_TYPE__ gang_s64;
 
 struct gang_vm {
 	gang_s64 owed;		/* initially 0, then set by the functions below */
-	pol_u64 apart;		/* CPU time since the last turn in which it owned a pCPU; set likewise */
+	pol_u64 apart;		/* CPU time while it was HIGH, since it last owned a pCPU; set likewise */
 	pol_u32 first, count;	/* its vCPUs: vcpus[first] and the following */
 	pol_u32 last_turn;	/* the last turn in which it owned a pCPU, initially 0; set by the functions below */
 	pol_u8 high;		/* its vCPUs spin and should run together; set it between the two calls */

@@ -304,9 +304,9 @@ static pol_u64 charge_of(const struct gang_host *host, const struct gang_vm *vm,
 /* Its time outside its turns, and whether that is as much as a turn gives. */
 static void apart_account(const struct gang_host *host, struct gang_vm *vm, pol_u64 got, pol_u64 turn)
 {
-	pol_u8 had_turn = gang_is_high(vm) && vm->last_turn == host->turn;
+	pol_u8 waits = gang_is_high(vm) && vm->last_turn != host->turn;
 
-	vm->apart = had_turn ? 0 : limited(pol_sat_add(vm->apart, got));
+	vm->apart = !waits ? 0 : limited(pol_sat_add(vm->apart, got));
 	vm->apart_enough = vm->wanting && vm->apart >= pol_sat_mul(limited(turn), vm->wanting);
 }
 

@@ -98,7 +98,7 @@ pub struct Vm {
     /// In the caller's unit of time; negative if it owes. Initially 0, then set by
     /// [`Host::account`] within the clamp per vCPU that wants to run, and [`TIME_MAX`].
     pub owed: i64,
-    /// CPU time since the last turn in which it owned a pCPU. Initially 0, then set by
+    /// CPU time while it was HIGH, since it last owned a pCPU. Initially 0, then set by
     /// [`Host::account`].
     pub apart: u64,
     /// Index of its first vCPU.

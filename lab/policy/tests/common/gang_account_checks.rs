@@ -120,10 +120,10 @@ impl<'b, 'a> Books<'b, 'a> {
         }
     }
 
-    /// CPU time since its last turn, if that was not the one that ends.
+    /// CPU time while it was HIGH, since its last turn, if that was not the one that ends.
     fn apart_after(&self, vm: usize) -> u64 {
         let row = &self.before.vms[vm];
-        if row.is_high() && row.last_turn == self.before.turn {
+        if !row.is_high() || row.last_turn == self.before.turn {
             return 0;
         }
         let parts = self.all.iter().filter(|&&v| self.vm[v] == vm);
@@ -162,12 +162,23 @@ fn some_owners(host: &mut Host, owners: u64) {
     }
 }
 
+/// When each VM had its last turn, and how much time it has had since.
+fn some_last_turns(host: &mut Host, turn: u64, bits: u64) {
+    let aparts = [0, 1, turn, turn.saturating_mul(3), TIME_MAX, u64::MAX];
+    for (i, vm) in host.vms.iter_mut().enumerate() {
+        let of = bits.rotate_right(5 * i as u32);
+        vm.last_turn = host.turn.wrapping_sub((of & 1) as u32);
+        vm.apart = aparts[(of >> 1) as usize % aparts.len()];
+    }
+}
+
 /// Parts by weight of each pCPU and each pool, the group as one, what they got for those held back, the
 /// clamp, and half for who sleeps.
 pub fn gang_accounts_by_weight(api: &Api) {
     let turn = prop_oneof![any_u64(), 1..1000u64, (55..64u32).prop_map(|bit| 1 << bit)];
     property(3000, (hosts(), turn, any::<u64>()), |(mut before, turn, owners)| {
         some_owners(&mut before, owners);
+        some_last_turns(&mut before, turn, owners);
         let mut after = before.clone();
         after.account(api, turn);
         let books = Books::new(&before, turn);

@@ -110,7 +110,7 @@ impl Plan {
         host.turn = self.turn;
         set_topology(&mut host.cpus, self.topology);
         for (i, cpu) in host.cpus.iter_mut().enumerate() {
-            cpu.low_last_turn = before((self.low_ages >> (i % 16)) & 3);
+            cpu.low_last_turn = before((self.low_ages >> (i % 16)) & 15);
             cpu.usable = u8::from(self.unusable >> (i % 16) & 1 == 0);
         }
         for i in 0..host.vms.len() {
