@@ -68,12 +68,19 @@ void runs_meanwhile(struct together *vm, int by, int by_other, __u64 now)
 
 type Hears = extern "C" fn(u32, u32, u64);
 
+type Found = *mut libc::c_void;
+type Until = extern "C" fn(*mut Together, i32, u64) -> u64;
+type Begins = extern "C" fn(*mut Runs, u32, u64);
+type Ends = extern "C" fn(*mut Runs, u32, u64, u64, u64, Hears);
+type Wants = extern "C" fn(*mut u64, *mut u64, i32, i32, u64);
+type RunsMeanwhile = extern "C" fn(*mut Together, i32, i32, u64);
+
 struct InC {
-    until: extern "C" fn(*mut Together, i32, u64) -> u64,
-    begins: extern "C" fn(*mut Runs, u32, u64),
-    ends: extern "C" fn(*mut Runs, u32, u64, u64, u64, Hears),
-    wants: extern "C" fn(*mut u64, *mut u64, i32, i32, u64),
-    runs_meanwhile: extern "C" fn(*mut Together, i32, i32, u64),
+    until: Until,
+    begins: Begins,
+    ends: Ends,
+    wants: Wants,
+    runs_meanwhile: RunsMeanwhile,
 }
 
 fn in_c() -> &'static InC {
@@ -103,11 +110,11 @@ fn in_c() -> &'static InC {
         // SAFETY: the functions have these types.
         unsafe {
             InC {
-                until: std::mem::transmute(find("until")),
-                begins: std::mem::transmute(find("begins")),
-                ends: std::mem::transmute(find("ends")),
-                wants: std::mem::transmute(find("wants")),
-                runs_meanwhile: std::mem::transmute(find("runs_meanwhile")),
+                until: std::mem::transmute::<Found, Until>(find("until")),
+                begins: std::mem::transmute::<Found, Begins>(find("begins")),
+                ends: std::mem::transmute::<Found, Ends>(find("ends")),
+                wants: std::mem::transmute::<Found, Wants>(find("wants")),
+                runs_meanwhile: std::mem::transmute::<Found, RunsMeanwhile>(find("runs_meanwhile")),
             }
         }
     })
