@@ -160,6 +160,9 @@ fn build(
     }
     let headers = packages::headers_of(&dir.join("tree"), release);
     check_config(&headers.join(".config"), release)?;
+    if let Some(module) = of.find(root, dir)? {
+        return Ok(module);
+    }
     let toolchain = match package.debian {
         Debian::Bookworm => None,
         Debian::Trixie => Some(build_root(lab, apt.as_ref(), &needs, stop, say)?),

@@ -4,6 +4,7 @@
 
 use crate::build_root::BuildRoot;
 use crate::error::{io, LabError, Result};
+use crate::hash::sha256;
 use crate::tool;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -73,6 +74,28 @@ pub(crate) const GUESTS: Module = Module {
     file: "unspin-guest.ko",
 };
 
+impl Module {
+    /// Names what the module in a kernel's directory was built from: it is written last.
+    fn stamp(&self, dir: &Path) -> PathBuf {
+        dir.join(format!("{}.sources", self.work))
+    }
+
+    /// The module in `dir`, if it was built from these very sources. Make alone takes seconds to find that:
+    /// Kbuild compiles its probes of the kernel's headers each time.
+    pub(crate) fn find(&self, root: &Path, dir: &Path) -> Result<Option<PathBuf>> {
+        let of = fs::read_to_string(self.stamp(dir)).unwrap_or_default();
+        let module = dir.join(self.file);
+        Ok((module.is_file() && of == self.sources_hash(root)?).then_some(module))
+    }
+
+    fn sources_hash(&self, root: &Path) -> Result<String> {
+        let parts = module_sources(self, root)?;
+        let variables = self.variables.iter().map(|text| text.as_bytes());
+        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).chain(variables).collect();
+        Ok(sha256(&parts))
+    }
+}
+
 /// Build a module in a copy of its sources, so that two kernels do not share object files.
 pub(crate) fn build_module(
     of: &Module,
@@ -82,6 +105,8 @@ pub(crate) fn build_module(
     stop: &AtomicBool,
 ) -> Result<PathBuf> {
     check_headers(against)?;
+    let (stamp, sources) = (of.stamp(dir), of.sources_hash(root)?);
+    let _ = fs::remove_file(&stamp);
     let tool = |program: &str| match against.toolchain {
         Some(root) => root.command(program, dir),
         None => Ok(Command::new(program)),
@@ -105,6 +130,7 @@ pub(crate) fn build_module(
     let mut strip = tool("strip")?;
     strip.arg("--strip-debug").arg("-o").arg(&module).arg(built);
     tool::run("stripping the module", &mut strip, &log, stop)?;
+    fs::write(&stamp, sources).map_err(io(&stamp))?;
     Ok(module)
 }
 
@@ -196,4 +222,63 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RELEASE: &str = "6.12.99-test";
+
+    /// What stands for Kbuild counts its calls in the headers' directory, and fails where it is told to.
+    const MAKEFILE: &str = "all:\n\techo made $(UNSPIN_TEST) >> $(KDIR)/count\n\
+        \ttest ! -e $(KDIR)/broken\n\tcp /bin/true unspin.ko\n";
+
+    #[test]
+    fn a_module_is_built_once_of_each_source() {
+        let dir = std::env::temp_dir().join(format!("unspin-module-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        let (root, kernel, headers) = (dir.join("root"), dir.join("kernel"), dir.join("headers"));
+        let write = |path: PathBuf, text: &str| {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write(root.join("core/kmod/Makefile"), MAKEFILE);
+        write(root.join("core/kmod/main.c"), "int first;");
+        write(root.join("core/policy/hvs.h"), "");
+        write(root.join("core/uapi/unspin.h"), "");
+        let utsrelease = format!("#define UTS_RELEASE \"{RELEASE}\"\n");
+        write(headers.join("include/generated/utsrelease.h"), &utsrelease);
+        fs::create_dir_all(&kernel).unwrap();
+
+        let find = |of: &Module| of.find(&root, &kernel).unwrap();
+        let build = |of: &Module| {
+            let against = Against { release: RELEASE, headers: &headers, toolchain: None };
+            build_module(of, &root, &kernel, &against, &AtomicBool::new(false))
+        };
+        assert_eq!(find(&HOSTS), None);
+        let module = build(&HOSTS).unwrap();
+        assert_eq!(find(&HOSTS), Some(module.clone()));
+        assert_eq!(find(&HOSTS_FOR_TESTS), None, "another build of the same sources");
+        build(&HOSTS_FOR_TESTS).unwrap();
+        let made = fs::read_to_string(headers.join("count")).unwrap();
+        assert_eq!(made, "made\nmade 1\n");
+
+        // Each source counts, and a build that failed leaves none that is taken for this one's.
+        for path in ["core/kmod/main.c", "core/policy/hvs.h", "core/uapi/more.h"] {
+            write(root.join(path), "int second;");
+            assert_eq!(find(&HOSTS), None, "{path}");
+            assert_eq!(find(&HOSTS_FOR_TESTS), None, "{path}");
+            build(&HOSTS).unwrap();
+            assert!(find(&HOSTS).is_some(), "{path}");
+        }
+        write(headers.join("broken"), "");
+        assert!(build(&HOSTS).is_err());
+        assert_eq!(find(&HOSTS), None);
+        fs::remove_file(headers.join("broken")).unwrap();
+        build(&HOSTS).unwrap();
+        fs::remove_file(module).unwrap();
+        assert_eq!(find(&HOSTS), None);
+        fs::remove_dir_all(dir).unwrap();
+    }
 }

@@ -1,14 +1,47 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The module builds, without a warning, for Debian's kernels that no other test boots: those of
-//! any PC, and the same series in another release; the guests' module for all of them. Only their
-//! headers are fetched.
+//! The module builds, without a warning, for the kernels that other tests boot, which need not fetch and build
+//! them then; and for Debian's kernels that no other test boots: those of any PC, and the same series in
+//! another release, of which only headers are fetched. The guests' module builds for all of them.
 
 mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use unspin_computers::{Flavour, KernelPackage, Series, QEMU_TOOLS};
+use unspin_computers::{Flavour, KernelPackage, Lab, Series, BOCHS_TOOLS, QEMU_TOOLS};
+
+/// What a build said of one file at least, with the warnings in it.
+fn warnings(lab: &Lab, release: &str, log: &str, file: &str) -> Vec<String> {
+    let log = lab.dir().join("kernels").join(release).join(log);
+    let log = std::fs::read_to_string(&log).unwrap_or_else(|e| panic!("{log:?}: {e}"));
+    assert!(log.contains(file), "{release}: nothing was built:\n{log}");
+    let warnings = log.lines().filter(|line| line.to_lowercase().contains("warning"));
+    warnings.map(|line| format!("{release}: {line}")).collect()
+}
+
+#[test]
+fn what_boots_is_built() {
+    if common::has_tools(QEMU_TOOLS) {
+        let lab = common::lab();
+        // First those that most tests boot.
+        let mut all = common::kernels(&Series::ALL);
+        all.sort_by_key(|series| *series != Series::V6_12);
+        let kernels = all.into_iter().filter_map(|series| common::kernel(&lab, series));
+        let logs = |release: String| {
+            ["build.log", "build-test.log"].map(|log| warnings(&lab, &release, log, "unspin.o"))
+        };
+        let wrong = kernels.flat_map(|kernel| logs(kernel.release)).flatten();
+        let wrong: Vec<String> = wrong.collect();
+        assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    }
+}
+
+#[test]
+fn what_is_timed_boots_a_bochs_of_its_own() {
+    if common::has_tools(BOCHS_TOOLS) {
+        common::bochs(&common::lab());
+    }
+}
 
 #[test]
 fn the_module_builds_for_the_kernels_hosts_run() {
@@ -21,11 +54,7 @@ fn the_module_builds_for_the_kernels_hosts_run() {
     for package in not_booted() {
         let built = lab.build_module(package, &go, &mut |text| common::say(text));
         let Some(release) = common::prepared(&package.name(), built) else { continue };
-        let log = lab.dir().join("kernels").join(&release).join("build.log");
-        let log = std::fs::read_to_string(&log).unwrap_or_else(|e| panic!("{log:?}: {e}"));
-        assert!(log.contains("unspin.o"), "{release}: nothing was built:\n{log}");
-        let warnings = log.lines().filter(|line| line.to_lowercase().contains("warning"));
-        wrong.extend(warnings.map(|line| format!("{release}: {line}")));
+        wrong.extend(warnings(&lab, &release, "build.log", "unspin.o"));
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
@@ -100,16 +129,9 @@ fn the_guests_module_builds_for_all_kernels() {
     let mut wrong = Vec::new();
     let booted = common::kernels(&Series::ALL).into_iter().map(KernelPackage::from);
     for package in booted.chain(not_booted()) {
-        // Once with whatever was built before, and again with nothing to do: the log has the
-        // compiler's lines only where it ran.
-        let _ = lab.guest_module(package, &go, &mut |text| common::say(text));
         let built = lab.guest_module(package, &go, &mut |text| common::say(text));
-        let Some((release, module)) = common::prepared(&package.name(), built) else { continue };
-        let log = module.with_file_name("build-guest.log");
-        let log = std::fs::read_to_string(&log).unwrap_or_else(|e| panic!("{log:?}: {e}"));
-        assert!(log.contains("unspin-guest.o"), "{release}: nothing was built:\n{log}");
-        let warnings = log.lines().filter(|line| line.to_lowercase().contains("warning"));
-        wrong.extend(warnings.map(|line| format!("{release}: {line}")));
+        let Some((release, _)) = common::prepared(&package.name(), built) else { continue };
+        wrong.extend(warnings(&lab, &release, "build-guest.log", "unspin-guest.o"));
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }

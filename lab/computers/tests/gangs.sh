@@ -35,8 +35,8 @@ grows() { before=$(value $1); settle more $1 $before; }
 # keeps VMs from turns.
 turns_grow() {
 	before=$(value $1)
-	for try in 1 2 3 4 5 6 7 8 9 10; do
-		sleep 2
+	for try in $(seq 20); do
+		sleep 1
 		more $1 $before && return
 	done
 	false
@@ -44,8 +44,8 @@ turns_grow() {
 # So often, looked at as rarely.
 turns_above() {
 	try=0
-	while [ $try -lt 40 ]; do
-		sleep 2
+	while [ $try -lt 80 ]; do
+		sleep 1
 		above $1 $2 && return
 		try=$((try + 1))
 	done
@@ -64,8 +64,8 @@ goes_on() {
 	[ $after -gt $((before + 20)) ] || { echo "$before ticks, $after 2 s later"; false; }
 }
 becomes() {
-	for try in $(seq 40); do
-		sleep 2
+	for try in $(seq 80); do
+		sleep 1
 		is "$1" "$2" && return
 	done
 	false
@@ -80,7 +80,7 @@ grows_soon() {
 stays() {
 	sleep 1
 	before=$(value $1)
-	sleep 2
+	sleep 1
 	is $1 $before
 }
 total() { cat $U/vms/*/$1 | tr '\n' '+' | sed 's/$/0/'; }

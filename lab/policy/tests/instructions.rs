@@ -12,8 +12,9 @@ use std::hint::black_box;
 use steps::instructions;
 
 /// VMs of 8 vCPUs, as many as pCPUs, and the most instructions for each VM: where each vCPU is alone on
-/// its pCPU, and where it is not. It grows with pCPUs: a set of them has a word for each 64.
-const TURNS: [(usize, u64, u64); 3] = [(16, 3080, 6610), (64, 3260, 6380), (256, 4420, 7650)];
+/// its pCPU, and, if that is asked, where it is not. It grows with pCPUs: a set of them has a word for each 64.
+const TURNS: [(usize, u64, Option<u64>); 3] =
+    [(16, 3080, Some(6610)), (64, 3260, Some(6380)), (256, 4420, None)];
 
 #[test]
 fn a_turn_costs_no_more_than_its_ceiling() {
@@ -25,6 +26,8 @@ fn a_turn_costs_no_more_than_its_ceiling() {
                 if count > 16 && (!known || layout == Layout::OnOne) {
                     continue;
                 }
+                let ceiling = if layout == Layout::Alone { Some(alone) } else { crowded };
+                let Some(per_vm) = ceiling else { continue };
                 let mut load = Load::new(count, layout, known, &set);
                 assert!(load.one(), "each pCPU has an owner");
                 let Some(cost) = instructions(&mut || {
@@ -33,7 +36,6 @@ fn a_turn_costs_no_more_than_its_ceiling() {
                     println!("SKIPPED: what a turn costs: no ptrace on this computer");
                     return;
                 };
-                let per_vm = if layout == Layout::Alone { alone } else { crowded };
                 let most = count as u64 * per_vm;
                 println!("{count} {layout:?} {known}: {cost} of {most}");
                 assert!(cost <= most, "{count} VMs, {layout:?}: {cost} instructions, not {most}");
