@@ -2,11 +2,12 @@
 //! Whether this host has KVM with pause-loop exiting. A /dev/kvm alone proves nothing: it may be
 //! an emulation without PLE.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use unspin_host::place::under;
+use unspin_text::read_kernel_text;
 
 /// What the CPU offers against spinning vCPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +53,7 @@ pub fn processor(root: &Path) -> Result<Found, Lacks> {
 }
 
 fn cpuinfo(root: &Path) -> Result<String, Lacks> {
-    fs::read_to_string(under(root, "proc/cpuinfo"))
+    read_kernel_text(under(root, "proc/cpuinfo"))
         .map_err(|e| Lacks::Kvm(format!("/proc/cpuinfo cannot be read: {e}")))
 }
 
@@ -121,7 +122,7 @@ fn amd(root: &Path, flags: &str) -> Result<Found, Lacks> {
 fn parameter(root: &Path, module: &str, name: &str) -> Result<u64, Lacks> {
     let path = under(root, &format!("sys/module/{module}/parameters/{name}"));
     let lacks = |why| Lacks::Kvm(why);
-    let text = fs::read_to_string(&path).map_err(|_| {
+    let text = read_kernel_text(&path).map_err(|_| {
         lacks(format!("{module} is not loaded (modprobe {module}) or has no parameter {name}"))
     })?;
     let wrong = || lacks(format!("{module}.{name} is {:?}, not a number", text.trim()));
@@ -149,6 +150,7 @@ fn has_word(words: &str, word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::path::PathBuf;
 
     /// A host made of files.

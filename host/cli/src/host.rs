@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use unspin_host::place::under;
 use unspin_host::source::{errors_in_log, module_source, release_of_headers, work_dir};
-use unspin_text::Lock;
+use unspin_text::{read_kernel, read_kernel_text, Lock};
 
 /// Kernel series that the module's tests boot.
 pub const TESTED: [&str; 3] = ["6.1", "6.12", "7.3"];
@@ -23,7 +23,7 @@ const UNLOAD_MAX: Duration = Duration::from_secs(30);
 /// `uname -r` of the host under `root`.
 pub fn release(root: &Path) -> anyhow::Result<String> {
     let path = under(root, "proc/sys/kernel/osrelease");
-    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path:?}"))?;
+    let text = read_kernel_text(&path).with_context(|| format!("cannot read {path:?}"))?;
     Ok(text.trim().to_string())
 }
 
@@ -84,7 +84,7 @@ pub fn obstacle(root: &Path, release: &str, is_root: bool) -> Option<String> {
 
 /// Whether the kernel takes signed modules only.
 pub fn must_be_signed(root: &Path) -> bool {
-    let read = |p: &str| fs::read_to_string(under(root, p)).unwrap_or_default();
+    let read = |p: &str| read_kernel_text(under(root, p)).unwrap_or_default();
     secure_boot(root)
         || read("sys/module/module/parameters/sig_enforce").trim() == "Y"
         || ["[integrity]", "[confidentiality]"]
@@ -99,7 +99,7 @@ fn secure_boot(root: &Path) -> bool {
     };
     vars.flatten()
         .filter(|e| e.file_name().to_string_lossy().starts_with("SecureBoot-"))
-        .filter_map(|e| fs::read(e.path()).ok())
+        .filter_map(|e| read_kernel(e.path()).ok())
         .any(|bytes| bytes.get(4) == Some(&1))
 }
 

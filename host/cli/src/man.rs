@@ -26,7 +26,8 @@ Wrong usage, or an error in a file.
 Not possible on this computer; standard error has the reason.
 "#;
 
-/// A subcommand, or "" for the command itself, with its examples: a command line and what it does.
+/// A subcommand, as in `lab boot`, or "" for the command itself, with its examples: a command line and what it
+/// does.
 pub type Examples = &'static [(&'static str, &'static [(&'static str, &'static str)])];
 
 #[derive(Debug, clap::Args)]
@@ -48,23 +49,64 @@ pub fn run(args: &Args, command: Command, examples: Examples) -> anyhow::Result<
         Some(dir) => {
             let mut command = command.disable_help_subcommand(true);
             command.build();
-            write_all(command, dir, examples)
+            let root = command.get_name().to_string();
+            write_all(command, &root, dir, examples)
                 .with_context(|| format!("cannot write manual pages to {}", dir.display()))
         }
-        None => out::print(&String::from_utf8_lossy(&page(command, examples)?)),
+        None => {
+            let root = command.get_name().to_string();
+            out::print(&String::from_utf8_lossy(&page(command, &root, examples)?))
+        }
     }
 }
 
 /// A page per command that people type.
-fn write_all(command: Command, dir: &Path, examples: Examples) -> io::Result<()> {
+fn write_all(command: Command, root: &str, dir: &Path, examples: Examples) -> io::Result<()> {
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
-        write_all(sub.clone(), dir, examples)?;
+        write_all(sub.clone(), root, dir, examples)?;
     }
     let file = dir.join(Man::new(command.clone()).get_filename());
-    fs::write(file, page(command, examples)?)
+    fs::write(file, page(command, root, examples)?)
 }
 
-fn page(command: Command, examples: Examples) -> io::Result<Vec<u8>> {
+/// The subcommand of `root` that a page is of: it is called `ROOT-SUB` or `ROOT-SUB-SUB`.
+fn sub_of(page: &str, root: &str) -> String {
+    page.strip_prefix(root).unwrap_or(page).trim_start_matches('-').replace('-', " ")
+}
+
+/// Subcommands without an example, and examples that are wrong.
+pub fn wrong_examples(command: &Command, examples: Examples) -> Vec<String> {
+    let mut all = vec![String::new()];
+    let mut subs: Vec<(String, &Command)> = vec![(String::new(), command)];
+    while let Some((name, of)) = subs.pop() {
+        for sub in of.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
+        {
+            let name = format!("{name} {}", sub.get_name()).trim_start().to_string();
+            // One that only has others in it needs none of its own.
+            if sub.get_subcommands().next().is_none() {
+                all.push(name.clone());
+            }
+            subs.push((name, sub));
+        }
+    }
+    let has = |name: &String| examples.iter().any(|(of, its)| of == name && !its.is_empty());
+    let missing =
+        all.into_iter().filter(|name| !has(name)).map(|name| format!("no example: {name:?}"));
+    let each = examples.iter().flat_map(|(sub, its)| its.iter().map(move |it| (*sub, it)));
+    let wrong = each.filter_map(|(sub, (line, says))| {
+        let words = line.split(" | ").next().unwrap_or(line).replace('\'', "");
+        let words: Vec<&str> = words.split_whitespace().take_while(|word| *word != ">").collect();
+        let is_of_sub = words[1..].join(" ").starts_with(sub) && words[0] == command.get_name();
+        match command.clone().try_get_matches_from(&words) {
+            Err(e) => Some(format!("{line}: {e}")),
+            Ok(_) if !is_of_sub || !says.ends_with('.') => Some(format!("{line}: {says}")),
+            Ok(_) => None,
+        }
+    });
+    missing.chain(wrong).collect()
+}
+
+fn page(command: Command, root: &str, examples: Examples) -> io::Result<Vec<u8>> {
     let notes = command.get_after_long_help().or_else(|| command.get_after_help());
     let notes = notes.map(ToString::to_string).unwrap_or_default();
     let name = command.get_display_name().unwrap_or(command.get_name()).to_string();
@@ -88,8 +130,7 @@ fn page(command: Command, examples: Examples) -> io::Result<Vec<u8>> {
         text.extend_from_slice(b".SH NOTES\n");
         text.extend_from_slice(filled(&notes).as_bytes());
     }
-    // Pages of subcommands are named COMMAND-SUBCOMMAND.
-    let sub = name.rsplit_once('-').map_or("", |(_, sub)| sub);
+    let sub = sub_of(&name, root);
     let its = examples.iter().find(|(of, _)| *of == sub).map(|(_, its)| *its);
     if let Some(its) = its.filter(|its| !its.is_empty()) {
         text.extend_from_slice(b".SH EXAMPLES\n");
@@ -137,6 +178,19 @@ fn escaped(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_has_the_examples_of_its_subcommand() {
+        for (page, root, sub) in [
+            ("unspin", "unspin", ""),
+            ("unspin-top", "unspin", "top"),
+            ("unspin-lab", "unspin-lab", ""),
+            ("unspin-lab-lab", "unspin-lab", "lab"),
+            ("unspin-lab-lab-boot", "unspin-lab", "lab boot"),
+        ] {
+            assert_eq!(sub_of(page, root), sub);
+        }
+    }
 
     #[test]
     fn roff_interprets_nothing_of_the_notes() {

@@ -3,16 +3,27 @@
 
 use anyhow::Context;
 use std::io::Write;
+use unspin_text::fit::{error_width, wrap_lines};
 pub use unspin_text::printable_lines;
 
-/// Writes a line to standard error, fit for a terminal, and ignores a closed one.
+/// Writes a line to standard error, fit for a terminal, and ignores a closed one. A terminal gets it in lines
+/// of its width.
 #[macro_export]
 macro_rules! say {
     ($($arg:tt)*) => {{
         use std::io::Write as _;
         // A closed standard error is not a failure.
-        let _ = writeln!(std::io::stderr(), "{}", $crate::out::printable_lines(&format!($($arg)*)));
+        let _ = writeln!(std::io::stderr(), "{}", $crate::out::of_error(&format!($($arg)*)));
     }};
+}
+
+/// Text for standard error. Logs and programs get each line as it is.
+pub fn of_error(text: &str) -> String {
+    let text = printable_lines(text);
+    match error_width() {
+        Some(width) => wrap_lines(&text, width).trim_end().to_string(),
+        None => text,
+    }
 }
 
 /// Writes `text` to standard output, fit for a terminal.

@@ -14,7 +14,7 @@ const BAR_FROM: Duration = Duration::from_secs(2);
 pub fn bar(total_ms: u64, shown: bool) -> ProgressBar {
     let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some(total_ms), target);
-    let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {elapsed}  {msg}");
+    let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {elapsed}  {wide_msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     if shown {
         bar.enable_steady_tick(Duration::from_millis(500));

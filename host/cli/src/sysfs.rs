@@ -3,7 +3,7 @@
 //! [`unspin_host::module`].
 
 use crate::exit::{Cannot, Usage};
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use std::io::ErrorKind;
 use std::ops::Deref;
 use std::path::Path;
@@ -160,7 +160,7 @@ impl Module {
             [one] => Ok(one.to_string()),
             [] => {
                 let all = if all.is_empty() { "none".to_string() } else { all.join(", ") };
-                Err(Usage(format!("no VM {id:?}; VMs: {all}")).into())
+                bail!("no VM {id:?}; VMs: {all}")
             }
             many => Err(Usage(format!(
                 "process {id} has several VMs; use the full id of one: {many:?}"

@@ -9,6 +9,8 @@ use serde::Serialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 use unspin_host::place::under;
+use unspin_text::fit::wrap;
+use unspin_text::read_kernel_text;
 
 /// The functions that the module redirects, when, and what a host is without.
 const HOOKED: [(&str, &str, Verdict); 2] = [
@@ -95,8 +97,8 @@ impl Judgement {
         self.reasons.first().filter(|reason| reason.verdict == Verdict::Cannot)
     }
 
-    /// For people: the verdict, and a line for each reason.
-    pub fn text(&self) -> String {
+    /// For people: the verdict, and a paragraph for each reason, in lines of at most so many cells.
+    pub fn text(&self, width: usize) -> String {
         let (head, rest) = match (self.verdict, self.reasons.split_first()) {
             (Verdict::Cannot, Some((first, rest))) => {
                 (format!("this host cannot have the module: {}", first.text), rest)
@@ -106,9 +108,14 @@ impl Judgement {
             }
             _ => ("this host can have the module".into(), &self.reasons[..]),
         };
-        let notes = rest.iter().map(|reason| format!("note: {}\n", reason.text));
-        format!("{head}\n{}", notes.collect::<String>())
+        let notes = rest.iter().map(|reason| note(&reason.text, width));
+        format!("{}\n{}", wrap(&head, width, "").join("\n"), notes.collect::<String>())
     }
+}
+
+/// A remark, in lines of at most so many cells.
+pub fn note(text: &str, width: usize) -> String {
+    wrap(text, width, "note: ").join("\n") + "\n"
 }
 
 fn reason(id: &'static str, verdict: Verdict, text: impl Into<String>) -> Reason {
@@ -132,7 +139,7 @@ impl Reasons {
 
     /// Kernels that the module never supports, and settings of others.
     fn of_kernel(&mut self, root: &Path) {
-        let read = |p: &str| fs::read_to_string(under(root, p)).unwrap_or_default();
+        let read = |p: &str| read_kernel_text(under(root, p)).unwrap_or_default();
         if read("sys/kernel/realtime").trim() == "1" {
             let text = "this kernel is PREEMPT_RT, which the module does not support";
             self.add("realtime", Verdict::Cannot, text);
@@ -175,7 +182,7 @@ impl Reasons {
     /// Others who redirect the same functions.
     fn of_redirection(&mut self, root: &Path) {
         let enabled = under(root, "sys/kernel/tracing/enabled_functions");
-        let redirected = fs::read_to_string(enabled).unwrap_or_default();
+        let redirected = read_kernel_text(enabled).unwrap_or_default();
         for (hooked, when, without) in HOOKED {
             let patches = livepatches(root, hooked);
             for patch in &patches {
@@ -209,7 +216,7 @@ impl Reasons {
 /// What to do if modprobe would not find the module.
 fn not_installed(root: &Path, release: &str) -> Option<String> {
     let list = root.join("lib/modules").join(release).join("modules.dep");
-    let listed = fs::read_to_string(list).unwrap_or_default().contains("/unspin.ko");
+    let listed = read_kernel_text(list).unwrap_or_default().contains("/unspin.ko");
     (!listed).then(|| {
         let headers = Distribution::of(root, release).headers(release);
         format!(

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
-use unspin_host::{meant, tell_apart, By, Host, Kind, Name, VmProcess};
+use unspin_host::{keep_told, meant, tell_apart, By, Host, Kind, Name, VmProcess};
 use unspin_text::names::distance;
 
 /// Characters of a given name that messages repeat.
@@ -34,12 +34,6 @@ impl Vm {
         of_id == Some(given) || self.process.as_ref().is_some_and(|p| p.pid == given)
     }
 
-    /// Whether `given` is one of its names, or says otherwise that it is meant: a bare number of a process
-    /// does not.
-    pub fn is_called(&self, given: &[u8]) -> bool {
-        self.meant(given) == Some(By::Name)
-    }
-
     fn meant(&self, given: &[u8]) -> Option<By> {
         meant(given, self.process.as_ref(), Some(&self.id))
     }
@@ -57,10 +51,8 @@ impl Vm {
 
     /// What commands take for it, whatever names others have.
     fn told_apart(&self) -> String {
-        let title = self.process.as_ref().map(VmProcess::title).unwrap_or_default();
-        let apart = title.strip_suffix(')').and_then(|title| title.rsplit_once(" ("));
-        match apart {
-            Some((_, apart)) if !apart.contains(' ') => apart.to_string(),
+        match self.process.as_ref().and_then(VmProcess::apart) {
+            Some(apart) if !apart.contains(' ') => apart.to_string(),
             _ => format!("pid:{}", self.id),
         }
     }
@@ -73,17 +65,9 @@ impl Vm {
 /// `4242-0 (web1)`, or `4242-0 (web1, vmid:104)` where others have this name.
 impl fmt::Display for Vm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.id)?;
-        match self.process.as_ref().filter(|vm| vm.name().is_some()) {
-            Some(vm) => {
-                let same = format!(" (process {})", vm.pid);
-                let title = vm.title().strip_suffix(&same).unwrap_or(vm.title());
-                match title.strip_suffix(')').and_then(|title| title.rsplit_once(" (")) {
-                    Some((name, apart)) => write!(f, " ({name}, {apart})"),
-                    None => write!(f, " ({title})"),
-                }
-            }
-            None => Ok(()),
+        match &self.process {
+            Some(process) => f.write_str(&process.label(&self.id)),
+            None => f.write_str(&self.id),
         }
     }
 }
@@ -96,13 +80,17 @@ pub fn all(module: &Module, host: &Host) -> anyhow::Result<Vec<Vm>> {
 /// Those with these ids.
 pub fn with_ids(ids: Vec<String>, host: &Host) -> Vec<Vm> {
     let mut vms: Vec<Vm> = ids.into_iter().map(|id| Vm::new(host, id)).collect();
+    let maker = |vm: &Vm| vm.id.split_once('-').and_then(|(tid, _)| tid.parse().ok());
+    let is_first = |vm: &&Vm| vm.process.as_ref().is_some_and(|of| Some(of.pid) == maker(vm));
+    let makers: BTreeSet<u32> = vms.iter().filter(|vm| !is_first(vm)).filter_map(maker).collect();
+    let makers: Vec<u32> = makers.into_iter().collect();
     let (mut processes, mut seen) = (Vec::new(), BTreeSet::new());
     for vm in vms.iter().filter_map(|vm| vm.process.as_ref()) {
         if seen.insert(vm.pid) {
             processes.push(vm.clone());
         }
     }
-    tell_apart(&mut processes);
+    tell_apart(&mut processes, &makers);
     for vm in vms.iter_mut().filter_map(|vm| vm.process.as_mut()) {
         if let Some(told) = processes.iter().find(|told| told.pid == vm.pid) {
             *vm = told.clone();
@@ -114,10 +102,20 @@ pub fn with_ids(ids: Vec<String>, host: &Host) -> Vec<Vm> {
 /// The module's id of the one VM that `given` names, as [`meant`] reads it. A bare number is not silently
 /// that of a process.
 pub fn find(module: &Module, host: &Host, given: &OsStr) -> anyhow::Result<String> {
-    match one(all(module, host)?, given, |vm| vm.meant(given.as_bytes())) {
-        Ok(vm) => Ok(vm.id),
-        Err(NotOne::None(why) | NotOne::Several(why)) => Err(Usage(why).into()),
-    }
+    Ok(one(all(module, host)?, given, |vm| vm.meant(given.as_bytes()))?.id)
+}
+
+/// Those of these VMs that `given` means as a name.
+pub fn called<'a>(vms: &[&'a Vm], given: &str) -> Vec<&'a Vm> {
+    let by = |vm: &'a Vm| Some((vm.meant(given.as_bytes())?, vm));
+    let mut found: Vec<(By, &Vm)> = vms.iter().filter_map(|vm| by(vm)).collect();
+    keep_told(&mut found);
+    found.into_iter().filter(|(by, _)| *by > By::Number).map(|(_, vm)| vm).collect()
+}
+
+/// That a text means several VMs, which, and how to say which one.
+pub fn ambiguous(given: &OsStr, found: Vec<Vm>) -> String {
+    several(&found.into_iter().map(|vm| (By::Name, vm)).collect::<Vec<_>>(), &shortened(given))
 }
 
 /// What the module calls the VMs of a process: after the threads that made them.
@@ -149,11 +147,8 @@ pub fn find_process(
         meant(given.as_bytes(), vm.process.as_ref(), id)
     };
     let as_vm = |process: VmProcess| Vm { id: process.pid.to_string(), process: Some(process) };
-    match one(processes.into_iter().map(as_vm).collect(), given, is_meant) {
-        Ok(vm) => vm.process.context("a VM without a process"),
-        Err(NotOne::None(why)) => bail!("{why}"),
-        Err(NotOne::Several(why)) => Err(Usage(why).into()),
-    }
+    let vm = one(processes.into_iter().map(as_vm).collect(), given, is_meant)?;
+    vm.process.context("a VM without a process")
 }
 
 /// The process behind `<pid>-<n>`, or `pid:<pid>-<n>`, and that id; a name may follow in parentheses.
@@ -164,16 +159,11 @@ fn of_module_id<'g>(host: &Host, given: &'g [u8]) -> Option<(u32, &'g str)> {
     host.of_module_id(id).map(|process| (process.pid, id))
 }
 
-/// Why a name does not identify one VM.
-enum NotOne {
-    None(String),
-    Several(String),
-}
-
 /// How many VMs messages name.
 const NAMED_MAX: usize = 5;
 
-fn one(vms: Vec<Vm>, given: &OsStr, meant: impl Fn(&Vm) -> Option<By>) -> Result<Vm, NotOne> {
+/// The one of them that is meant. That there is none is a failure, that there are several wrong usage.
+fn one(vms: Vec<Vm>, given: &OsStr, meant: impl Fn(&Vm) -> Option<By>) -> anyhow::Result<Vm> {
     let count = vms.len();
     let has_vmids = vms.iter().any(Vm::has_vmid);
     let (mut found, mut others) = (Vec::new(), Vec::new());
@@ -183,25 +173,25 @@ fn one(vms: Vec<Vm>, given: &OsStr, meant: impl Fn(&Vm) -> Option<By>) -> Result
             None => others.push(vm),
         }
     }
+    keep_told(&mut found);
     let asked = shortened(given);
     match found.len() {
         1 => {
             let (by, vm) = found.remove(0);
-            match by {
-                By::Name => Ok(vm),
-                By::Number if has_vmids => Err(NotOne::None(format!(
+            if by == By::Number && has_vmids {
+                bail!(
                     "no VM has the VMID or name {asked}; process {asked} is VM {vm}: to mean it, \
                      write pid:{asked}"
-                ))),
-                By::Number => {
-                    say!("unspin: {asked} is taken as a process id: VM {vm}");
-                    Ok(vm)
-                }
+                )
             }
+            if by == By::Number {
+                say!("unspin: {asked} is taken as a process id: VM {vm}");
+            }
+            Ok(vm)
         }
-        0 if others.is_empty() => Err(NotOne::None(format!("no VM {asked}; VMs: none"))),
-        0 => Err(NotOne::None(format!("no VM {asked}; {}", nearest(others, given, count)))),
-        _ => Err(NotOne::Several(several(&found, &asked))),
+        0 if others.is_empty() => bail!("no VM {asked}; VMs: none"),
+        0 => bail!("no VM {asked}; {}", nearest(others, given, count)),
+        _ => Err(Usage(several(&found, &asked)).into()),
     }
 }
 
@@ -270,17 +260,22 @@ mod tests {
         assert_eq!(find("42\\u{1b}[2J").unwrap(), "42-0", "as it is written out");
         assert_eq!(find("42\u{1b}[2J").unwrap(), "42-0", "as it is");
         assert_eq!(find("name:41-0").unwrap(), "50-0");
-        let wrong = |given: &str| {
+        for (given, is_usage, words) in [
+            ("twin", true, "several VMs: 43-0 (twin), 44-0 (twin)"),
+            ("41-0", true, "several VMs: 41-0 (web,1), 50-0 (41-0)"),
+            ("60", true, "use an id, for example pid:60-0"),
+            ("web", false, "; the nearest of 7 VMs: 41-0 (web,1)"),
+            ("pid:twin", false, "no VM"),
+            ("", false, "no VM \"\""),
+        ] {
             let e = find(given).unwrap_err();
-            assert!(e.downcast_ref::<Usage>().is_some(), "{e}");
-            e.to_string()
-        };
-        assert!(wrong("twin").contains("several VMs: 43-0 (twin), 44-0 (twin)"));
-        assert!(wrong("41-0").contains("several VMs: 41-0 (web,1), 50-0 (41-0)"));
-        assert!(wrong("60").contains("use an id, for example pid:60-0"));
-        assert!(wrong("web").contains("; the nearest of 7 VMs: 41-0 (web,1)"));
-        assert!(wrong("pid:twin").contains("no VM"));
-        assert!(wrong("").contains("no VM \"\""));
+            assert!(e.to_string().contains(words), "{e}");
+            assert_eq!(
+                e.downcast_ref::<Usage>().is_some(),
+                is_usage,
+                "a VM that is not there: {e}"
+            );
+        }
     }
     #[test]
     fn a_number_is_not_silently_a_process() {

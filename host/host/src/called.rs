@@ -6,14 +6,20 @@ use crate::VmProcess;
 use std::collections::{BTreeSet, HashMap};
 
 const UUID_LENGTH: usize = 36;
+/// Stands for what was cut out of a title.
+const CUT: &str = "…";
 
 /// How a text means a VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum By {
     /// It is a number, and that of a process or thread.
     Number,
-    /// It is a name, or says what kind of number it is.
+    /// It is a name, or part of what is shown.
     Name,
+    /// Part of it says the kind, or is an id of the module's.
+    Told,
+    /// It is the VM's title, or it says the kind, and the VM has it of that kind.
+    Exact,
 }
 
 /// Kinds by which VMs of one name are told apart, best first. Others tell people less than the process.
@@ -31,43 +37,98 @@ const APART: [Kind; 7] = [
 ///
 /// * `NAME`: it has this name, of any kind;
 /// * `PID`, or the module's `PID-N`;
-/// * `pid:PID`, `process PID`, `name:NAME`, `vmid:104` and so on: that kind only;
+/// * `pid:PID`, `process PID`, `vmid:104` and so on: that kind only. `name:NAME` is a name of any kind where
+///   no VM has it of the kind `name`;
+/// * its title, and its title with `…` for a part that was cut out;
 /// * `ONE (OTHER, …)`: each of them means it.
+///
+/// A text that says the kind means no VM that is only named like it: see [`keep_told`].
 pub fn meant(given: &[u8], process: Option<&VmProcess>, id: Option<&str>) -> Option<By> {
-    let vm = Of { process, id };
-    vm.is_meant(given).or_else(|| {
-        let inner = given.strip_suffix(b")")?;
-        let mut marks = (0..inner.len()).filter(|at| inner[*at..].starts_with(b" ("));
-        let part = |text: &[u8]| vm.is_meant(text).is_some() || vm.has_name(text);
-        let all = |text: &[u8]| {
-            // Messages have more than one, between commas.
-            std::str::from_utf8(text)
-                .is_ok_and(|text| text.split(", ").all(|text| part(text.as_bytes())))
-        };
-        let rest = |at: usize| part(&inner[at + 2..]) || all(&inner[at + 2..]);
-        let is_both = |at: usize| part(&inner[..at]) && rest(at);
-        marks.any(is_both).then_some(By::Name)
-    })
+    let title = process.map(VmProcess::title);
+    Of { process, id, title, is_any_id: false }.is_called(given)
+}
+
+/// Of the VMs that a text means, leaves those that it means most, where it tells more than a name does.
+pub fn keep_told<T>(found: &mut Vec<(By, T)>) {
+    let most = found.iter().map(|(by, _)| *by).max();
+    if let Some(most) = most.filter(|most| *most > By::Name) {
+        found.retain(|(by, _)| *by == most);
+    }
 }
 
 #[derive(Clone, Copy)]
 struct Of<'a> {
     process: Option<&'a VmProcess>,
     id: Option<&'a str>,
+    title: Option<&'a str>,
+    /// Whether any id of the module's may be its.
+    is_any_id: bool,
 }
 
-impl Of<'_> {
+impl<'a> Of<'a> {
+    /// Without its title, and by any id.
+    fn any(process: &'a VmProcess) -> Of<'a> {
+        Of { process: Some(process), id: None, title: None, is_any_id: true }
+    }
+
+    fn is_called(self, given: &[u8]) -> Option<By> {
+        let title = self.title.map(str::as_bytes);
+        if title == Some(given) {
+            return Some(By::Exact);
+        }
+        let meant = self.is_meant(given).max(self.is_both(given, true));
+        meant.or_else(|| title.filter(|title| is_cut(title, given)).map(|_| By::Name))
+    }
+
+    /// Whether it is `ONE (OTHER)`, or `ONE (OTH…`, and both mean it; `ONE` may be so itself.
+    fn is_both(self, given: &[u8], is_first: bool) -> Option<By> {
+        let inner = match given.ends_with(CUT.as_bytes()) {
+            true => given,
+            false => given.strip_suffix(b")")?,
+        };
+        let marks = (0..inner.len()).filter(|at| inner[*at..].starts_with(b" ("));
+        let both = marks.filter_map(|at| {
+            let (one, other) = (&inner[..at], &inner[at + 2..]);
+            let other = match other == CUT.as_bytes() {
+                true => By::Name,
+                false => self.is_part(other).max(self.is_list(other))?,
+            };
+            let one = self.is_part(one).or_else(|| match is_first {
+                true => self.is_both(one, false),
+                false => None,
+            })?;
+            Some(one.max(other).min(By::Told))
+        });
+        both.max()
+    }
+
+    /// Whether it is a name, or means it in another way, as part of a text.
+    fn is_part(self, text: &[u8]) -> Option<By> {
+        let by = self.is_meant(text).or_else(|| self.has_name(text).then_some(By::Name))?;
+        let is_id = std::str::from_utf8(text).is_ok_and(is_id) && self.is_numbered(text);
+        Some(by.max(if is_id { By::Told } else { By::Name }))
+    }
+
+    /// Messages have a name and what tells it apart, between commas. A name may have commas, too.
+    fn is_list(self, text: &[u8]) -> Option<By> {
+        let commas = (0..text.len()).filter(|at| text[*at..].starts_with(b", "));
+        let both = |at: usize| Some(self.is_part(&text[..at])?.max(self.is_part(&text[at + 2..])?));
+        commas.filter_map(both).max()
+    }
+
     fn is_meant(self, given: &[u8]) -> Option<By> {
         if let Some((kind, text)) = explicit(given) {
-            let is_it = match kind {
-                None => self.is_numbered(text),
-                Some(Kind::Name) => self.has_name(text),
-                Some(kind) => self.process.is_some_and(|vm| vm.names.has_of(kind, text)),
+            let has_of = |kind| self.process.is_some_and(|vm| vm.names.has_of(kind, text));
+            return match kind {
+                None => self.is_numbered(text).then_some(By::Exact),
+                Some(Kind::Name) if !has_of(Kind::Name) => self.has_name(text).then_some(By::Told),
+                Some(kind) => has_of(kind).then_some(By::Exact),
             };
-            return is_it.then_some(By::Name);
         }
-        let is_process = |pid: &[u8]| self.is_numbered(pid);
-        if self.has_name(given) || given.strip_prefix(b"process ").is_some_and(is_process) {
+        if given.strip_prefix(b"process ").is_some_and(|pid| self.is_numbered(pid)) {
+            return Some(By::Exact);
+        }
+        if self.has_name(given) {
             return Some(By::Name);
         }
         match self.is_numbered(given) {
@@ -90,7 +151,25 @@ impl Of<'_> {
         self.id == Some(text)
             || maker == Some(text)
             || self.process.is_some_and(|vm| text.parse() == Ok(vm.pid))
+            || (self.is_any_id && is_id(text))
     }
+}
+
+/// Whether `given` is the title with `…` for a part of it.
+fn is_cut(title: &[u8], given: &[u8]) -> bool {
+    let cut = CUT.as_bytes();
+    let mut marks = (0..given.len()).filter(|at| given[*at..].starts_with(cut));
+    marks.any(|at| {
+        let (begin, end) = (&given[..at], &given[at + cut.len()..]);
+        let kept = begin.len() + end.len();
+        kept > 0 && kept < title.len() && title.starts_with(begin) && title.ends_with(end)
+    })
+}
+
+/// Whether the module may call a VM so: `PID-N`.
+fn is_id(text: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.split_once('-').is_some_and(|(pid, n)| is_number(pid) && is_number(n))
 }
 
 /// The kind that stands before a name, and the name; without a kind: before a number.
@@ -104,6 +183,11 @@ fn explicit(given: &[u8]) -> Option<(Option<Kind>, &[u8])> {
     Some((Some(*kind), text))
 }
 
+/// Whether it says how it is meant, and so that no other VM is meant than those that have it so.
+pub fn is_explicit(given: &[u8]) -> bool {
+    explicit(given).is_some()
+}
+
 /// What commands would read as more than a name, or as the beginning of one.
 fn is_special(text: &str) -> bool {
     let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -112,7 +196,7 @@ fn is_special(text: &str) -> bool {
         || is_like_uuid
         || explicit(text.as_bytes()).is_some()
         || text.starts_with("process ")
-        || text.ends_with('…')
+        || text.contains(CUT)
         || text.contains(" (")
 }
 
@@ -120,8 +204,9 @@ fn is_special(text: &str) -> bool {
 type Known = HashMap<(Option<Kind>, Vec<u8>), u32>;
 
 /// Says for each of these VMs what it is called, so that no other of them is meant by that: its best
-/// name, with what tells it from others of that name.
-pub fn tell_apart(vms: &mut [VmProcess]) {
+/// name, with what tells it from others of that name. `makers`: the threads that made VMs, where the module
+/// calls VMs after them.
+pub fn tell_apart(vms: &mut [VmProcess], makers: &[u32]) {
     let mut known = Known::new();
     for vm in vms.iter() {
         let mut of_vm = BTreeSet::from([(None, vm.pid.to_string().into_bytes())]);
@@ -133,266 +218,76 @@ pub fn tell_apart(vms: &mut [VmProcess]) {
         }
         of_vm.into_iter().for_each(|text| *known.entry(text).or_default() += 1);
     }
-    let titles: Vec<String> = vms.iter().map(|vm| title(vm, vms, &known)).collect();
+    for maker in makers {
+        *known.entry((None, maker.to_string().into_bytes())).or_default() += 1;
+    }
+    let titles: Vec<Title> = vms.iter().map(|vm| title(vm, vms, &known)).collect();
     for (vm, title) in vms.iter_mut().zip(titles) {
         vm.title = title;
     }
 }
 
-fn title(vm: &VmProcess, all: &[VmProcess], known: &Known) -> String {
+/// What a VM is called.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Title {
+    pub text: String,
+    /// Where what tells it from others of its name begins, in its parentheses.
+    pub apart_at: Option<usize>,
+}
+
+impl Title {
+    /// The name, and what tells it from others of that name.
+    pub fn parts(&self) -> (&str, Option<&str>) {
+        match self.apart_at {
+            Some(at) => (&self.text[..at], self.text[at..].get(2..self.text.len() - at - 1)),
+            None => (&self.text, None),
+        }
+    }
+}
+
+impl From<String> for Title {
+    fn from(text: String) -> Title {
+        Title { text, apart_at: None }
+    }
+}
+
+fn title(vm: &VmProcess, all: &[VmProcess], known: &Known) -> Title {
     let count = |kind: Option<Kind>, text: &[u8]| {
         known.get(&(kind, text.to_vec())).copied().unwrap_or_default()
     };
     let explicit = format!("pid:{}", vm.pid);
-    let Some((kind, name)) = vm.names.best() else { return explicit };
+    let Some((kind, name)) = vm.names.best() else { return explicit.into() };
     let short = shown(kind, name);
+    let others = || all.iter().filter(|other| other.pid != vm.pid);
+    // Whether it means this VM, and no other as much.
     let is_alone = |text: &str| {
-        let others = all.iter().filter(|other| other.pid != vm.pid);
-        meant(text.as_bytes(), Some(vm), None).is_some()
-            && !others.into_iter().any(|other| meant(text.as_bytes(), Some(other), None).is_some())
+        let by = Of::any(vm).is_called(text.as_bytes());
+        let others = || others().filter_map(|other| Of::any(other).is_called(text.as_bytes()));
+        match by {
+            Some(by) if by > By::Name => others().all(|by| by <= By::Name),
+            Some(_) => others().next().is_none(),
+            None => false,
+        }
     };
     let is_odd = is_special(&short);
-    if count(None, short.as_bytes()) == 1 && (!is_odd || is_alone(&short)) {
-        return short;
+    // Another may be called so: by the module, or where its title is cut.
+    let is_taken = is_id(&short) || name.to_string().contains(CUT);
+    if count(None, short.as_bytes()) == 1 && !is_taken && (!is_odd || is_alone(&short)) {
+        return short.into();
     }
     let apart = APART.iter().filter_map(|kind| Some((*kind, vm.names.get(*kind)?)));
     let apart = apart.map(|(kind, name)| (kind, shown(kind, name)));
     let apart = apart.filter(|(kind, name)| count(Some(*kind), name.as_bytes()) == 1);
     let parts = apart.map(|(kind, name)| format!("{}:{name}", kind.key()));
     let parts = parts.chain([format!("process {}", vm.pid)]);
-    // Nobody is called so as a whole.
-    let is_free = |text: &str| count(None, text.as_bytes()) == 0;
-    let titles = parts.filter(|part| is_free(part)).map(|part| format!("{short} ({part})"));
-    let is_clear = |title: &str| !(is_odd || title.contains('…'));
-    let mut titles = titles.filter(|title| is_free(title) && (is_clear(title) || is_alone(title)));
-    titles.next().unwrap_or(explicit)
+    let titles = parts.map(|part| format!("{short} ({part})"));
+    let is_clear = |title: &str| !(is_odd || title.contains(CUT));
+    let mut titles = titles.filter(|title| is_clear(title) || is_alone(title));
+    match titles.next() {
+        Some(text) => Title { text, apart_at: Some(short.len()) },
+        None => explicit.into(),
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Monitor, Names};
-    use proptest::prelude::*;
-
-    /// VMs with these names, in the order of process ids from 1 on.
-    fn vms(names: Vec<Names>) -> Vec<VmProcess> {
-        let of = |(pid, names)| VmProcess::new(pid, Monitor::Other, names, Vec::new());
-        let mut vms: Vec<VmProcess> = (1..).zip(names).map(of).collect();
-        tell_apart(&mut vms);
-        vms
-    }
-
-    fn found(vms: &[VmProcess], given: &[u8]) -> Vec<u32> {
-        let is_meant = |vm: &&VmProcess| meant(given, Some(vm), None).is_some();
-        vms.iter().filter(is_meant).map(|vm| vm.pid).collect()
-    }
-
-    #[test]
-    fn a_text_means_what_it_says() {
-        let uuid = "0a000000-0000-0000-0000-000000000001";
-        let names = Names::default().with(Kind::Name, "web").with(Kind::Vmid, "104");
-        let names = names.with(Kind::Pod, "prod/web-x").with(Kind::Unit, r"vm@a\x2db.service");
-        let names = names.with(Kind::Uuid, uuid).with(Kind::ContainerId, "ab".repeat(32));
-        let vm = VmProcess::new(7, Monitor::Qemu, names, Vec::new());
-        let by = |given: &str| meant(given.as_bytes(), Some(&vm), Some("9-0"));
-        for given in [
-            "web",
-            "name:web",
-            "104",
-            "vmid:104",
-            "name:104",
-            "pid:7",
-            "pid:9",
-            "pid:9-0",
-            "9-0",
-            "process 7",
-            "prod/web-x",
-            "web-x",
-            "pod:web-x",
-            "vm@a-b",
-            "a-b",
-            "unit:a-b",
-            "unit:vm@a-b",
-            r"vm@a\x2db.service",
-            uuid,
-            &uuid.to_uppercase(),
-            "abababababab",
-            "container_id:abababababababab",
-            "web (process 7)",
-            "web (vmid:104)",
-            "104 (web)",
-            "9-0 (web)",
-            "7 (web, vmid:104)",
-            "we…",
-            "vm@a…",
-        ] {
-            assert_eq!(by(given), Some(By::Name), "{given}");
-        }
-        assert_eq!((by("7"), by("9")), (Some(By::Number), Some(By::Number)));
-        for given in [
-            "",
-            "we",
-            "pid:web",
-            "pid:104",
-            "vmid:7",
-            "vmid:web",
-            "uuid:104",
-            "process 9 ",
-            "9-1",
-            "web (process 8)",
-            "web (vmid:105)",
-            "8 (web)",
-            "7 (web, vmid:105)",
-            "ababab",
-            "…",
-            "(web)",
-            " (",
-            "web ()",
-            "name:",
-            "pid:",
-            "prod",
-        ] {
-            assert_eq!(by(given), None, "{given}");
-        }
-    }
-
-    #[test]
-    fn what_tells_vms_apart_is_shown() {
-        let named = |name: &str| Names::default().with(Kind::Name, name);
-        let long = "x".repeat(4000);
-        let vms = vms(vec![
-            named("web").with(Kind::Vmid, "104"),
-            named("web").with(Kind::Vmid, "105"),
-            named("db").with(Kind::Incus, "default/db").with(Kind::Unit, "incus.service"),
-            named("db").with(Kind::Incus, "test/db").with(Kind::Unit, "incus.service"),
-            named("twin"),
-            named("twin"),
-            named("1"),
-            named("pid:1"),
-            named(&long),
-            named("a\n\u{202e}b"),
-            Names::default(),
-            named(&format!("sandbox-{}", "cd".repeat(32))).with(Kind::Pod, "prod/x"),
-            named(&"ef".repeat(32)),
-        ]);
-        let titles: Vec<&str> = vms.iter().map(VmProcess::title).collect();
-        let cut = "x".repeat(127) + "…";
-        assert_eq!(
-            titles,
-            [
-                "web (vmid:104)",
-                "web (vmid:105)",
-                "db (incus:default/db)",
-                "db (incus:test/db)",
-                "twin (process 5)",
-                "twin (process 6)",
-                "1 (process 7)",
-                "pid:1 (process 8)",
-                &cut,
-                r"a\n\u{202e}b",
-                "pid:11",
-                "prod/x",
-                "efefefefefef",
-            ]
-        );
-    }
-
-    /// Names that are, or look like, something else.
-    fn name() -> impl Strategy<Value = Vec<u8>> {
-        let odd = [
-            "web",
-            "db",
-            "104",
-            "1",
-            "2",
-            "pid:1",
-            "pid:2",
-            "process 1",
-            "process 3",
-            "name:web",
-            "vmid:104",
-            "web (process 1)",
-            "web (process 2)",
-            "web (vmid:104)",
-            "web (web)",
-            "we…",
-            "web…",
-            "…",
-            "2-0",
-            "(",
-            ")",
-            " (",
-            "web (",
-            "a, b",
-            "web, 104",
-            "prod/web",
-            "vm@web",
-            "web.service",
-            "1 (web)",
-            "abababababab",
-            "ababababababa",
-            "\u{202e}bew",
-            "web\n",
-            "\"",
-            "'",
-            "\\n",
-            "C7A5FDB2-cdaf-9455-926a-d65c16db1809",
-            "uuid:x",
-            "web (pid:2)",
-        ];
-        let long = prop_oneof![Just(1), Just(2), Just(200), Just(4096)];
-        prop_oneof![
-            4 => prop::sample::select(odd.to_vec()).prop_map(|name| name.as_bytes().to_vec()),
-            1 => Just(b"ab".repeat(32)),
-            1 => Just([b"sandbox-".as_slice(), &b"ab".repeat(32)].concat()),
-            1 => (any::<char>(), long)
-                .prop_map(|(c, times): (char, usize)| c.to_string().repeat(times).into_bytes()),
-            1 => prop::collection::vec(any::<u8>(), 1..40),
-        ]
-    }
-
-    fn names() -> impl Strategy<Value = Names> {
-        let kind = prop::sample::select(Kind::ALL.to_vec());
-        let named = prop::collection::vec((kind, name()), 0..5);
-        named.prop_map(|all| {
-            let add = |names: Names, (kind, name): (Kind, Vec<u8>)| names.with(kind, name);
-            all.into_iter().fold(Names::default(), add)
-        })
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(512))]
-        #[test]
-        fn every_title_means_its_vm_alone(names in prop::collection::vec(names(), 1..7)) {
-            let vms = vms(names);
-            for vm in &vms {
-                let title = vm.title();
-                prop_assert_eq!(found(&vms, title.as_bytes()), [vm.pid], "{:?}", title);
-                prop_assert!(!title.contains(char::is_control) && title.chars().count() < 300);
-                prop_assert_eq!(found(&vms, vm.selector().as_bytes()), [vm.pid]);
-            }
-        }
-
-        #[test]
-        fn every_name_means_its_vm_if_not_alone(names in prop::collection::vec(names(), 1..7)) {
-            let vms = vms(names);
-            for vm in &vms {
-                for (kind, name) in vm.names.iter() {
-                    for given in [name.as_bytes(), name.to_string().as_bytes()] {
-                        let any = [b"name:", given].concat();
-                        let explicit = [kind.key().as_bytes(), b":", given].concat();
-                        prop_assert!(found(&vms, &any).contains(&vm.pid), "{:?}", name);
-                        prop_assert!(found(&vms, &explicit).contains(&vm.pid), "{:?}", name);
-                    }
-                }
-            }
-        }
-
-        #[test]
-        fn no_text_makes_it_panic(given: Vec<u8>, names in names()) {
-            let vms = vms(vec![names]);
-            found(&vms, &given);
-            found(&vms, &[given.as_slice(), b" (", &given, b")"].concat());
-        }
-    }
-}
+mod tests;

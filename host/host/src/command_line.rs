@@ -2,8 +2,8 @@
 //! QEMU's command line as a list of options.
 
 use crate::qemu::{options, FLAGS};
-use std::fs;
 use std::path::Path;
+use unspin_text::read_kernel;
 
 /// An option without its hyphens, and the entries of its value as `key=value`. The key of a first entry
 /// without one is empty, a later one without a value is `on`. Text that is no UTF-8 is replaced.
@@ -14,7 +14,7 @@ const OPTIONS_MAX: usize = 4096;
 
 /// The options of the process whose directory in /proc this is; none where it cannot be read.
 pub fn qemu_options(dir: &Path) -> Vec<QemuOption> {
-    let line = fs::read(dir.join("cmdline")).unwrap_or_default();
+    let line = read_kernel(dir.join("cmdline")).unwrap_or_default();
     of_arguments(line.split(|b| *b == 0).skip(1))
 }
 

@@ -4,9 +4,8 @@
 
 use crate::names::{Kind, Names};
 use serde_json::Value;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
+use unspin_text::read_file;
 
 /// Notes that are longer are not read.
 const NOTE_MAX: u64 = 8 << 20;
@@ -72,7 +71,6 @@ fn add_labels(labels: &Value, names: &mut Names) {
 }
 
 fn note(path: &Path) -> Value {
-    let mut text = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(NOTE_MAX).read_to_end(&mut text));
-    read.ok().and_then(|_| serde_json::from_slice(&text).ok()).unwrap_or_default()
+    let text = read_file(path, NOTE_MAX).ok();
+    text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
+use unspin_text::read_kernel_text;
 
 /// Reads a CPU list of the kernel, such as `0-3,8`. `None` if it is malformed.
 pub fn parse(text: &str) -> Option<BTreeSet<u32>> {
@@ -64,7 +65,7 @@ pub fn nodes(system: &Path) -> Vec<BTreeSet<u32>> {
     let number = |name: &str| name.strip_prefix("node")?.parse::<u32>().ok();
     let nodes = entries.flatten().filter_map(|entry| {
         number(entry.file_name().to_str()?)?;
-        parse(&fs::read_to_string(entry.path().join("cpulist")).ok()?)
+        parse(&read_kernel_text(entry.path().join("cpulist")).ok()?)
     });
     nodes.filter(|cpus| !cpus.is_empty()).collect()
 }
@@ -83,7 +84,7 @@ pub fn by_last_level_cache(
     let of = |cpu: u32| {
         let dir = system.join(format!("cpu/cpu{cpu}/cache"));
         let levels = fs::read_dir(dir).ok()?.flatten().filter_map(|entry| {
-            let read = |name| fs::read_to_string(entry.path().join(name)).ok();
+            let read = |name| read_kernel_text(entry.path().join(name)).ok();
             let level: u32 = read("level")?.trim().parse().ok()?;
             Some((level, parse(&read("shared_cpu_list")?)?))
         });
@@ -99,7 +100,7 @@ pub fn by_last_level_cache(
 /// Which thread of its core a CPU is, counted from 0; 0 where the kernel does not say.
 pub fn thread_of_core(system: &Path, cpu: u32) -> usize {
     let path = system.join(format!("cpu/cpu{cpu}/topology/thread_siblings_list"));
-    let siblings = fs::read_to_string(path).ok().and_then(|text| parse(&text)).unwrap_or_default();
+    let siblings = read_kernel_text(path).ok().and_then(|text| parse(&text)).unwrap_or_default();
     siblings.iter().take_while(|sibling| **sibling < cpu).count()
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How KVM is set on this host: what its modules' parameters say.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::Path;
+use unspin_text::read_kernel_text;
 
 /// Requests of linux/kvm.h.
 const KVM_CREATE_VM: libc::c_ulong = 0xae01;
@@ -43,7 +44,7 @@ pub struct Kvm {
 impl Kvm {
     /// Reads `/sys/module`.
     pub fn read(modules: &Path) -> Kvm {
-        let read = |name: &str| fs::read_to_string(modules.join(name)).ok();
+        let read = |name: &str| read_kernel_text(modules.join(name)).ok();
         let number = |name| read(name)?.trim().parse().ok();
         let switch = |name| match read(name)?.trim() {
             "Y" | "1" => Some(true),
@@ -67,6 +68,7 @@ impl Kvm {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn parameters_are_what_the_modules_say() {

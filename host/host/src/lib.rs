@@ -27,7 +27,7 @@ pub mod source;
 mod tree;
 mod vcpus;
 
-pub use called::{meant, tell_apart, By};
+pub use called::{is_explicit, keep_told, meant, tell_apart, By};
 pub use cgroup::{Cgroup, Version};
 pub use command_line::QemuOption;
 pub use groups::{tightest, Groups, Limit, Limited, Place};
@@ -49,6 +49,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use unspin_text::{read_kernel, read_kernel_text};
 use vcpus::Descriptors;
 
 /// A process that has VMs: under QEMU exactly one.
@@ -63,14 +64,15 @@ pub struct VmProcess {
     /// Its number of vCPUs, also of those whose threads are unknown. 0 if the VMM has created none yet, or
     /// if it does not name their threads and its descriptors are not readable.
     pub vcpu_count: usize,
-    title: String,
+    title: called::Title,
 }
 
 impl VmProcess {
     pub fn new(pid: u32, monitor: Monitor, names: Names, vcpus: Vec<Vcpu>) -> VmProcess {
         let vcpu_count = vcpus.len();
-        let mut vm = VmProcess { pid, monitor, names, vcpus, vcpu_count, title: String::new() };
-        tell_apart(std::slice::from_mut(&mut vm));
+        let title = called::Title::default();
+        let mut vm = VmProcess { pid, monitor, names, vcpus, vcpu_count, title };
+        tell_apart(std::slice::from_mut(&mut vm), &[]);
         vm
     }
 
@@ -87,7 +89,24 @@ impl VmProcess {
     /// other of those that [`tell_apart`] was given: `web1`, `web1 (vmid:104)`, or `pid:4242` where it has
     /// no name.
     pub fn title(&self) -> &str {
-        &self.title
+        &self.title.text
+    }
+
+    /// What tells it from others of its name, as in `vmid:104` or `process 4242`.
+    pub fn apart(&self) -> Option<&str> {
+        self.title.parts().1
+    }
+
+    /// As messages have a VM with this id: `4242-0 (web1)`, `4242-0 (web1, vmid:104)` where others have this
+    /// name, or `pid:4242-0`. Commands take it for this VM.
+    pub fn label(&self, id: &str) -> String {
+        let (name, apart) = self.title.parts();
+        match apart {
+            _ if self.name().is_none() => format!("pid:{id}"),
+            // The id tells the process.
+            Some(apart) if !apart.starts_with("process ") => format!("{id} ({name}, {apart})"),
+            _ => format!("{id} ({name})"),
+        }
     }
 
     /// The same, called as it was `before` while its names were the same.
@@ -102,8 +121,9 @@ impl VmProcess {
     /// The title where it is one word for a shell, or else its process: for commands that people copy.
     pub fn selector(&self) -> String {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@+,=%".contains(c);
-        match self.title.chars().all(is_plain) && !self.title.starts_with('-') {
-            true => self.title.clone(),
+        let title = self.title();
+        match title.chars().all(is_plain) && !title.starts_with('-') {
+            true => title.to_string(),
             false => format!("pid:{}", self.pid),
         }
     }
@@ -149,7 +169,7 @@ impl Host {
         let pids = self.processes()?;
         let mut vms: Vec<VmProcess> =
             pids.into_iter().filter_map(|pid| self.look_at(pid)).collect();
-        tell_apart(&mut vms);
+        tell_apart(&mut vms, &[]);
         Ok(vms)
     }
 
@@ -173,7 +193,7 @@ impl Host {
     }
 
     fn process_of(&self, tid: u32) -> Option<u32> {
-        let status = fs::read(self.dir(tid).join("status")).ok()?;
+        let status = read_kernel(self.dir(tid).join("status")).ok()?;
         let line = status.split(|b| *b == b'\n').find_map(|l| l.strip_prefix(b"Tgid:"))?;
         std::str::from_utf8(line).ok()?.trim().parse().ok()
     }
@@ -185,7 +205,7 @@ impl Host {
             Err(e) if e.kind() == ErrorKind::PermissionDenied => None,
             _ => return None,
         };
-        let args = fs::read(process.join("cmdline")).unwrap_or_default();
+        let args = read_kernel(process.join("cmdline")).unwrap_or_default();
         let mut args: Vec<&[u8]> = args.split(|b| *b == 0).collect();
         // Each argument ends with a NUL.
         args.pop();
@@ -219,7 +239,7 @@ impl Host {
     /// The names of a VM: from its VMM, and from its cgroups and container.
     fn names(&self, pid: u32, monitor: Monitor, args: &[&[u8]]) -> Names {
         let mut names = monitor.names(args);
-        let cgroups = fs::read(self.dir(pid).join("cgroup")).unwrap_or_default();
+        let cgroups = read_kernel(self.dir(pid).join("cgroup")).unwrap_or_default();
         for (kind, name) in placed::names(&String::from_utf8_lossy(&cgroups)).iter() {
             names.add(kind, name.as_bytes());
         }
@@ -238,13 +258,13 @@ impl Host {
 
     /// The cgroup that a thread's CPU time is controlled by.
     pub fn cgroup(&self, tid: u32) -> Option<Cgroup> {
-        Cgroup::parse(&fs::read_to_string(self.dir(tid).join("cgroup")).ok()?)
+        Cgroup::parse(&read_kernel_text(self.dir(tid).join("cgroup")).ok()?)
     }
 
     /// What the scheduler has counted of a thread, as the kernel writes it: ns on a CPU, ns ready for one,
     /// time slices.
     pub fn schedstat(&self, tid: u32) -> Option<String> {
-        fs::read_to_string(self.dir(tid).join("schedstat")).ok()
+        read_kernel_text(self.dir(tid).join("schedstat")).ok()
     }
 
     /// When a thread was started, in clock ticks since the boot; `None` where it has ended. No two threads
@@ -278,7 +298,7 @@ impl Host {
 
     /// A field of `/proc/TID/stat` that is a number, counted from 1 as in proc(5).
     fn stat<T: FromStr>(&self, tid: u32, field: usize) -> Option<T> {
-        let stat = fs::read_to_string(self.dir(tid).join("stat")).ok()?;
+        let stat = read_kernel_text(self.dir(tid).join("stat")).ok()?;
         // The name, in parentheses, may hold anything. What follows begins with field 3.
         let (_, fields) = stat.rsplit_once(')')?;
         fields.split_whitespace().nth(field - 3)?.parse().ok()
@@ -286,7 +306,7 @@ impl Host {
 
     /// The CPUs that a thread may run on; none where it has ended.
     pub fn allowed_cpus(&self, tid: u32) -> BTreeSet<u32> {
-        let status = fs::read_to_string(self.dir(tid).join("status")).unwrap_or_default();
+        let status = read_kernel_text(self.dir(tid).join("status")).unwrap_or_default();
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         list.and_then(cpus::parse).unwrap_or_default()
     }
@@ -298,7 +318,7 @@ impl Host {
 
     /// The CPUs that are online; `None` where `/proc/stat` does not say.
     pub fn online_cpus(&self) -> Option<BTreeSet<u32>> {
-        let stat = fs::read_to_string(self.proc.join("stat")).ok()?;
+        let stat = read_kernel_text(self.proc.join("stat")).ok()?;
         let number = |line: &str| line.strip_prefix("cpu")?.split(' ').next()?.parse().ok();
         let cpus: BTreeSet<u32> = stat.lines().filter_map(number).collect();
         (!cpus.is_empty()).then_some(cpus)
@@ -329,7 +349,7 @@ impl Hands for Host {
     fn read(&self, target: &Target) -> io::Result<String> {
         match target {
             Target::File { path } => {
-                let text = fs::read_to_string(path)?;
+                let text = read_kernel_text(path)?;
                 Ok(text.lines().next().unwrap_or_default().trim().to_string())
             }
             Target::Affinity { tid } => Ok(cpus::list(&self.allowed_cpus(*tid))),

@@ -5,6 +5,7 @@ use crate::Host;
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use unspin_text::read_kernel_text;
 
 /// Users that VMMs run as, as packages and managers of VMs create them.
 const MONITORS: [&str; 15] = [
@@ -58,13 +59,13 @@ impl fmt::Display for Owner {
 impl Host {
     /// The effective user of a process; `None` where it has ended.
     pub fn owner(&self, pid: u32) -> Option<Owner> {
-        let status = fs::read_to_string(self.dir(pid).join("status")).ok()?;
+        let status = read_kernel_text(self.dir(pid).join("status")).ok()?;
         let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
         let uid: u32 = match ids {
             Some(ids) => ids.split_whitespace().nth(1)?.parse().ok()?,
             None => fs::metadata(self.dir(pid)).ok()?.uid(),
         };
-        let users = fs::read_to_string(&self.users).unwrap_or_default();
+        let users = read_kernel_text(&self.users).unwrap_or_default();
         let name = |line: &str| {
             let mut fields = line.split(':');
             let name = fields.next()?;

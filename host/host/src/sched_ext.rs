@@ -3,7 +3,7 @@
 
 use crate::Host;
 use std::fmt;
-use std::fs;
+use unspin_text::read_kernel_text;
 
 /// A scheduler that is enabled.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,7 +18,7 @@ impl Host {
     /// `None` where none is enabled, or the kernel has no such schedulers.
     pub fn sched_ext(&self) -> Option<SchedExt> {
         let dir = self.sys.join("kernel/sched_ext");
-        let read = |file: &str| fs::read_to_string(dir.join(file)).ok();
+        let read = |file: &str| read_kernel_text(dir.join(file)).ok();
         let state = read("state")?;
         // It schedules from `enabling` to `disabling`.
         if state.trim() == "disabled" {

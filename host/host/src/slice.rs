@@ -2,9 +2,9 @@
 //! The time that the fair scheduler (EEVDF) gives a thread at a stretch, since Linux 6.12. A thread with a
 //! shorter one is due sooner after it wakes up; what it gets in all stays. `sched_setattr(2)` sets it.
 
-use std::fs;
 use std::io;
 use std::path::Path;
+use unspin_text::read_kernel_text;
 
 /// What the kernel gives a thread that has none of its own, in ns. It takes debugfs.
 const BASE: &str = "/sys/kernel/debug/sched/base_slice_ns";
@@ -55,7 +55,7 @@ pub fn of(tid: u32) -> io::Result<u64> {
 /// # Errors
 /// As sched_setattr(2): no permission, for example.
 pub fn set(tid: u32, ns: u64) -> io::Result<()> {
-    let base = fs::read_to_string(Path::new(BASE)).ok();
+    let base = read_kernel_text(Path::new(BASE)).ok();
     let is_base = base.and_then(|text| text.trim().parse().ok()) == Some(ns);
     let attr =
         Attr { size: size_of::<Attr>() as u32, runtime: if is_base { 0 } else { ns }, ..get(tid)? };

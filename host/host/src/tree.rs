@@ -5,6 +5,7 @@ use crate::{Cgroup, Host, Version};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use unspin_text::read_kernel_text;
 
 /// The weight of a cgroup with `cpu.idle`: 3 where others have 1024.
 const IDLE: f64 = 100.0 * 3.0 / 1024.0;
@@ -110,7 +111,7 @@ impl Tree {
     }
 
     fn read(&self, group: &Cgroup, file: &str) -> Option<String> {
-        fs::read_to_string(self.dir(group).join(file)).ok()
+        read_kernel_text(self.dir(group).join(file)).ok()
     }
 
     /// The file that has its weight, which is there if the controller of CPU time is on for it: without, its
@@ -128,11 +129,14 @@ impl Tree {
 
     /// Its weight as `cpu.weight` has it, 1 to 10000, usually 100; less than 1 with `cpu.idle`.
     pub fn weight(&self, group: &Cgroup) -> Option<f64> {
-        let text = fs::read_to_string(self.weight_file(group)?).ok()?;
+        let text = read_kernel_text(self.weight_file(group)?).ok()?;
         if self.is_idle(group) {
             return Some(IDLE);
         }
-        let number: f64 = text.trim().parse().ok().filter(|number| *number > 0.0)?;
+        let number: f64 = text.trim().parse().ok()?;
+        if !number.is_finite() || number <= 0.0 {
+            return None;
+        }
         Some(match group.version {
             Version::One => number * 100.0 / 1024.0,
             Version::Two => number,
@@ -165,12 +169,13 @@ impl Tree {
         };
         match group.version {
             Version::Two => {
-                let throttled_ns = number("throttled_usec ").map(|us| us * 1000);
-                Some(Used { cpu_ns: number("usage_usec ")? * 1000, throttled_ns })
+                let ns = |key: &str| Some(number(key)?.saturating_mul(1000));
+                let throttled_ns = ns("throttled_usec ");
+                Some(Used { cpu_ns: ns("usage_usec ")?, throttled_ns })
             }
             Version::One => {
                 let usage = self.in_hierarchy(group, &self.cpuacct).join("cpuacct.usage");
-                let cpu_ns = fs::read_to_string(usage).ok()?.trim().parse().ok()?;
+                let cpu_ns = read_kernel_text(usage).ok()?.trim().parse().ok()?;
                 Some(Used { cpu_ns, throttled_ns: number("throttled_time ") })
             }
         }

@@ -8,6 +8,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use unspin_text::{read_kernel, read_kernel_text};
 
 /// What the descriptors of a VM and of a vCPU link to; `:` and the vCPU's number follow, from Linux 4.19
 /// on.
@@ -90,7 +91,7 @@ pub fn find(process: &Path, monitor: Monitor, descriptors: &Descriptors) -> (Vec
     let mut tids = numbers_in(&tasks).unwrap_or_default();
     tids.sort_unstable();
     let named = |tid: &u32| {
-        let comm = fs::read(tasks.join(tid.to_string()).join("comm")).ok()?;
+        let comm = read_kernel(tasks.join(tid.to_string()).join("comm")).ok()?;
         let index = monitor.vcpu_index(&comm).filter(|index| descriptors.may_have(*index))?;
         Some(Vcpu { index, tid: *tid })
     };
@@ -129,7 +130,7 @@ pub fn find(process: &Path, monitor: Monitor, descriptors: &Descriptors) -> (Vec
 /// Whether a thread is within `KVM_RUN`, and of which vCPU: `16 0x11 0xae80 …`, where the descriptor is
 /// the second number. Only of a thread that sleeps does the kernel say.
 fn running(process: &Path, task: &Path) -> Option<Option<u32>> {
-    let call = fs::read_to_string(task.join("syscall")).ok()?;
+    let call = read_kernel_text(task.join("syscall")).ok()?;
     let hex = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
     let mut words = call.split_whitespace().skip(1);
     let (fd, request) = (hex(words.next()?)?, hex(words.next()?)?);
@@ -152,7 +153,7 @@ struct Stat {
 }
 
 fn stat(task: &Path) -> Stat {
-    let text = fs::read(task.join("stat")).unwrap_or_default();
+    let text = read_kernel(task.join("stat")).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     // The name may hold anything.
     let Some((_, fields)) = text.rsplit_once(')') else { return Stat::default() };

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Fake, VM};
 use std::collections::BTreeMap;
-use unspin_host::{meant, By, Host, Kind, VmProcess};
+use unspin_host::{keep_told, meant, By, Host, Kind, VmProcess};
 
 /// How a VMM shows which threads run vCPUs.
 #[derive(Clone, Copy)]
@@ -269,7 +269,10 @@ fn cell(fake: &Fake, number: usize, monitor: &Monitor, layout: usize, is_named: 
 
 /// The VMs that a text means, by their processes.
 fn found(vms: &[VmProcess], given: &[u8]) -> Vec<(u32, By)> {
-    vms.iter().filter_map(|vm| Some((vm.pid, meant(given, Some(vm), None)?))).collect()
+    let by = |vm: &VmProcess| Some((meant(given, Some(vm), None)?, vm.pid));
+    let mut found = vms.iter().filter_map(by).collect();
+    keep_told(&mut found);
+    found.into_iter().map(|(by, pid)| (pid, by)).collect()
 }
 
 #[test]
@@ -301,12 +304,12 @@ fn every_vm_is_seen_as_what_it_is() {
         let vcpus: Vec<(u32, u32)> = vm.vcpus.iter().map(|vcpu| (vcpu.index, vcpu.tid)).collect();
         assert_eq!((vm.vcpu_count, vcpus), (cell.count, cell.vcpus.clone()), "{vm:?}");
         // What it is called means it alone.
-        assert_eq!(found(&vms, vm.title().as_bytes()), [(vm.pid, By::Name)], "{}", vm.title());
+        assert_eq!(found(&vms, vm.title().as_bytes()), [(vm.pid, By::Exact)], "{}", vm.title());
         for (kind, name) in vm.names.iter() {
             let explicit = format!("{}:{name}", kind.key());
             let (bare, explicit) = (found(&vms, name.as_bytes()), found(&vms, explicit.as_bytes()));
-            assert!(explicit.contains(&(vm.pid, By::Name)), "{kind:?} {name}");
-            assert!(bare.contains(&(vm.pid, By::Name)), "{kind:?} {name}");
+            assert!(explicit.contains(&(vm.pid, By::Exact)), "{kind:?} {name}");
+            assert!(bare.iter().any(|(pid, _)| *pid == vm.pid), "{kind:?} {name}");
             let has_it = |(pid, _): &(u32, By)| {
                 let vm = vms.iter().find(|vm| vm.pid == *pid).unwrap();
                 vm.names.get(kind) == Some(name)

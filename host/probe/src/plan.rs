@@ -55,6 +55,7 @@ enum Takes {
     /// A pointer to this structure.
     Pointer(&'static str),
 }
+use unspin_text::read_kernel_text;
 use Takes::{Number, Pointer};
 
 impl Takes {
@@ -128,7 +129,7 @@ const QUOTAS: [&str; 2] = ["runtime_enabled", "throttle_count"];
 
 /// `uname -r` of the kernel that `proc` shows.
 pub fn release(proc: &Path) -> String {
-    let text = std::fs::read_to_string(proc.join("sys/kernel/osrelease"));
+    let text = read_kernel_text(proc.join("sys/kernel/osrelease"));
     text.map_or_else(|_| "of unknown release".into(), |text| text.trim().to_string())
 }
 

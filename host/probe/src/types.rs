@@ -49,7 +49,7 @@ impl Drop for Btf {
 
 /// Whether a file has all types that it names. Then its texts begin with an empty one.
 fn is_whole(path: &Path) -> bool {
-    let bytes = std::fs::read(path).unwrap_or_default();
+    let bytes = unspin_text::read_kernel(path).unwrap_or_default();
     let number = |at: usize| {
         let four = bytes.get(at..at + 4)?.try_into().ok()?;
         usize::try_from(u32::from_ne_bytes(four)).ok()

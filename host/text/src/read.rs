@@ -13,6 +13,9 @@ pub const TEXT_MAX: u64 = 16 << 20;
 /// Most bytes of results and traces.
 pub const RESULTS_MAX: u64 = 4 << 30;
 
+/// Most bytes of a file of the kernel's. The longest is /proc/cpuinfo, with 1 or 2 KiB per CPU.
+const KERNEL_MAX: u64 = 64 << 20;
+
 /// Why a file was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -76,6 +79,26 @@ pub fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, ReadError> {
     Ok(bytes)
 }
 
+/// The bytes of a file in /proc, /sys or a tree of cgroups.
+///
+/// # Errors
+/// [`io::Error`]. What is no regular file, or has more than 64 MiB, is no file of the kernel's.
+pub fn read_kernel(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    read_file(path.as_ref(), KERNEL_MAX).map_err(|e| match e {
+        ReadError::Missing(_) => ErrorKind::NotFound.into(),
+        ReadError::Io { error, .. } => error,
+        other => io::Error::new(ErrorKind::InvalidData, other),
+    })
+}
+
+/// The same as text.
+///
+/// # Errors
+/// As [`read_kernel`], and where it is no UTF-8.
+pub fn read_kernel_text(path: impl AsRef<Path>) -> io::Result<String> {
+    String::from_utf8(read_kernel(path)?).map_err(|e| io::Error::new(ErrorKind::InvalidData, e))
+}
+
 /// The text of a regular file of at most [`TEXT_MAX`] bytes.
 ///
 /// # Errors
@@ -134,6 +157,10 @@ mod tests {
         }
         let below = read_text(&at("text").join("x")).unwrap_err();
         assert!(!below.is_wrong_file(), "{below}");
+        for path in ["fifo", "large"] {
+            assert_eq!(read_kernel(at(path)).unwrap_err().kind(), ErrorKind::InvalidData);
+        }
+        assert_eq!(read_kernel_text(at("none")).unwrap_err().kind(), ErrorKind::NotFound);
         assert_eq!(read_file(&at("text"), 4).unwrap(), b"text");
         assert!(matches!(read_file(&at("text"), 3), Err(ReadError::TooLarge { .. })));
         fs::remove_dir_all(dir).unwrap();

@@ -3,9 +3,10 @@
 
 use crate::exit::{said, Usage};
 use crate::sysfs;
-use crate::vms::Vm;
+use crate::vms::{called, Vm};
 use std::collections::BTreeMap;
 use std::path::Path;
+use unspin_host::is_explicit;
 use unspin_text::{read_text, Problems, Reader, Table};
 
 pub const FILE: &str = "/etc/unspin/unspin.toml";
@@ -13,8 +14,9 @@ pub const FILE: &str = "/etc/unspin/unspin.toml";
 pub const HELP: &str = "\
 The file has up to three kinds of tables. Each takes the settings that `unspin set --help` lists:
   [default]             all VMs without a setting of their own
-  [vm.\"NAME\"]           VMs of this name, of any kind or as in \"vmid:104\"
-  [pid.N]               VMs of process N; overrides the table by name";
+  [vm.\"NAME\"]           the VM of this name, of any kind; if several have it, none is set
+  [vm.\"KIND:NAME\"]      every VM that has this name of this kind, as in \"unit:runner\"
+  [pid.N]               VMs of process N; overrides the tables by name";
 
 /// Values by the names of settings.
 pub type Settings = BTreeMap<String, String>;
@@ -42,12 +44,40 @@ impl Config {
         reader.finish(Some(config))
     }
 
-    /// The settings of a VM in addition to the defaults.
-    pub fn of(&self, vm: &Vm) -> Settings {
-        let named = self.names.iter().filter(|(name, _)| vm.is_called(name.as_bytes()));
-        let numbered = self.pids.iter().filter(|(pid, _)| vm.has_pid(*pid));
-        let tables = named.map(|(_, settings)| settings).chain(numbered.map(|(_, s)| s));
-        tables.flat_map(|settings| settings.clone()).collect()
+    /// The settings of each of these VMs in addition to the defaults, in their order.
+    pub fn of(&self, vms: &[&Vm]) -> Asked<'_> {
+        let mut asked = Asked { settings: vec![Settings::new(); vms.len()], several: Vec::new() };
+        for (name, settings) in &self.names {
+            let found: Vec<&Vm> = called(vms, name);
+            if found.len() > 1 && !is_explicit(name.as_bytes()) {
+                let ids = found.iter().map(|vm| vm.id.clone()).collect();
+                asked.several.push((name.as_str(), ids));
+                continue;
+            }
+            let is_it = |vm: &Vm| found.iter().any(|of| of.id == vm.id);
+            asked.add(vms, settings, is_it);
+        }
+        for (pid, settings) in &self.pids {
+            asked.add(vms, settings, |vm| vm.has_pid(*pid));
+        }
+        asked
+    }
+}
+
+/// What a file asks for.
+pub struct Asked<'a> {
+    pub settings: Vec<Settings>,
+    /// Names that do not say a kind and that several VMs have, with the ids of these. They set none.
+    pub several: Vec<(&'a str, Vec<String>)>,
+}
+
+impl Asked<'_> {
+    fn add(&mut self, vms: &[&Vm], more: &Settings, is_it: impl Fn(&Vm) -> bool) {
+        for (vm, settings) in vms.iter().zip(&mut self.settings) {
+            if is_it(vm) {
+                settings.extend(more.clone());
+            }
+        }
     }
 }
 
@@ -171,7 +201,7 @@ mod tests {
         let fake = Fake::new("config");
         let of = |id: &str, name: &str| {
             fake.vm(id, name);
-            config.of(&Vm::new(&fake.host(), id.to_string()))
+            config.of(&[&Vm::new(&fake.host(), id.to_string())]).settings.remove(0)
         };
         let both = of("41-0", "web,,1");
         assert_eq!(
@@ -181,6 +211,30 @@ mod tests {
         assert_eq!(of("42-0", "db")["mode"], "aple");
         assert!(of("43-0", "db").is_empty());
         assert_eq!(Config::parse("x.toml", "").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn a_name_of_several_vms_sets_none_and_a_kind_all_that_have_it() {
+        let text = "[vm.web]\nmode = \"hvs\"\n[vm.\"name:web\"]\nwindow_max_cycles = 16_384\n\
+                    [vm.104]\nmode = \"aple\"\n[vm.\"name:104\"]\nwindow_min_cycles = 64\n";
+        let config = Config::parse("x.toml", text).unwrap();
+        let fake = Fake::new("config-several");
+        for (id, name) in [("41-0", "web"), ("42-0", "web"), ("43-0", "104"), ("44-0", "db")] {
+            fake.vm(id, name);
+        }
+        fake.write("proc/44/cgroup", "0::/qemu.slice/104.scope");
+        let vms = crate::vms::all(&fake.module(), &fake.host()).unwrap();
+        let asked = config.of(&vms.iter().collect::<Vec<_>>());
+        let several = |name, ids: [&str; 2]| (name, ids.map(String::from).to_vec());
+        let expected = [several("web", ["41-0", "42-0"]), several("104", ["43-0", "44-0"])];
+        assert_eq!(
+            asked.several.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
+            expected.into()
+        );
+        let keys: Vec<Vec<&str>> =
+            asked.settings.iter().map(|of| of.keys().map(String::as_str).collect()).collect();
+        let wide = vec!["window_max_cycles"];
+        assert_eq!(keys, [wide.clone(), wide, vec!["window_min_cycles"], vec![]]);
     }
 
     #[test]

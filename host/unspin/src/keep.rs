@@ -4,8 +4,9 @@
 use crate::config::{Config, Settings};
 use crate::exit::said;
 use crate::sysfs::Module;
-use crate::vms::Vm;
-use std::collections::BTreeMap;
+use crate::vms::{ambiguous, with_ids, Vm};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use unspin_host::Host;
 
 const MODE: &str = "mode";
@@ -20,6 +21,8 @@ pub struct Keeper {
     config: Config,
     default: Changed,
     vms: BTreeMap<String, (Vm, Changed)>,
+    /// Tables whose names several VMs have, with the ids of these.
+    several: BTreeMap<String, Vec<String>>,
 }
 
 /// Settings of a VM or of the defaults.
@@ -54,8 +57,8 @@ impl Keeper {
     /// and changes nothing.
     pub fn start(module: Module, host: Host, config: Config) -> anyhow::Result<Keeper> {
         let default = Changed::new(module.defaults());
-        let vms = BTreeMap::new();
-        let mut keeper = Keeper { module, host, config: Config::default(), default, vms };
+        let (vms, several) = (BTreeMap::new(), BTreeMap::new());
+        let mut keeper = Keeper { module, host, config: Config::default(), default, vms, several };
         keeper.set_default(&config)?;
         keeper.config = config;
         keeper.look()?;
@@ -72,19 +75,31 @@ impl Keeper {
         self.vms.len()
     }
 
-    /// Sets the VMs that came since it last looked, and forgets those that went.
+    /// Whether a table sets none because several VMs have its name.
+    pub fn is_ambiguous(&self) -> bool {
+        !self.several.is_empty()
+    }
+
+    /// Sets the VMs that came since it last looked, and forgets those that went. A VM that shared its name
+    /// is set when the others of that name are gone.
     pub fn look(&mut self) -> anyhow::Result<()> {
         let ids = self.module.ids()?;
         self.vms.retain(|id, _| ids.contains(id));
+        let mut due: BTreeSet<String> = BTreeSet::new();
         for id in ids {
             let is_new = |(_, changed): &(Vm, Changed)| (1..TRIES).contains(&changed.refused);
             if self.vms.get(&id).is_none_or(is_new) {
                 self.vms.entry(id.clone()).or_insert_with(|| {
                     (Vm::new(&self.host, id.clone()), Changed::new(Settings::new()))
                 });
-                self.set_vm(&id);
+                due.insert(id);
             }
         }
+        let is_gone = |id: &String| !self.vms.contains_key(id);
+        let freed = self.several.values().filter(|ids| ids.iter().any(is_gone));
+        due.extend(freed.flatten().filter(|id| !is_gone(id)).cloned());
+        self.several.retain(|_, ids| ids.iter().any(|id| self.vms.contains_key(id)));
+        self.set_vms(&due);
         Ok(())
     }
 
@@ -93,11 +108,10 @@ impl Keeper {
     pub fn change(&mut self, config: Config) -> anyhow::Result<()> {
         self.set_default(&config)?;
         self.config = config;
-        let ids: Vec<String> = self.vms.keys().cloned().collect();
-        for id in ids {
-            self.vms.entry(id.clone()).and_modify(|(_, changed)| changed.refused = 0);
-            self.set_vm(&id);
-        }
+        let ids: BTreeSet<String> = self.vms.keys().cloned().collect();
+        self.vms.values_mut().for_each(|(_, changed)| changed.refused = 0);
+        self.several.clear();
+        self.set_vms(&ids);
         self.look()
     }
 
@@ -137,11 +151,34 @@ impl Keeper {
         Ok(())
     }
 
-    /// Applies the configuration to a VM, and reports changes and failures.
-    fn set_vm(&mut self, id: &str) {
+    /// Applies the configuration to these VMs, and reports tables whose names several VMs have.
+    fn set_vms(&mut self, ids: &BTreeSet<String>) {
+        if ids.is_empty() {
+            return;
+        }
+        let all: Vec<&Vm> = self.vms.values().map(|(vm, _)| vm).collect();
+        let asked = self.config.of(&all);
+        let several: BTreeMap<String, Vec<String>> =
+            asked.several.into_iter().map(|(name, ids)| (name.to_string(), ids)).collect();
+        for (name, ids) in several.iter().filter(|(name, ids)| self.several.get(*name) != Some(ids))
+        {
+            let among = with_ids(self.vms.keys().cloned().collect(), &self.host);
+            let found = among.into_iter().filter(|vm| ids.contains(&vm.id)).collect();
+            say!("no VM is set by [vm.{name:?}]: {}", ambiguous(OsStr::new(name), found));
+        }
+        let wanted: Vec<(String, Settings)> =
+            all.iter().map(|vm| vm.id.clone()).zip(asked.settings).collect();
+        self.several = several;
+        for (id, wanted) in wanted.into_iter().filter(|(id, _)| ids.contains(id)) {
+            self.set_vm(&id, &wanted);
+        }
+    }
+
+    /// Sets a VM, and reports changes and failures.
+    fn set_vm(&mut self, id: &str, wanted: &Settings) {
         let Some((vm, changed)) = self.vms.get_mut(id) else { return };
         let now = self.module.vm(id);
-        let to_write = changed.towards(&self.config.of(vm), &self.module.defaults(), &now);
+        let to_write = changed.towards(wanted, &self.module.defaults(), &now);
         if to_write.is_empty() {
             return;
         }
@@ -188,7 +225,7 @@ mod tests {
     }
 
     const WEB: &str = "[default]\nmode = \"observe\"\n\
-                       [vm.web]\nmode = \"apples\"\nwindow_max_cycles = 16384\n";
+                       [vm.\"name:web\"]\nmode = \"apples\"\nwindow_max_cycles = 16384\n";
 
     #[test]
     fn vms_are_set_and_later_ones_too() {
@@ -210,6 +247,22 @@ mod tests {
         std::fs::remove_dir_all(fake.path("sys/vms/42-0")).unwrap();
         keeper.look().unwrap();
         assert_eq!(keeper.count(), 2);
+    }
+
+    /// While several VMs have a name, it sets none of them; one that was set before keeps what it has.
+    #[test]
+    fn a_name_of_several_vms_sets_none() {
+        let fake = Fake::new("keep-several");
+        fake.vm("41-0", "web");
+        let mut keeper = keeper(&fake, "[vm.web]\nmode = \"hvs\"\n");
+        fake.vm("42-0", "web");
+        keeper.look().unwrap();
+        let mode = |vm: &str| fake.read(&format!("sys/vms/{vm}/mode"));
+        assert_eq!((mode("41-0"), mode("42-0")), ("hvs".into(), "off".into()));
+        assert!(keeper.is_ambiguous());
+        std::fs::remove_dir_all(fake.path("sys/vms/41-0")).unwrap();
+        keeper.look().unwrap();
+        assert_eq!((mode("42-0"), keeper.is_ambiguous()), ("hvs".into(), false));
     }
 
     #[test]

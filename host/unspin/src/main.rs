@@ -6,7 +6,6 @@ extern crate unspin_cli;
 mod cmd;
 #[cfg(feature = "module")]
 mod config;
-mod fit;
 mod forward;
 #[cfg(feature = "module")]
 mod keep;
@@ -20,6 +19,7 @@ mod watch;
 use clap::FromArgMatches;
 use std::process::ExitCode;
 use unspin_cli::{exit, help, host, out, progress, sysfs, vms};
+use unspin_text::fit;
 
 fn main() -> ExitCode {
     if let Err(error) = forward::run_moved(std::env::args_os().skip(1).collect()) {

@@ -39,8 +39,18 @@ impl Host {
 
     fn run(&self, args: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-        command.args(["load", "--check", "--root"]).arg(&self.0).args(args);
+        command.args(["load", "--check", "--root"]).arg(&self.0).args(args).env("COLUMNS", "10000");
         command.stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// The text without a terminal: 80 columns, and the same words.
+    #[track_caller]
+    fn fits(&self, args: &[&str], text: &str) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+        command.args(["load", "--check", "--root"]).arg(&self.0).args(args).env_remove("COLUMNS");
+        let narrow = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
+        assert!(narrow.split_whitespace().eq(text.split_whitespace()), "{narrow}");
     }
 
     /// The verdict and the ids of the reasons; exit codes and both formats agree.
@@ -52,6 +62,7 @@ impl Host {
         assert!(out.stderr.is_empty() && text.stderr.is_empty());
         let json: Value = serde_json::from_slice(&out.stdout).unwrap();
         let text = String::from_utf8(text.stdout).unwrap();
+        self.fits(args, &text);
         assert_eq!(json["schema"], 1);
         let verdict = json["verdict"].as_str().unwrap().to_string();
         let code = if verdict == "cannot" { 77 } else { 0 };

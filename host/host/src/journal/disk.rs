@@ -7,6 +7,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use unspin_text::read_kernel_text;
 
 /// Bits of a mode by which others than the owner may write.
 const OTHERS_WRITE: u32 = 0o022;
@@ -73,7 +74,7 @@ fn is_ours(path: &Path, is: &fs::Metadata) -> Result<(), Error> {
 /// The process that holds the file with this inode, as far as the kernel says:
 /// `1: FLOCK ADVISORY WRITE 4242 00:1a:99 0 EOF`.
 fn holder(inode: u64) -> String {
-    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let locks = read_kernel_text("/proc/locks").unwrap_or_default();
     let of = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let at = words.iter().position(|word| *word == "FLOCK")?;

@@ -20,9 +20,9 @@ pub use hands::Hands;
 
 use disk::Held;
 use lines::{Line, SCHEMA};
-use std::fs;
 use std::io;
 use std::path::Path;
+use unspin_text::read_kernel_text;
 
 /// Where it is kept. What /run has is gone with the boot, as are the changes.
 pub const JOURNAL: &str = "/run/unspin/journal";
@@ -60,7 +60,7 @@ impl Journal {
     /// boot this is. Entries of an earlier boot are dropped: nothing is left of them.
     pub fn open(path: &Path, proc: &Path) -> Result<Journal, Error> {
         let boot_id = proc.join("sys/kernel/random/boot_id");
-        let boot = fs::read_to_string(&boot_id).map_err(Error::io("read", &boot_id))?;
+        let boot = read_kernel_text(&boot_id).map_err(Error::io("read", &boot_id))?;
         Journal::on(Box::new(Held::open(path)?), boot.trim())
     }
 

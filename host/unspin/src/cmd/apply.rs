@@ -2,7 +2,7 @@
 //! `unspin apply`: the settings of a file, once or for as long as it runs (unspin.service).
 
 use crate::config::{Config, FILE, HELP};
-use crate::exit::{said, Cannot};
+use crate::exit::{said, Cannot, Told, USAGE};
 use crate::keep::Keeper;
 use crate::sysfs::{root, Module};
 use crate::{host, notify};
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::time::Duration;
 use unspin_host::{place, Host};
-use unspin_text::Lock;
+use unspin_text::{read_kernel_text, Lock};
 
 /// Disables the service if it is on the kernel command line.
 const SWITCH: &str = "unspin=off";
@@ -59,7 +59,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.stay {
         return stay(args, config);
     }
-    start(args, config).map(drop)
+    match start(args, config)?.is_ambiguous() {
+        true => Err(Told(USAGE).into()),
+        false => Ok(()),
+    }
 }
 
 fn start(args: &Args, config: Config) -> anyhow::Result<Keeper> {
@@ -69,8 +72,8 @@ fn start(args: &Args, config: Config) -> anyhow::Result<Keeper> {
 
 fn stay(args: &Args, config: Config) -> anyhow::Result<()> {
     let cmdline = args.proc.join("cmdline");
-    let words = fs::read_to_string(&cmdline)
-        .with_context(|| format!("cannot read {}", cmdline.display()))?;
+    let words =
+        read_kernel_text(&cmdline).with_context(|| format!("cannot read {}", cmdline.display()))?;
     if words.split_whitespace().any(|word| word == SWITCH) {
         return Err(Cannot(format!(
             "the kernel command line has {SWITCH}, which disables this \

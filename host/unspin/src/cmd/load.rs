@@ -2,12 +2,13 @@
 //! `unspin load`: loads the module, and says whether this host can have it.
 
 use crate::exit::{Cannot, Told, CANNOT};
+use crate::fit::terminal_width;
 use crate::sysfs::{self, Module};
 use crate::{host, out};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use unspin_cli::verdict::{From, Judgement};
+use unspin_cli::verdict::{note, From, Judgement};
 use unspin_host::place::under;
 use unspin_probe::{Extent, Plan};
 
@@ -67,7 +68,10 @@ fn check(args: &Args, judgement: &Judgement) -> anyhow::Result<()> {
     let monitors = Monitors::of(&args.root);
     match args.json {
         true => out::json(&Checked { module: judgement, monitors })?,
-        false => out::print(&(judgement.text() + &monitors.text()))?,
+        false => {
+            let width = terminal_width();
+            out::print(&(judgement.text(width) + &monitors.text(width)))?;
+        }
     }
     match judgement.obstacle() {
         Some(_) => Err(Told(CANNOT).into()),
@@ -123,10 +127,11 @@ impl Monitors {
         }
     }
 
-    fn text(&self) -> String {
+    fn text(&self, width: usize) -> String {
         let can = if self.fit { "fit this kernel" } else { "cannot watch VMs here" };
         let why = self.why.iter().map(|why| format!(": {why}"));
-        format!("note: `unspin top`, `diagnose` and `export` {can}{}\n", why.collect::<String>())
+        let why: String = why.collect();
+        note(&format!("`unspin top`, `diagnose` and `export` {can}{why}"), width)
     }
 }
 

@@ -4,6 +4,7 @@
 mod show;
 
 use crate::exit::{Cannot, Usage};
+use crate::fit::terminal_width;
 use crate::forward::lab_command;
 use crate::host::{is_root, TESTED};
 use crate::progress::Passing;
@@ -89,7 +90,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     match args.json {
         true => out::json(&document),
-        false => out::print(&document.text()),
+        false => out::print(&document.text(terminal_width())),
     }
 }
 

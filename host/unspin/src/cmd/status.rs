@@ -2,6 +2,7 @@
 //! `unspin status`: the module, its defaults, every VM.
 
 use crate::cmd::shape::{what_is_shaped, Written, SHAPED};
+use crate::fit::{cut_apart, terminal_width, wrap};
 use crate::out;
 use crate::sysfs::{root, Module};
 use crate::vms::{with_ids, Vm};
@@ -9,14 +10,16 @@ use serde::Serialize;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use tabled::builder::Builder;
-use tabled::settings::Style;
 use unspin_host::{place, Host, Name};
+use unspin_text::Framed;
 use unspin_uapi::{turns_refused, COSCHEDULING, MODE, TURNS_REFUSED};
 use unspin_uapi::{Coscheduling, Counter, ModuleValue, Value as Of};
 
 /// Characters of a name in the table; --json has all of them.
 const NAME_MAX: usize = 30;
+/// Fewer in a narrow terminal, which has so many for the other columns.
+const BESIDE_NAME: usize = 30;
+const NAME_MIN: usize = 10;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -52,7 +55,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let module = match (Module::open(&args.sysfs), &shaped) {
         (Err(e), Some(shaped)) if !args.json => {
             say!("unspin: {e:#}");
-            return out::print(&of_shape(shaped));
+            return out::print(&of_shape(shaped, terminal_width()));
         }
         (opened, _) => opened?,
     };
@@ -63,9 +66,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let (ids, files): (Vec<String>, Vec<Files>) = module.vms()?.into_iter().unzip();
     let vms: Vec<(Vm, Files)> = with_ids(ids, &host).into_iter().zip(files).collect();
     if !args.json {
-        let shaped = shaped.as_ref().map(of_shape).unwrap_or_default();
-        let note = host.sched_ext().map(|of| format!("Note: {of}.\n")).unwrap_or_default();
-        return out::print(&(table(&module, &vms) + &note + &shaped));
+        let width = terminal_width();
+        let shaped = shaped.as_ref().map(|shaped| of_shape(shaped, width)).unwrap_or_default();
+        let note = host.sched_ext().map(|of| wrapped(&format!("Note: {of}."), width));
+        let note = note.unwrap_or_default();
+        return out::print(&(table(&module, &vms, width) + &note + &shaped));
     }
     out::json(&Status {
         schema: 1,
@@ -82,8 +87,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// What `unspin shape` has decided last.
-fn of_shape(written: &Written) -> String {
-    format!("unspin shape (process {}):\n{}", written.process, written.document.text())
+fn of_shape(written: &Written, width: usize) -> String {
+    format!("unspin shape (process {}):\n{}", written.process, written.document.text(width))
+}
+
+fn wrapped(text: &str, width: usize) -> String {
+    wrap(text, width, "").join("\n") + "\n"
 }
 
 fn value(s: &str) -> Value {
@@ -169,64 +178,67 @@ fn has_turns(files: &Files) -> bool {
     is_set || number(files, Counter::PARKS.file()).is_some_and(|n| n > 0.0)
 }
 
-fn table(module: &Module, vms: &[(Vm, Files)]) -> String {
+fn table(module: &Module, vms: &[(Vm, Files)], width: usize) -> String {
     let known = |name: &str| module.value(name).unwrap_or_else(|| "unknown".to_string());
     let defaults: Vec<String> = module.defaults().iter().map(|(k, v)| format!("{k}={v}")).collect();
-    let text = format!(
-        "unspin {} · window control {} · fail open {}\ndefault: {}\n",
+    let head = format!(
+        "unspin {} · window control {} · fail open {}",
         known("version"),
         known(ModuleValue::WINDOW_CONTROL.file()),
         known(ModuleValue::FAIL_OPEN_TOTAL.file()),
-        defaults.join(" ")
     );
+    let defaults = wrap(&defaults.join(" "), width, "default: ").join("\n") + "\n";
+    let text = wrapped(&head, width) + &defaults;
     if vms.is_empty() {
         return text + "no VMs\n";
     }
-    let text = text + &columns("VM", OVERVIEW, vms) + &columns("yields of VM", YIELDS, vms);
+    let columns = |title, columns| columns_of(title, columns, vms, width);
+    let text = text + &columns("VM", OVERVIEW) + &columns("yields of VM", YIELDS);
     let turns = match vms.iter().any(|(_, files)| has_turns(files)) {
-        true => columns("turns of VM", TURNS, vms) + &excluded(module),
+        true => columns("turns of VM", TURNS) + &excluded(module, width),
         false => String::new(),
     };
-    text + &turns + &refusals(vms)
+    text + &turns + &refusals(vms, width)
 }
 
 /// Which VMs have no turns, and why.
-fn refusals(vms: &[(Vm, Files)]) -> String {
+fn refusals(vms: &[(Vm, Files)], width: usize) -> String {
     let of_vm = |(vm, files): &(Vm, Files)| {
         let reason = files.get(TURNS_REFUSED).and_then(|text| turns_refused(text))?;
-        Some(format!("VM {} has no turns: {reason}\n", vm.id))
+        Some(wrapped(&format!("VM {} has no turns: {reason}", vm.id), width))
     };
     vms.iter().filter_map(of_vm).collect()
 }
 
 /// Which CPUs have no turns though VMs have.
-fn excluded(module: &Module) -> String {
+fn excluded(module: &Module, width: usize) -> String {
     match module.value(ModuleValue::TURNS_EXCLUDED_CPUS.file()).as_deref() {
         None | Some("") => String::new(),
-        Some(cpus) => format!("no turns on CPUs {cpus}: tasks of the host use them\n"),
+        Some(cpus) => {
+            wrapped(&format!("no turns on CPUs {cpus}: tasks of the host use them"), width)
+        }
     }
 }
 
-fn columns(title: &str, columns: &[Column], vms: &[(Vm, Files)]) -> String {
-    let mut b = Builder::default();
-    b.push_record([title, "name"].into_iter().chain(columns.iter().map(|(title, _)| *title)));
-    for (vm, files) in vms {
+fn columns_of(title: &str, columns: &[Column], vms: &[(Vm, Files)], width: usize) -> String {
+    let heads = [title, "name"].into_iter().chain(columns.iter().map(|(title, _)| *title));
+    let mut records = vec![heads.map(String::from).collect()];
+    for ((vm, files), name) in vms.iter().zip(names(vms, width)) {
         let cells = columns.iter().map(|(_, of)| of(files).unwrap_or_else(|| "-".to_string()));
-        b.push_record([vm.id.clone(), name(vm)].into_iter().chain(cells));
+        records.push([vm.id.clone(), name].into_iter().chain(cells).collect());
     }
-    b.build().with(Style::sharp()).to_string() + "\n"
+    Framed { records, keys: 2, ..Framed::default() }.text(width)
 }
 
-/// A VM's name, as far as it fits in a column.
-fn name(vm: &Vm) -> String {
-    let Some(process) = vm.process.as_ref().filter(|process| process.name().is_some()) else {
-        return "-".to_string();
-    };
-    let name = process.title();
-    match name.char_indices().nth(NAME_MAX) {
-        Some((end, _)) => format!("{}…", &name[..end]),
-        None => name.to_string(),
-    }
+/// What VMs are called, as far as it fits in a column; `?`: the process is not there, or not seen.
+fn names(vms: &[(Vm, Files)], width: usize) -> Vec<String> {
+    let title =
+        |(vm, _): &(Vm, Files)| vm.process.as_ref().map_or("?".into(), |of| of.title().into());
+    let titles: Vec<String> = vms.iter().map(title).collect();
+    let pid = |(vm, _): &(Vm, Files)| format!("pid:{}", vm.id);
+    let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
+    let most = NAME_MAX.min(width.saturating_sub(BESIDE_NAME).max(NAME_MIN));
+    cut_apart(&titles, &vms.iter().map(pid).collect::<Vec<_>>(), most)
 }
 
 fn text(files: &Files, key: &str) -> Option<String> {

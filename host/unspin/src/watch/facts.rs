@@ -12,6 +12,7 @@ use unspin_host::{
     cpus, place, tightest, Groups, Host, Kvm, Limited, Monitor, SchedExt, Tree, VmProcess,
 };
 use unspin_probe::SeenVm;
+use unspin_text::read_kernel_text;
 use unspin_uapi::MODE;
 use unspin_uapi::{Counter, Value};
 
@@ -121,7 +122,7 @@ fn statistic(pid: u32, name: &str) -> Option<f64> {
         id.to_str().and_then(|id| id.split_once('-')).is_some_and(|(of, _)| of == pid.to_string())
     };
     let dirs = fs::read_dir(place::sys().join(KVM_STATISTICS)).ok()?.flatten().filter(is_of);
-    let read = |dir: fs::DirEntry| fs::read_to_string(dir.path().join(name)).ok();
+    let read = |dir: fs::DirEntry| read_kernel_text(dir.path().join(name)).ok();
     let values: Vec<f64> = dirs.filter_map(|dir| read(dir)?.trim().parse().ok()).collect();
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / 1e9)
 }
@@ -173,7 +174,7 @@ impl Facts {
 
     /// The facts without VMs.
     pub fn of_host() -> Facts {
-        let balancing = fs::read_to_string(place::proc().join("sys/kernel/numa_balancing"));
+        let balancing = read_kernel_text(place::proc().join("sys/kernel/numa_balancing"));
         Facts {
             kvm: Kvm::read(&place::sys().join("module")),
             tsc_khz: unspin_host::tsc_khz(),

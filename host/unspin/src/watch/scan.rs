@@ -67,7 +67,7 @@ impl Scan {
         }
         let mut processes: Vec<VmProcess> =
             self.vms.values().map(|(running, _)| running.process.clone()).collect();
-        tell_apart(&mut processes);
+        tell_apart(&mut processes, &[]);
         for ((running, _), told) in self.vms.values_mut().zip(processes) {
             running.process = told;
         }

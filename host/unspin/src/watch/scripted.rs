@@ -14,6 +14,7 @@ use std::time::Instant;
 use unspin_diagnosis::State;
 use unspin_host::{Host, VmProcess};
 use unspin_probe::{Seen, Thread};
+use unspin_text::read_kernel_text;
 
 /// An exit for so much time in its state, in ns.
 const EXIT_NS: u64 = 5000;
@@ -63,7 +64,7 @@ impl Scripted {
 
     /// All that experiments switch.
     fn settings(&self, vms: &[VmProcess]) -> String {
-        let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
+        let read = |path: PathBuf| read_kernel_text(path).unwrap_or_default();
         let mut text = read(self.sys.join("module/kvm/parameters/halt_poll_ns"));
         for entry in fs::read_dir(self.sysfs.join("vms")).into_iter().flatten().flatten() {
             text += &read(entry.path().join("window_min_cycles"));

@@ -66,7 +66,8 @@ impl VmHost {
     /// The command, which sees this host; `dirs` are options, and where their directories are in it.
     pub fn command(&self, args: &[&str], dirs: &[(&str, &str)]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-        command.args(args).stdin(Stdio::null());
+        // Wide enough for any sentence.
+        command.args(args).stdin(Stdio::null()).env("COLUMNS", "10000");
         let always = [("--proc", "proc"), ("--sysfs", "mod"), ("--journal", "run/journal")];
         for (option, dir) in always.iter().chain(dirs) {
             command.arg(option).arg(self.dir.join(dir));

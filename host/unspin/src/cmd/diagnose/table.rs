@@ -2,7 +2,7 @@
 //! The tables of a diagnosis, as wide as the terminal.
 
 use crate::cmd::top::line::{total, Line};
-use crate::fit::{percent, table, Column};
+use crate::fit::{percent, table, table_of_vms, Column};
 use unspin_diagnosis::{Cause, Did, Loss, State};
 use unspin_text::printable;
 
@@ -72,7 +72,8 @@ pub fn of_vms(rows: &[&Line], width: usize) -> String {
         line.push(row.id.to_string());
         line
     };
-    table(&columns, &rows.iter().map(line).collect::<Vec<_>>(), width)
+    let selectors: Vec<String> = rows.iter().map(|row| format!("pid:{}", row.id)).collect();
+    table_of_vms(&columns, &rows.iter().map(line).collect::<Vec<_>>(), &selectors, width)
 }
 
 /// A line per vCPU.

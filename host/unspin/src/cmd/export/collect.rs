@@ -224,7 +224,7 @@ pub mod tests {
             vm.process.clone()
         };
         let mut processes: Vec<VmProcess> = sample.vms.iter_mut().zip(names).map(of).collect();
-        tell_apart(&mut processes);
+        tell_apart(&mut processes, &[]);
         for (vm, process) in sample.vms.iter_mut().zip(processes) {
             vm.process = process;
         }

@@ -6,6 +6,7 @@ mod share;
 mod show;
 
 use crate::exit::Cannot;
+use crate::fit::terminal_width;
 use crate::out;
 use crate::progress::Passing;
 use crate::span::{seconds, stopped_by_signals, wait};
@@ -102,7 +103,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let document = Document::new(&found, &rivals, [&before, &after]);
     match args.json {
         true => out::json(&document),
-        false => out::print(&show::text(&document)),
+        false => out::print(&show::text(&document, terminal_width())),
     }
 }
 
@@ -200,7 +201,7 @@ mod tests {
         let fake = host("neighbours-table");
         fake.write("sys/kernel/sched_ext/state", "enabled");
         fake.write("sys/kernel/sched_ext/root/ops", "lavd");
-        let text = show::text(&document(&fake, &GROUPS, None));
+        let text = show::text(&document(&fake, &GROUPS, None), 80);
         let wide = |line: &str| line.replace('\u{1f43b}', "xx").chars().count();
         assert!(text.lines().all(|line| wide(line) <= 80), "{text}");
         let row = |words: &str| text.lines().find(|line| line.contains(words)).unwrap_or_default();
@@ -232,11 +233,25 @@ mod tests {
         }
     }
 
+    /// A quota that nobody has, and a name that is long.
+    #[test]
+    fn no_quota_and_no_name_makes_it_wider_than_the_terminal() {
+        let fake = host("neighbours-huge");
+        fake.write("sys/fs/cgroup/system.slice/cpu.max", &format!("{} 1", u64::MAX));
+        fake.vm("46-0", &"long-\u{202e}\n'\"".repeat(500));
+        fake.write("proc/46/cgroup", r"0::/machine.slice/machine-qemu\x2d2\x2ddb.scope");
+        for width in [40, 80] {
+            let text = show::text(&document(&fake, &GROUPS, None), width);
+            assert!(text.lines().all(|line| crate::fit::cells(line) <= width), "{text}");
+            assert!(width == 40 || text.contains("≥ 1000000"), "{text}");
+        }
+    }
+
     #[test]
     fn one_vm_is_shown_with_what_is_inside_and_json_has_all() {
         let fake = host("neighbours-one");
         let found = document(&fake, &GROUPS, Some(41));
-        let text = show::text(&found);
+        let text = show::text(&found, 80);
         assert!(text.contains("libvirt") && !text.contains("fire1"), "{text}");
         assert!(text.contains("db (machine"), "who is beside it: {text}");
         let json: Value = serde_json::to_value(&found).unwrap();
@@ -277,7 +292,7 @@ mod tests {
         assert!(found.groups.iter().all(|of| of.cpus.is_none() && of.got.is_none()));
         let beside = |name: &str| found.groups.iter().find(|of| of.path.ends_with(name)).unwrap();
         assert_eq!(beside("cron.service").entitled, Some(100.0 / 250.0), "it may be busy");
-        let text = show::text(&found);
+        let text = show::text(&found, 80);
         assert!(
             text.contains("db is not in the table: its cgroup /gone is not in the tree"),
             "{text}"

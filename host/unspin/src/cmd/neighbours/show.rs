@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who competes with whom, as a tree of at most 80 columns.
+//! Who competes with whom, as a tree.
 
 use super::document::{Document, OfGroup};
 use super::share::BUSY_MIN;
-use crate::fit;
+use crate::fit::{self, Column};
 use std::collections::BTreeMap;
-use std::fmt::Write;
-use tabled::builder::Builder;
-use tabled::settings::object::Columns;
-use tabled::settings::{Alignment, Padding, Style};
 use unspin_text::{printable, printable_lines};
 
-/// Columns of a terminal that a name may take; the numbers take the rest of 80.
-const NAME_MAX: usize = 36;
+/// Larger numbers are not told apart: a quota, or a weight, may be any number.
+const NUMBER_MAX: f64 = 1e6;
 /// Further notes are only counted.
 const NOTES_MAX: usize = 12;
 
@@ -23,46 +19,52 @@ struct Row {
     inside: Vec<Row>,
 }
 
-pub fn text(document: &Document) -> String {
-    let mut table = Builder::default();
-    let most = NAME_MAX + fit::terminal_width().saturating_sub(fit::WIDTH);
-    table.push_record(["cgroup", "weight", "quota", "entitled", "got", "CPUs"]);
+/// In lines of at most so many cells.
+pub fn text(document: &Document, width: usize) -> String {
+    let mut rows = Vec::new();
     let mut shower = Shower::new(document);
     for root in shower.children(None) {
         let row = shower.row(root);
-        push(&mut table, &row, most, "", "");
+        push(&mut rows, &row, "", "");
     }
-    let mut table = table.build();
-    table.with(Style::blank()).with(Padding::new(0, 1, 0, 0));
-    table.modify(Columns::new(1..), Alignment::right());
+    let number = |title, rank| Column { title, is_number: true, rank };
+    let columns = [
+        Column { title: "cgroup", is_number: false, rank: 0 },
+        number("weight", 5),
+        number("quota", 4),
+        number("entitled", 2),
+        number("got", 1),
+        number("CPUs", 3),
+    ];
     let of_cpus = match document.cpus {
         Some(1) => " of 1 CPU".into(),
         Some(cpus) => format!(" of {cpus} CPUs"),
         None => String::new(),
     };
-    let mut text = format!("CPU time{of_cpus} by cgroup, {:.1} s\n", document.window_s);
-    text.extend(table.to_string().lines().flat_map(|line| [line.trim_end(), "\n"]));
+    let head = format!("CPU time{of_cpus} by cgroup, {:.1} s", document.window_s);
+    let mut text = fit::wrap_lines(&head, width);
+    // A name stands before that of its cgroup.
+    let cut_all = |names: &[&str], max| names.iter().map(|name| fit::cut_end(name, max)).collect();
+    text += &fit::table_with(&columns, &rows, width, &cut_all);
     let notes = notes(document, shower.idle);
-    for note in notes.iter().take(NOTES_MAX) {
-        let _ = writeln!(text, "{}", wrapped(note));
-    }
-    if notes.len() > NOTES_MAX {
-        let _ = writeln!(text, "* and {} more; --json has all", notes.len() - NOTES_MAX);
+    let more = notes.len().saturating_sub(NOTES_MAX);
+    let more = (more > 0).then(|| format!("and {more} more; --json has all"));
+    for note in notes.iter().take(NOTES_MAX).chain(&more) {
+        text += &(fit::wrap(&printable(note), width, "* ").join("\n") + "\n");
     }
     printable_lines(&text)
 }
 
-fn push(table: &mut Builder, row: &Row, most: usize, before: &str, below: &str) {
-    let [weight, quota, entitled, got, cpus] = row.numbers.each_ref();
-    let name = fit::cut(&row.name, most.saturating_sub(fit::cells(before)).max(1));
-    let name = format!("{before}{name}");
-    table.push_record([&name, weight, quota, entitled, got, cpus].map(String::as_str));
+fn push(rows: &mut Vec<Vec<String>>, row: &Row, before: &str, below: &str) {
+    let mut cells = vec![format!("{before}{}", row.name)];
+    cells.extend(row.numbers.iter().cloned());
+    rows.push(cells);
     for (at, inner) in row.inside.iter().enumerate() {
         let (branch, next) = match at + 1 == row.inside.len() {
             true => ("└ ", "  "),
             false => ("├ ", "│ "),
         };
-        push(table, inner, most, &format!("{below}{branch}"), &format!("{below}{next}"));
+        push(rows, inner, &format!("{below}{branch}"), &format!("{below}{next}"));
     }
 }
 
@@ -113,13 +115,13 @@ impl<'a> Shower<'a> {
         inside.extend(rest.map(|rest| {
             let what = if group.within.is_none() { "tasks in no cgroup" } else { "other tasks" };
             let got = share(group.cpus.map(|all| rest / all));
-            row(what.into(), ["", "", "", &got, &format!("{rest:.2}")])
+            row(what.into(), ["", "", "", &got, &number(rest, 2)])
         }));
         let weight = match (group.within.as_ref(), group.weight) {
             (None, _) => String::new(),
             (_, None) => "?".into(),
-            (_, Some(weight)) if weight < 10.0 && weight.fract() > 0.0 => format!("{weight:.1}"),
-            (_, Some(weight)) => format!("{weight:.0}"),
+            (_, Some(weight)) if weight < 10.0 && weight.fract() > 0.0 => number(weight, 1),
+            (_, Some(weight)) => number(weight, 0),
         };
         let entitled = match (group.within.as_ref(), group.is_busy) {
             (None, _) => String::new(),
@@ -127,10 +129,10 @@ impl<'a> Shower<'a> {
             _ => share(group.entitled),
         };
         let got = if group.within.is_none() { String::new() } else { share(group.got) };
-        let quota = group.quota_cpus.map_or(String::new(), |cpus| format!("{cpus:.2}"));
+        let quota = group.quota_cpus.map_or(String::new(), |cpus| number(cpus, 2));
         // If the kernel does not count the cgroup, the VMM's process has most of a VM's CPU time.
         let vm = group.own.and_then(|pid| self.document.all.get(&pid)?.1);
-        let cpus = group.cpus.or(vm).map_or("?".into(), |cpus| format!("{cpus:.2}"));
+        let cpus = group.cpus.or(vm).map_or("?".into(), |cpus| number(cpus, 2));
         Row { inside, ..row(self.name(group), [&weight, &quota, &entitled, &got, &cpus]) }
     }
 
@@ -139,7 +141,7 @@ impl<'a> Shower<'a> {
         let (name, cpus) = self.document.all.get(&pid).cloned().unwrap_or_default();
         let got =
             share(cpus.zip(group.cpus).filter(|(_, all)| *all > 0.0).map(|(is, all)| is / all));
-        let cpus = cpus.map_or("?".into(), |cpus| format!("{cpus:.2}"));
+        let cpus = cpus.map_or("?".into(), |cpus| number(cpus, 2));
         row(printable(&name), ["", "", "", &got, &cpus])
     }
 
@@ -156,6 +158,14 @@ impl<'a> Shower<'a> {
 
 fn row(name: String, numbers: [&str; 5]) -> Row {
     Row { name, numbers: numbers.map(str::to_string), inside: Vec::new() }
+}
+
+fn number(number: f64, decimals: usize) -> String {
+    match number {
+        _ if number >= NUMBER_MAX => format!("≥ {NUMBER_MAX:.0}"),
+        _ if number >= 10_000.0 => format!("{number:.0}"),
+        _ => format!("{number:.decimals$}"),
+    }
 }
 
 fn share(share: Option<f64>) -> String {
@@ -191,7 +201,8 @@ fn notes(document: &Document, idle: usize) -> Vec<String> {
         }
         let is_shown = |path: &str| document.groups.iter().any(|group| group.path == path);
         for quota in vm.quotas.iter().filter(|quota| !is_shown(&quota.path)) {
-            notes.push(format!("{name}: a quota of {:.2} CPUs of {}", quota.cpus, quota.path));
+            let cpus = number(quota.cpus, 2);
+            notes.push(format!("{name}: a quota of {cpus} CPUs of {}", quota.path));
         }
     }
     if document.groups.iter().any(|group| group.version == 1) {
@@ -202,17 +213,4 @@ fn notes(document: &Document, idle: usize) -> Vec<String> {
         notes.push(format!("{idle} {of} idle, without VMs, not in the table"));
     }
     notes
-}
-
-/// A note in lines of at most 80 columns, as far as its words allow.
-fn wrapped(note: &str) -> String {
-    let (mut lines, mut line) = (String::new(), "*".to_string());
-    for word in printable(note).split(' ') {
-        if line.chars().count() + 1 + word.chars().count() > 80 && line.len() > 2 {
-            let _ = writeln!(lines, "{line}");
-            line = " ".into();
-        }
-        let _ = write!(line, " {word}");
-    }
-    lines + &line
 }

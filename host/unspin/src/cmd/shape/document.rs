@@ -4,11 +4,9 @@
 use super::decide::Decision;
 use super::vm::Shaped;
 use crate::cmd::diagnose::show::titled;
+use crate::fit::{table_of_vms, wrap_lines, Column};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
-use tabled::builder::Builder;
-use tabled::settings::object::Columns;
-use tabled::settings::{Alignment, Style};
 use unspin_host::journal::Target;
 use unspin_host::VmProcess;
 use unspin_text::printable_lines;
@@ -128,46 +126,56 @@ impl Document {
         });
     }
 
-    pub fn text(&self) -> String {
-        let mut text = String::new();
-        if !self.decisions.is_empty() {
-            let mut rows = Builder::default();
-            rows.push_record([
-                "VM",
-                "vCPU",
-                "weight",
-                "then",
-                "slice, µs",
-                "then",
-                "CPU",
-                "then",
-                "why",
-            ]);
-            for vcpu in &self.decisions {
-                rows.push_record([
-                    vcpu.vm.clone(),
-                    vcpu.vcpu.to_string(),
-                    vcpu.weight.now.to_string(),
-                    vcpu.weight.then.to_string(),
-                    vcpu.slice_us.map_or("-".into(), |slice| slice.now.to_string()),
-                    vcpu.slice_us.map_or("-".into(), |slice| slice.then.to_string()),
-                    vcpu.pcpu.now.map_or("-".into(), |cpu| cpu.to_string()),
-                    vcpu.pcpu.then.map_or("-".into(), |cpu| cpu.to_string()),
-                    vcpu.why.clone(),
-                ]);
-            }
-            let mut table = rows.build();
-            table.with(Style::blank()).modify(Columns::new(1..8), Alignment::right());
-            let table = table.to_string();
-            text.extend(table.lines().flat_map(|line| [line.trim_end(), "\n"]));
-        }
+    /// As wide as the terminal.
+    pub fn text(&self, width: usize) -> String {
+        let number = |title, rank| Column { title, is_number: true, rank };
+        let columns = [
+            Column { title: "VM", is_number: false, rank: 0 },
+            number("vCPU", 1),
+            number("weight", 2),
+            number("then", 2),
+            number("slice, µs", 5),
+            number("then", 5),
+            number("CPU", 4),
+            number("then", 4),
+            Column { title: "why", is_number: false, rank: 3 },
+        ];
+        let or_dash =
+            |number: Option<u64>| number.map_or("-".to_string(), |number| number.to_string());
+        let row = |vcpu: &OfVcpu| {
+            vec![
+                vcpu.vm.clone(),
+                vcpu.vcpu.to_string(),
+                vcpu.weight.now.to_string(),
+                vcpu.weight.then.to_string(),
+                or_dash(vcpu.slice_us.map(|slice| slice.now)),
+                or_dash(vcpu.slice_us.map(|slice| slice.then)),
+                or_dash(vcpu.pcpu.now.map(u64::from)),
+                or_dash(vcpu.pcpu.then.map(u64::from)),
+                vcpu.why.clone(),
+            ]
+        };
+        let rows: Vec<Vec<String>> = self.decisions.iter().map(row).collect();
+        let mut text = match rows.is_empty() {
+            true => String::new(),
+            false => table_of_vms(&columns, &rows, &self.selectors(), width),
+        };
+        let mut lines = String::new();
         for vm in &self.vms {
-            let _ = writeln!(text, "{}", vm.line());
+            let _ = writeln!(lines, "{}", vm.line());
         }
         for refused in &self.refused {
-            let _ = writeln!(text, "{} is left alone: {}", refused.vm, refused.why);
+            let _ = writeln!(lines, "{} is left alone: {}", refused.vm, refused.why);
         }
+        text += &wrap_lines(&lines, width);
         printable_lines(&text)
+    }
+
+    /// What means the VM of each decision, whatever its title.
+    fn selectors(&self) -> Vec<String> {
+        let pid = |of: &OfVcpu| self.vms.iter().find(|vm| vm.vm == of.vm).map(|vm| vm.pid);
+        let selector = |of| pid(of).map_or(String::new(), |pid| format!("pid:{pid}"));
+        self.decisions.iter().map(selector).collect()
     }
 
     /// A line per vCPU of a VM that is shaped; none of others.

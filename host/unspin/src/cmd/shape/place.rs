@@ -6,12 +6,12 @@ use crate::cmd::diagnose::show::title;
 use crate::sysfs::Module;
 use crate::vms;
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 use unspin_host::journal::Target;
 use unspin_host::{
     cpus, slice, tightest, Cgroup, Groups, Host, SchedExt, Tree, Version, VmProcess,
 };
+use unspin_text::read_kernel_text;
 use unspin_uapi::Coscheduling;
 use unspin_uapi::COSCHEDULING;
 
@@ -212,7 +212,7 @@ fn has_no_quota(places: &Places, vm: &VmProcess) -> Result<(), String> {
 
 /// Whether the cgroup has this thread and no other.
 fn is_alone(tid: u32, dir: &Path) -> bool {
-    let text = fs::read_to_string(dir.join("cgroup.threads")).unwrap_or_default();
+    let text = read_kernel_text(dir.join("cgroup.threads")).unwrap_or_default();
     let mut threads = text.split_whitespace();
     threads.next() == Some(&tid.to_string()) && threads.next().is_none()
 }
@@ -232,7 +232,7 @@ fn due_cpus(places: &Places, allowed: &[BTreeSet<u32>], group: &Cgroup, is: u64)
 /// That of a cgroup for which the controller of CPU time is on.
 fn weight(tree: &Tree, group: &Cgroup) -> Result<Weight, String> {
     let path = tree.dir(group).join("cpu.weight");
-    let text = fs::read_to_string(&path).map_err(|e| {
+    let text = read_kernel_text(&path).map_err(|e| {
         format!("cannot read {}: {e} (the cpu controller is off there)", path.display())
     })?;
     match text.trim().parse() {

@@ -8,6 +8,7 @@ use super::place::{left_alone, Placed, Places};
 use super::vm::{last_cpus, Shaped};
 use super::written::Writer;
 use crate::exit::Cannot;
+use crate::fit::terminal_width;
 use crate::out;
 use crate::span::wait;
 use crate::undo::{told, Guard, Undo};
@@ -295,7 +296,7 @@ impl<'a> Shaping<'a> {
         let document = self.document();
         match (self.asked.json, all) {
             (true, _) => out::json(&document),
-            (false, true) => out::print(&document.text()),
+            (false, true) => out::print(&document.text(terminal_width())),
             (false, false) => out::print(&document.lines()),
         }
     }

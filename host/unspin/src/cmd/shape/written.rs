@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 use unspin_host::Host;
+use unspin_text::read_kernel;
 
 /// Where it is; what /run has is gone with the boot.
 pub const SHAPED: &str = "/run/unspin/shape.json";
@@ -57,7 +58,7 @@ impl Drop for Writer {
 
 /// What is shaped now; `None` where nothing is: no process has written it, or it has ended.
 pub fn read(path: &Path) -> Option<Written> {
-    let written: Written = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    let written: Written = serde_json::from_slice(&read_kernel(path).ok()?).ok()?;
     let host = Host::default();
     (host.start_time(written.process) == Some(written.started)).then_some(written)
 }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What was counted, as tables and as JSON.
 
+use crate::fit::{cut_end, wrap_lines};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
-use tabled::builder::Builder;
-use tabled::settings::object::Columns;
-use tabled::settings::{Alignment, Style};
 use unspin_host::{Name, VmProcess};
 use unspin_spinners::{by_symbol, fit, Counts, Fit, Samples, Symbols};
-use unspin_text::printable_lines;
+use unspin_text::{printable_lines, Framed};
 
 /// Lines of a table; --json has all places.
 const LINES_MAX: usize = 20;
+/// Cells of a symbol in a table.
+const SYMBOL_MAX: usize = 64;
 
 /// Whose symbols addresses are named by.
 pub enum Names {
@@ -135,23 +135,25 @@ impl Document {
         self.vms.iter().filter_map(of).collect()
     }
 
-    pub fn text(&self) -> String {
-        let mut text =
-            self.vms.iter().map(|vm| vm.text(self.seconds)).collect::<Vec<_>>().join("\n");
+    /// As wide as the terminal.
+    pub fn text(&self, width: usize) -> String {
+        let vms = self.vms.iter().map(|vm| vm.text(self.seconds, width));
+        let text = vms.collect::<Vec<_>>().join("\n");
+        let mut notes = String::new();
         if self.dropped > 0 {
             let _ = writeln!(
-                text,
+                notes,
                 "\n{} exits are not in the tables: the kernel's table of addresses was full; use \
                  fewer --seconds",
                 self.dropped
             );
         }
         if self.symbols.is_none() {
-            text +=
+            notes +=
                 "\nFor names instead of addresses: in the guest, as root, run cat /proc/kallsyms > \
                  FILE, and use --kallsyms FILE\n";
         }
-        printable_lines(&text)
+        printable_lines(&(text + &wrap_lines(&notes, width)))
     }
 }
 
@@ -185,18 +187,33 @@ impl OfVm {
         }
     }
 
-    fn text(&self, seconds: f64) -> String {
+    fn text(&self, seconds: f64, width: usize) -> String {
         let what = match (self.vcpus_known, self.threads) {
             (true, 1) => "vCPU",
             (true, _) => "vCPUs",
             (false, 1) => "thread",
             (false, _) => "threads, including vCPUs",
         };
-        let mut text = format!("{}: {} {what}, {seconds} s\n", self.title, self.threads);
+        let head = format!("{}: {} {what}, {seconds} s", self.title, self.threads);
+        let mut text = wrap_lines(&head, width);
         let named = self.named_share.map(|share| format!(", {} of them named", percent(share)));
         let named = named.unwrap_or_default();
-        text += &table("pause-loop exits", self.pause_loop_exits, seconds, &named, &self.spinners);
-        text += &table("interrupted by the host", self.interrupts, seconds, "", &self.interrupted);
+        text += &table(
+            "pause-loop exits",
+            self.pause_loop_exits,
+            seconds,
+            &named,
+            &self.spinners,
+            width,
+        );
+        text += &table(
+            "interrupted by the host",
+            self.interrupts,
+            seconds,
+            "",
+            &self.interrupted,
+            width,
+        );
         text
     }
 }
@@ -218,24 +235,32 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-fn table(title: &str, count: u64, seconds: f64, named: &str, places: &[Place]) -> String {
+fn table(
+    title: &str,
+    count: u64,
+    seconds: f64,
+    named: &str,
+    places: &[Place],
+    width: usize,
+) -> String {
     if places.is_empty() {
         return format!("{title}: none\n");
     }
-    let mut b = Builder::default();
-    b.push_record(["where", "count", "share"]);
+    let mut records = vec![["where", "count", "share"].map(String::from).to_vec()];
     for place in places.iter().take(LINES_MAX) {
-        b.push_record([place.symbol.clone(), place.count.to_string(), percent(place.share)]);
+        // The symbols of a guest may be of any length.
+        let symbol = cut_end(&place.symbol, SYMBOL_MAX.min(width / 2));
+        records.push(vec![symbol, place.count.to_string(), percent(place.share)]);
     }
     let others = places.get(LINES_MAX..).unwrap_or_default();
     if !others.is_empty() {
         let sum: u64 = others.iter().map(|place| place.count).sum();
         let where_ = format!("{} other places", others.len());
-        b.push_record([where_, sum.to_string(), percent(sum as f64 / count as f64)]);
+        records.push(vec![where_, sum.to_string(), percent(sum as f64 / count as f64)]);
     }
-    let mut table = b.build();
-    table.with(Style::sharp()).modify(Columns::new(1..), Alignment::right());
-    format!("{title}: {count}, {:.0} per second{named}\n{table}\n", count as f64 / seconds)
+    let head = format!("{title}: {count}, {:.0} per second{named}", count as f64 / seconds);
+    let table = Framed { records, keys: 1, right_from: Some(1), right_titles: true };
+    wrap_lines(&head, width) + &table.text(width)
 }
 
 #[cfg(test)]
@@ -303,7 +328,7 @@ interrupted by the host: 40, 8 per second
 │ nf_do [nf_tables] │    10 │ 25.0 % │
 └───────────────────┴───────┴────────┘
 ";
-        assert_eq!(document.text(), expected);
+        assert_eq!(document.text(80), expected);
         assert!(document.warnings(Some(&names)).is_empty());
         let json = serde_json::to_value(&document).unwrap();
         assert_eq!(json["symbols"], "guest.syms");
@@ -319,7 +344,7 @@ interrupted by the host: 40, 8 per second
     #[test]
     fn without_symbols_there_are_addresses_and_how_to_get_names() {
         let document = document(None, 7, &vm(None, 0), samples(&[], &[(LOCK, 4), (CALL, 1)]));
-        let text = document.text();
+        let text = document.text(1000);
         assert!(text.starts_with("process 42: 3 threads, including vCPUs, 5 s\n"), "{text}");
         assert!(text.contains("pause-loop exits: none\n"), "{text}");
         assert!(text.contains("│ 0xffffffff81000110 │     4 │ 80.0 % │"), "{text}");
@@ -339,8 +364,8 @@ interrupted by the host: 40, 8 per second
         let moved = samples(&[(LOCK + 0x60_0000, 5)], &[(LOCK, 1), (0x400, 30)]);
         let names = names();
         let of_file = document(Some(&names), 0, &vm, moved.clone());
-        assert!(!of_file.text().contains("native_queued"), "{}", of_file.text());
-        assert!(of_file.text().contains("0xffffffff81600110"), "{}", of_file.text());
+        assert!(!of_file.text(80).contains("native_queued"), "{}", of_file.text(80));
+        assert!(of_file.text(80).contains("0xffffffff81600110"), "{}", of_file.text(80));
         let warning = of_file.warnings(Some(&names)).concat();
         assert!(warning.starts_with("web1 (process 42) runs another kernel"), "{warning}");
         assert!(
@@ -362,7 +387,7 @@ interrupted by the host: 40, 8 per second
     fn a_long_table_ends_with_the_rest() {
         let pause: Vec<(u64, u64)> = (0..50).map(|i| (LOCK + 4 * i, 2)).collect();
         let document = document(None, 0, &vm(None, 2), samples(&pause, &[]));
-        let text = document.text();
+        let text = document.text(80);
         assert_eq!(text.matches("│ 0x").count(), LINES_MAX);
         assert!(text.contains("│ 30 other places    │    60 │ 60.0 % │"), "{text}");
         let json = serde_json::to_value(&document).unwrap();
@@ -376,7 +401,7 @@ interrupted by the host: 40, 8 per second
         let path = PathBuf::from("x");
         let names = Names::OfFile { symbols: Symbols::parse(evil, &path).unwrap(), path };
         let vm = vm(Some("web\u{1b}[2J"), 1);
-        let text = document(Some(&names), 0, &vm, samples(&[(LOCK, 1)], &[])).text();
+        let text = document(Some(&names), 0, &vm, samples(&[(LOCK, 1)], &[])).text(80);
         assert!(!text.contains('\u{1b}'), "{text}");
         assert!(text.starts_with("web\\u{1b}[2J (process 42): "), "{text}");
     }

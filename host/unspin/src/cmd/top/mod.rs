@@ -29,9 +29,13 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use terminal::{Signals, Taken};
+use unspin_host::Name;
 
 /// How long a signal may wait.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// Characters of a filter that messages repeat.
+const FILTER_SHOWN: usize = 64;
 
 const HELP: &str = "\
 Shows a line per VM, with a bar of its losses by cause. F5 or Enter shows the vCPUs of a VM, its \
@@ -91,7 +95,8 @@ fn once(args: &Args, source: &mut dyn Source) -> anyhow::Result<()> {
     let between = after.vms.iter().filter_map(|vm| vm.between(&before.seen, &after.seen));
     let mut watched: Vec<Watched> = between.filter(is_chosen).collect();
     if watched.is_empty() {
-        bail!("no VM that ran during the whole measurement has {:?} in its name", args.filter);
+        let filter = Name::new(args.filter.as_str()).short(FILTER_SHOWN);
+        bail!("no VM that ran during the whole measurement has {filter:?} in its name");
     }
     let mut lines: Vec<Line> = watched.iter().map(|vm| Line::of_vm(vm, &before, &after)).collect();
     args.sort.sort(&mut lines, false);

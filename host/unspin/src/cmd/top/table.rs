@@ -5,7 +5,7 @@ use super::app::{App, Page};
 use super::bar;
 use super::line::{total, Line};
 use super::paint::{cause_style, put, rows, MARKED, TITLES};
-use crate::fit::cut;
+use crate::fit::cut_apart;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -95,12 +95,20 @@ pub fn draw(app: &mut App, area: Rect, buffer: &mut Buffer) {
         return put(buffer, body, text, Style::new());
     }
     let first = (app.at() + 1).saturating_sub(body.height.into());
-    let shown = app.lines.iter().enumerate().skip(first).take(body.height.into());
-    for (y, (index, line)) in (body.y..).zip(shown) {
+    let names = names(&app.lines, columns.name);
+    let shown = app.lines.iter().zip(&names).enumerate().skip(first).take(body.height.into());
+    for (y, (index, (line, name))) in (body.y..).zip(shown) {
         let style = if index == app.at() { MARKED } else { Style::new() };
         buffer.set_style(Rect { y, height: 1, ..body }, style);
-        draw_line(line, &columns.at(y), style, buffer);
+        draw_line(line, name, &columns.at(y), style, buffer);
     }
+}
+
+/// The names of lines, each as far as its column has room for it and it is told from the others.
+fn names(lines: &[Line], column: Rect) -> Vec<String> {
+    let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
+    let selectors: Vec<String> = lines.iter().map(|line| format!("pid:{}", line.id)).collect();
+    cut_apart(&names, &selectors, column.width.saturating_sub(1).into())
 }
 
 fn titles(page: Page, columns: &Columns, area: Rect, buffer: &mut Buffer) {
@@ -122,9 +130,9 @@ fn titles(page: Page, columns: &Columns, area: Rect, buffer: &mut Buffer) {
     put(buffer, columns.dominant, " mostly to", TITLES);
 }
 
-fn draw_line(line: &Line, columns: &Columns, style: Style, buffer: &mut Buffer) {
-    let name = Rect { width: columns.name.width.saturating_sub(1), ..columns.name };
-    put(buffer, name, &cut(&line.name, name.width.into()), style);
+fn draw_line(line: &Line, name: &str, columns: &Columns, style: Style, buffer: &mut Buffer) {
+    let of_name = Rect { width: columns.name.width.saturating_sub(1), ..columns.name };
+    put(buffer, of_name, name, style);
     let shares = [line.guest, line.idle, total(&line.lost)]
         .map(|share| plain(share.map(|share| 100.0 * share)));
     let texts = [&[line.vcpus.to_string()], &shares[..]].concat();

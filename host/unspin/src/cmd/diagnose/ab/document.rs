@@ -5,12 +5,9 @@ use super::switch::Switch;
 use super::trial::{Asked, Window, POLL_SHARE_MIN};
 use crate::cmd::diagnose::show::title;
 use crate::cmd::diagnose::table::STATE_SHARE_MIN;
-use crate::fit::percent;
+use crate::fit::{self, percent, wrap_lines, Column};
 use serde::Serialize;
 use std::fmt::Write;
-use tabled::builder::Builder;
-use tabled::settings::object::Columns;
-use tabled::settings::{Alignment, Style};
 use unspin_diagnosis::pairs::Interval;
 use unspin_diagnosis::{Cause, State};
 use unspin_host::{Name, Names};
@@ -174,10 +171,11 @@ impl Document {
         Document { schema: 1, ab }
     }
 
-    pub fn text(&self) -> String {
+    /// As wide as the terminal.
+    pub fn text(&self, width: usize) -> String {
         let ab = &self.ab;
-        let mut text = format!(
-            "{}: {}, {} phases of {:.1} s ({})\nA: {}\nB: {}\n",
+        let head = format!(
+            "{}: {}, {} phases of {:.1} s ({})\nA: {}\nB: {}",
             ab.title,
             ab.cause.name(),
             ab.order.len(),
@@ -186,12 +184,13 @@ impl Document {
             ab.a,
             ab.b
         );
-        let _ = writeln!(text, "{}", table("cause", ab.causes.iter()));
         let shown = |of: &&Compared| of.most() >= STATE_SHARE_MIN;
-        let _ = writeln!(text, "{}", table("state", ab.states.iter().filter(shown)));
-        text.push_str(&ab.answer());
+        let mut text = wrap_lines(&head, width);
+        text += &table("cause", ab.causes.iter(), width);
+        text += &table("state", ab.states.iter().filter(shown), width);
+        text += &wrap_lines(&ab.answer(), width);
         for note in &ab.notes {
-            let _ = writeln!(text, "* {note}");
+            text.extend(fit::wrap(note, width, "* ").into_iter().map(|line| line + "\n"));
         }
         printable_lines(&text)
     }
@@ -227,11 +226,18 @@ impl Ab {
     }
 }
 
-fn table<'a>(of: &str, rows: impl Iterator<Item = &'a Compared>) -> String {
-    let mut table = Builder::default();
-    table.push_record([of, "A", "B", "B - A", "95 %", ""]);
+fn table<'a>(of: &'static str, rows: impl Iterator<Item = &'a Compared>, width: usize) -> String {
+    let number = |title, rank| Column { title, is_number: true, rank };
+    let columns = [
+        Column { title: of, is_number: false, rank: 0 },
+        number("A", 3),
+        number("B", 3),
+        number("B - A", 1),
+        number("95 %", 2),
+        Column { title: "", is_number: false, rank: 1 },
+    ];
     let share = |share: Option<f64>| share.map_or("?".into(), percent);
-    for row in rows {
+    let row = |row: &Compared| {
         let (difference, interval, sure) = match &row.difference {
             None => ("?".into(), String::new(), ""),
             Some(of) => (
@@ -240,18 +246,10 @@ fn table<'a>(of: &str, rows: impl Iterator<Item = &'a Compared>) -> String {
                 if of.zero_within { "not significant" } else { "" },
             ),
         };
-        table.push_record([
-            row.name.to_string(),
-            share(row.a),
-            share(row.b),
-            difference,
-            interval,
-            sure.to_string(),
-        ]);
-    }
-    let mut table = table.build();
-    table.with(Style::sharp()).modify(Columns::new(1..5), Alignment::right());
-    table.to_string()
+        let (name, sure) = (row.name.to_string(), sure.to_string());
+        vec![name, share(row.a), share(row.b), difference, interval, sure]
+    };
+    fit::table(&columns, &rows.map(row).collect::<Vec<_>>(), width) + "\n"
 }
 
 /// Notes for readers of the result.
@@ -331,7 +329,7 @@ mod tests {
         assert!((ab["diagnosed"].as_f64().unwrap() - 0.3).abs() < 1e-9);
         let cache = ab["causes"].as_array().unwrap().iter().find(|c| c["of"] == "cache").unwrap();
         assert!(cache["a"].is_null() && cache.get("difference").is_none(), "{cache}");
-        let text = document.text();
+        let text = document.text(1000);
         for words in ["-20.0 %", "--work COMMAND", "ABBAABBA", "takes 30.0 % of the time in A"] {
             assert!(text.contains(words), "{words}: {text}");
         }
@@ -351,6 +349,6 @@ mod tests {
         }
         assert!((json["ab"]["found"]["value"].as_f64().unwrap() - 0.2).abs() < 1e-9);
         let none = document(Some("x"), &windows(|_, index| Some(index as f64)));
-        assert!(none.text().contains("a phase had no work"), "{}", none.text());
+        assert!(none.text(1000).contains("a phase had no work"), "{}", none.text(1000));
     }
 }

@@ -128,7 +128,7 @@ impl Args {
         let document = Document::new(&asked, &switch, &windows);
         match asking.json {
             true => out::json(&document),
-            false => out::print(&document.text()),
+            false => out::print(&document.text(crate::fit::terminal_width())),
         }
     }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use unspin_diagnosis::Cause;
 use unspin_host::journal::Target;
 use unspin_host::{cpus, Host, VmProcess};
-use unspin_text::counted;
+use unspin_text::{counted, read_kernel_text};
 use unspin_uapi::MODE;
 use unspin_uapi::{Mode, Number};
 
@@ -154,7 +154,7 @@ fn polling(places: &Places) -> anyhow::Result<Switch> {
         );
     }
     let path = places.sys.join("module/kvm/parameters/halt_poll_ns");
-    let now = match fs::read_to_string(&path) {
+    let now = match read_kernel_text(&path) {
         Ok(text) => text.trim().to_string(),
         Err(e) => return Err(Cannot(format!("cannot read {}: {e}", path.display())).into()),
     };

@@ -17,16 +17,26 @@ const GAP: usize = 2;
 
 /// Columns of the terminal on standard output: COLUMNS, if it is set to a number; 80 if there is none.
 pub fn terminal_width() -> usize {
-    let given = std::env::var("COLUMNS").ok().and_then(|text| text.trim().parse().ok());
-    let width = given.filter(|width| *width > 0).or_else(of_terminal).unwrap_or(WIDTH);
-    width.max(WIDTH_MIN)
+    width_of(libc::STDOUT_FILENO).unwrap_or(WIDTH)
 }
 
-fn of_terminal() -> Option<usize> {
+/// Columns of the terminal on standard error, or as COLUMNS says. `None` where there is neither: logs and
+/// programs read lines as they are.
+pub fn error_width() -> Option<usize> {
+    width_of(libc::STDERR_FILENO)
+}
+
+fn width_of(descriptor: i32) -> Option<usize> {
+    let given = std::env::var("COLUMNS").ok().and_then(|text| text.trim().parse().ok());
+    let width = given.filter(|width| *width > 0).or_else(|| of_terminal(descriptor))?;
+    Some(width.max(WIDTH_MIN))
+}
+
+fn of_terminal(descriptor: i32) -> Option<usize> {
     // SAFETY: zeroes are a value of it, and it is what the call writes to.
     let (size, done) = unsafe {
         let mut size: libc::winsize = std::mem::zeroed();
-        let done = libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size);
+        let done = libc::ioctl(descriptor, libc::TIOCGWINSZ, &mut size);
         (size, done)
     };
     (done == 0 && size.ws_col > 0).then_some(size.ws_col.into())
@@ -47,11 +57,19 @@ fn split(text: &str, max: usize) -> (&str, &str) {
 /// Text of at most so many cells: of a longer one the end is `…`. What tells names apart, in parentheses
 /// at their end, stays if it takes no more than half.
 pub fn cut(text: &str, max: usize) -> String {
+    let apart = text.rfind(" (").filter(|_| text.ends_with(')')).map(|at| &text[at + 1..]);
+    cut_before(text, apart.filter(|apart| 2 * apart.width() <= max).unwrap_or(""), max)
+}
+
+/// The same, whatever is at its end.
+pub fn cut_end(text: &str, max: usize) -> String {
+    cut_before(text, "", max)
+}
+
+fn cut_before(text: &str, apart: &str, max: usize) -> String {
     if text.width() <= max {
         return text.to_string();
     }
-    let apart = text.rfind(" (").filter(|_| text.ends_with(')')).map(|at| &text[at + 1..]);
-    let apart = apart.filter(|apart| 2 * apart.width() <= max).unwrap_or("");
     let room = max.saturating_sub(1 + apart.width());
     let kept = split(text, room).0;
     // No half of an escape, which would be read as another character.
@@ -64,6 +82,28 @@ pub fn cut(text: &str, max: usize) -> String {
         0 => String::new(),
         _ => format!("{kept}…{apart}"),
     }
+}
+
+/// Whether a name may be what is shown as `short`, with `…` for a part of it.
+fn may_be(short: &str, name: &str) -> bool {
+    let cut = |(at, mark): (usize, &str)| {
+        let (begin, end) = (&short[..at], &short[at + mark.len()..]);
+        begin.len() + end.len() < name.len() && name.starts_with(begin) && name.ends_with(end)
+    };
+    short == name || short.match_indices('…').any(cut)
+}
+
+/// Names of VMs, cut so that each is told from all others: where there is no room for that, it is `instead`.
+pub fn cut_apart(names: &[&str], instead: &[String], max: usize) -> Vec<String> {
+    let mut all = cut_all(names, max);
+    let different: BTreeSet<&str> = names.iter().copied().collect();
+    for ((short, name), instead) in all.iter_mut().zip(names).zip(instead) {
+        let is_cut = short.as_str() != *name;
+        if is_cut && different.iter().filter(|name| may_be(short, name)).count() > 1 {
+            *short = cut_end(instead, max);
+        }
+    }
+    all
 }
 
 /// Names, cut alike. Different ones that would look alike keep their ends, too.
@@ -97,13 +137,16 @@ fn cut_inside(text: &str, max: usize) -> String {
     }
 }
 
-/// Words; a percent sign belongs to its number.
-fn words(text: &str) -> Vec<String> {
+/// Words; a percent sign belongs to its number, and a command between backquotes is one word if it has room.
+fn words(text: &str, room: usize) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         let is_sign = word.starts_with('%') && !word.contains(char::is_alphanumeric);
-        match words.last_mut().filter(|_| is_sign) {
-            Some(number) => *number += &format!(" {word}"),
+        let is_inside = |last: &String| {
+            last.matches('`').count() % 2 == 1 && last.width() + 1 + word.width() <= room
+        };
+        match words.last_mut().filter(|last| is_sign || is_inside(last)) {
+            Some(last) => *last += &format!(" {word}"),
             None => words.push(word.to_string()),
         }
     }
@@ -116,7 +159,7 @@ pub fn wrap(text: &str, width: usize, first: &str) -> Vec<String> {
     let indent = " ".repeat(first.width());
     let room = width.saturating_sub(indent.len()).max(1);
     let (mut lines, mut line) = (Vec::new(), String::new());
-    for word in words(text) {
+    for word in words(text, room) {
         let mut word = word.as_str();
         if !line.is_empty() && line.width() + 1 + word.width() > room {
             lines.push(std::mem::take(&mut line));
@@ -139,6 +182,20 @@ pub fn wrap(text: &str, width: usize, first: &str) -> Vec<String> {
     lines.into_iter().enumerate().map(begin).collect()
 }
 
+/// The lines of a text, each wrapped. What follows its first line has the spaces that it begins with.
+pub fn wrap_lines(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let inner = line.trim_start_matches(' ');
+        let indent = &line[..line.len() - inner.len()];
+        match line.width() <= width || indent.len() >= width {
+            true => out += &format!("{line}\n"),
+            false => wrap(inner, width, indent).iter().for_each(|line| out += &format!("{line}\n")),
+        }
+    }
+    out
+}
+
 /// A share, 0 to 1.
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
@@ -157,6 +214,32 @@ pub struct Column {
 /// A table, its titles first. The first column is always there, and is cut if need be. The last wraps if it
 /// is no number.
 pub fn table(columns: &[Column], rows: &[Vec<String>], width: usize) -> String {
+    table_with(columns, rows, width, &cut_all)
+}
+
+/// The same where the first column has the titles of VMs, and `instead` others for those that would look
+/// alike.
+pub fn table_of_vms(
+    columns: &[Column],
+    rows: &[Vec<String>],
+    instead: &[String],
+    width: usize,
+) -> String {
+    let mut others = vec![String::new()];
+    others.extend_from_slice(instead);
+    table_with(columns, rows, width, &|names, max| cut_apart(names, &others, max))
+}
+
+/// Cuts the cells of a first column, its title first, to so many cells.
+pub type CutAll<'a> = &'a dyn Fn(&[&str], usize) -> Vec<String>;
+
+/// The same where `cut_all` cuts the first column.
+pub fn table_with(
+    columns: &[Column],
+    rows: &[Vec<String>],
+    width: usize,
+    cut_all: CutAll,
+) -> String {
     let mut kept: Vec<usize> = (0..columns.len()).collect();
     let natural: Vec<usize> = columns
         .iter()
@@ -238,12 +321,26 @@ mod tests {
         assert_eq!(cut_all(&names, 10), expected);
     }
 
+    /// A title that is shown leads back to its VM; where the width does not allow that, the process does.
+    #[test]
+    fn vms_are_told_from_each_other_at_any_width() {
+        let names = ["instance-00000001-production", "instance-00000002-production", "db"];
+        let instead = [7, 8, 9].map(|pid| format!("pid:{pid}"));
+        assert_eq!(cut_apart(&names, &instead, 12), ["pid:7", "pid:8", "db"]);
+        let short = cut_apart(&["instance-0001", "instance-0002", "db"], &instead, 9);
+        assert_eq!(short, ["inst…0001", "inst…0002", "db"]);
+        assert_eq!(cut_apart(&names, &instead, 28), names);
+    }
+
     #[test]
     fn lines_break_between_words() {
         assert_eq!(wrap("one two three", 9, "* "), ["* one two", "  three"]);
         assert_eq!(wrap("abcdefgh", 3, ""), ["abc", "def", "gh"]);
         assert_eq!(wrap("it takes 16.7 % (4 %).", 14, ""), ["it takes", "16.7 % (4 %)."]);
         assert_eq!(wrap("", 10, "* "), ["* "]);
+        assert_eq!(wrap("now run `a b c` twice", 10, ""), ["now run", "`a b c`", "twice"]);
+        assert_eq!(wrap("run `a b c d e`", 8, ""), ["run", "`a b c d", "e`"]);
+        assert_eq!(wrap_lines("one two three\n  four five", 9), "one two\nthree\n  four\n  five\n");
     }
 
     fn word() -> impl Strategy<Value = String> {
@@ -281,6 +378,18 @@ mod tests {
             prop_assert!(lines.iter().all(|line| cells(line) <= width), "{lines:?}");
             let letters = |text: &str| text.replace([' ', '*'], "");
             prop_assert_eq!(letters(&lines.concat()), letters(&text));
+        }
+
+        #[test]
+        fn titles_stay_apart(names in prop::collection::btree_set(word(), 1..8), max in 14..40usize) {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let instead: Vec<String> = (0..names.len()).map(|pid| format!("pid:{pid}")).collect();
+            let shown = cut_apart(&names, &instead, max);
+            for (at, short) in shown.iter().enumerate().filter(|(at, short)| short.as_str() != names[*at]) {
+                let is_free = names.iter().enumerate().all(|(of, name)| of == at || !may_be(short, name));
+                prop_assert!(short == &instead[at] || is_free, "{short}");
+                prop_assert!(cells(short) <= max);
+            }
         }
 
         #[test]

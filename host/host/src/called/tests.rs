@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What means which VM.
+
+use super::*;
+use crate::{Monitor, Names};
+use proptest::prelude::*;
+
+/// VMs with these names, in the order of process ids from 1 on.
+fn vms(names: Vec<Names>) -> Vec<VmProcess> {
+    let of = |(pid, names)| VmProcess::new(pid, Monitor::Other, names, Vec::new());
+    let mut vms: Vec<VmProcess> = (1..).zip(names).map(of).collect();
+    tell_apart(&mut vms, &[]);
+    vms
+}
+
+/// The VMs that it means, where the module calls each after its process.
+fn found(vms: &[VmProcess], given: &[u8]) -> Vec<u32> {
+    let by = |vm: &VmProcess| meant(given, Some(vm), Some(&format!("{}-0", vm.pid)));
+    let mut found = vms.iter().filter_map(|vm| Some((by(vm)?, vm.pid))).collect();
+    keep_told(&mut found);
+    found.into_iter().map(|(_, pid)| pid).collect()
+}
+
+#[test]
+fn a_text_means_what_it_says() {
+    let uuid = "0a000000-0000-0000-0000-000000000001";
+    let names = Names::default().with(Kind::Name, "web").with(Kind::Vmid, "104");
+    let names = names.with(Kind::Pod, "prod/web-x").with(Kind::Unit, r"vm@a\x2db.service");
+    let names = names.with(Kind::Uuid, uuid).with(Kind::ContainerId, "ab".repeat(32));
+    let vm = VmProcess::new(7, Monitor::Qemu, names, Vec::new());
+    let by = |given: &str| meant(given.as_bytes(), Some(&vm), Some("9-0"));
+    for given in [
+        "name:web",
+        "104",
+        "vmid:104",
+        "name:104",
+        "pid:7",
+        "pid:9",
+        "pid:9-0",
+        "9-0",
+        "process 7",
+        "prod/web-x",
+        "web-x",
+        "pod:web-x",
+        "vm@a-b",
+        "a-b",
+        "unit:a-b",
+        "unit:vm@a-b",
+        r"vm@a\x2db.service",
+        uuid,
+        &uuid.to_uppercase(),
+        "abababababab",
+        "container_id:abababababababab",
+        "web (process 7)",
+        "web (vmid:104)",
+        "104 (web)",
+        "9-0 (web)",
+        "7 (web, vmid:104)",
+        "we…",
+        "vm@a…",
+        "w…b",
+        "…eb",
+        "9-0 (web, vmid:104) (process 7)",
+    ] {
+        assert!(by(given) >= Some(By::Name), "{given}");
+    }
+    assert_eq!((by("7"), by("9")), (Some(By::Number), Some(By::Number)));
+    for (given, expected) in [
+        ("web", By::Exact),
+        ("name:web", By::Exact),
+        ("vmid:104", By::Exact),
+        ("pid:9-0", By::Exact),
+        ("process 7", By::Exact),
+        ("name:104", By::Told),
+        ("104 (process 7)", By::Told),
+        ("9-0 (web)", By::Told),
+        ("104", By::Name),
+        ("9-0", By::Name),
+        ("104 (web)", By::Name),
+        ("we…", By::Name),
+    ] {
+        assert_eq!(by(given), Some(expected), "{given}");
+    }
+    for given in [
+        "",
+        "we",
+        "pid:web",
+        "pid:104",
+        "vmid:7",
+        "vmid:web",
+        "uuid:104",
+        "process 9 ",
+        "9-1",
+        "web (process 8)",
+        "web (vmid:105)",
+        "8 (web)",
+        "7 (web, vmid:105)",
+        "ababab",
+        "…",
+        "w…x",
+        "web…b",
+        "(web)",
+        " (",
+        "web ()",
+        "name:",
+        "pid:",
+        "prod",
+    ] {
+        assert_eq!(by(given), None, "{given}");
+    }
+}
+
+#[test]
+fn what_tells_vms_apart_is_shown() {
+    let named = |name: &str| Names::default().with(Kind::Name, name);
+    let long = "x".repeat(4000);
+    let vms = vms(vec![
+        named("web").with(Kind::Vmid, "104"),
+        named("web").with(Kind::Vmid, "105"),
+        named("db").with(Kind::Incus, "default/db").with(Kind::Unit, "incus.service"),
+        named("db").with(Kind::Incus, "test/db").with(Kind::Unit, "incus.service"),
+        named("twin"),
+        named("twin"),
+        named("1"),
+        named("pid:1"),
+        named(&long),
+        named("a\n\u{202e}b"),
+        Names::default(),
+        named(&format!("sandbox-{}", "cd".repeat(32))).with(Kind::Pod, "prod/x"),
+        named(&"ef".repeat(32)),
+    ]);
+    let titles: Vec<&str> = vms.iter().map(VmProcess::title).collect();
+    let cut = "x".repeat(127) + "…";
+    assert_eq!(
+        titles,
+        [
+            "web (vmid:104)",
+            "web (vmid:105)",
+            "db (incus:default/db)",
+            "db (incus:test/db)",
+            "twin (process 5)",
+            "twin (process 6)",
+            "1 (process 7)",
+            "pid:1 (process 8)",
+            &cut,
+            r"a\n\u{202e}b",
+            "pid:11",
+            "prod/x",
+            "efefefefefef",
+        ]
+    );
+}
+
+/// A name that looks like the title, the id, the label or a cut title of another VM.
+#[test]
+fn no_name_hides_another_vm() {
+    let named = |name: &str| Names::default().with(Kind::Name, name);
+    let long = "customer-production-database";
+    let hostile = [
+        "web (vmid:104)",
+        "web (process 1)",
+        "1-0",
+        "1 (web)",
+        "1-0 (web, vmid:104)",
+        "vmid:104",
+        "customer-pro…(vmid:106)",
+        "104",
+        "a, b",
+    ];
+    let mut names = vec![
+        named("web").with(Kind::Vmid, "104"),
+        named("web").with(Kind::Vmid, "105"),
+        named(long).with(Kind::Vmid, "106"),
+        named(long).with(Kind::Vmid, "107"),
+        named("a, b").with(Kind::Vmid, "108"),
+    ];
+    names.extend(hostile.map(named));
+    let vms = vms(names);
+    for vm in &vms {
+        let id = format!("{}-0", vm.pid);
+        for shown in [vm.title().to_string(), vm.label(&id)] {
+            assert_eq!(found(&vms, shown.as_bytes()), [vm.pid], "{shown}");
+        }
+    }
+    let of = |given: &str| found(&vms, given.as_bytes());
+    assert_eq!(of("name:104"), [13], "the kind decides");
+    assert_eq!((of("name:105"), of("vmid:104"), of("pid:1-0")), (vec![2], vec![1], vec![1]));
+    assert_eq!(of("104"), [1, 13], "no kind, and two VMs");
+    assert_eq!(of("1-0"), [1, 8], "an id of one, and a name of another");
+    assert_eq!((of("customer-pro…(vmid:107)"), of("cust…(vmid:107)")), (vec![4], vec![4]));
+    assert_eq!(of("customer-pro…(vmid:106)"), [3, 12]);
+    let titles = [0, 5, 7].map(|at| vms[at].title());
+    assert_eq!(titles, ["web (vmid:104)", "web (vmid:104) (process 6)", "1-0 (process 8)"]);
+}
+
+/// A thread that made a VM is a number that means it.
+#[test]
+fn a_number_that_is_anothers_thread_is_told_apart() {
+    let named = |pid, name: &str| {
+        let names = Names::default().with(Kind::Name, name);
+        VmProcess::new(pid, Monitor::Qemu, names, Vec::new())
+    };
+    let mut vms = [named(41, "web"), named(42, "45")];
+    tell_apart(&mut vms, &[45, 42]);
+    assert_eq!(vms.each_ref().map(VmProcess::title), ["web", "45 (process 42)"]);
+}
+
+/// Names that are, or look like, something else.
+fn name() -> impl Strategy<Value = Vec<u8>> {
+    let odd = [
+        "web",
+        "db",
+        "104",
+        "1",
+        "2",
+        "pid:1",
+        "pid:2",
+        "process 1",
+        "process 3",
+        "name:web",
+        "vmid:104",
+        "web (process 1)",
+        "web (process 2)",
+        "web (vmid:104)",
+        "web (web)",
+        "we…",
+        "web…",
+        "…",
+        "2-0",
+        "(",
+        ")",
+        " (",
+        "web (",
+        "a, b",
+        "web, 104",
+        "prod/web",
+        "vm@web",
+        "web.service",
+        "1 (web)",
+        "abababababab",
+        "ababababababa",
+        "\u{202e}bew",
+        "web\n",
+        "\"",
+        "'",
+        "\\n",
+        "C7A5FDB2-cdaf-9455-926a-d65c16db1809",
+        "uuid:x",
+        "web (pid:2)",
+        "1-0",
+        "2-0 (web)",
+        "1 (web, vmid:104)",
+        "w…b",
+        "web…(process 1)",
+    ];
+    let long = prop_oneof![Just(1), Just(2), Just(200), Just(4096)];
+    prop_oneof![
+        4 => prop::sample::select(odd.to_vec()).prop_map(|name| name.as_bytes().to_vec()),
+        1 => Just(b"ab".repeat(32)),
+        1 => Just([b"sandbox-".as_slice(), &b"ab".repeat(32)].concat()),
+        1 => (any::<char>(), long)
+            .prop_map(|(c, times): (char, usize)| c.to_string().repeat(times).into_bytes()),
+        1 => prop::collection::vec(any::<u8>(), 1..40),
+    ]
+}
+
+fn names() -> impl Strategy<Value = Names> {
+    let kind = prop::sample::select(Kind::ALL.to_vec());
+    let named = prop::collection::vec((kind, name()), 0..5);
+    named.prop_map(|all| {
+        let add = |names: Names, (kind, name): (Kind, Vec<u8>)| names.with(kind, name);
+        all.into_iter().fold(Names::default(), add)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+    #[test]
+    fn every_title_means_its_vm_alone(names in prop::collection::vec(names(), 1..7)) {
+        let vms = vms(names);
+        for vm in &vms {
+            let title = vm.title();
+            prop_assert_eq!(found(&vms, title.as_bytes()), [vm.pid], "{:?}", title);
+            prop_assert!(!title.contains(char::is_control) && title.chars().count() < 300);
+            prop_assert_eq!(found(&vms, vm.selector().as_bytes()), [vm.pid]);
+            let label = vm.label(&format!("{}-0", vm.pid));
+            prop_assert_eq!(found(&vms, label.as_bytes()), [vm.pid], "{:?}", label);
+        }
+    }
+
+    #[test]
+    fn every_name_means_its_vm_if_not_alone(names in prop::collection::vec(names(), 1..7)) {
+        let vms = vms(names);
+        for vm in &vms {
+            for (kind, name) in vm.names.iter() {
+                for given in [name.as_bytes(), name.to_string().as_bytes()] {
+                    let any = [b"name:", given].concat();
+                    let explicit = [kind.key().as_bytes(), b":", given].concat();
+                    let is_other = kind != Kind::Name && vms.iter().any(|vm| vm.names.has_of(Kind::Name, given));
+                    prop_assert!(is_other || found(&vms, &any).contains(&vm.pid), "{:?}", name);
+                    prop_assert!(found(&vms, &explicit).contains(&vm.pid), "{:?}", name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(given: Vec<u8>, names in names()) {
+        let vms = vms(vec![names]);
+        found(&vms, &given);
+        found(&vms, &[given.as_slice(), b" (", &given, b")"].concat());
+    }
+}

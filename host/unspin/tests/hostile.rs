@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Hosts whose files nobody should have: names that look like something else, files without an end.
+
+#[path = "common/vm_host.rs"]
+#[allow(dead_code)]
+mod vm_host;
+
+use serde_json::Value;
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Instant;
+use unspin_cli::fake::Fake;
+use unspin_text::fit::cells;
+use vm_host::{said, VmHost, WAIT};
+
+const LONG: &str = "customer-production-database";
+
+fn names() -> Vec<Vec<u8>> {
+    let mut names: Vec<Vec<u8>> = [
+        "web",
+        "web (vmid:104)",
+        "web (process 41)",
+        "41-0",
+        "41",
+        "41-0 (web)",
+        "vmid:104",
+        "name:web",
+        "pid:41",
+        "104",
+        "--json",
+        "-h",
+        "a\nb\r\tc",
+        "\u{1b}[2J\u{1b}]0;x\u{7}",
+        "\u{202e}bew\u{2066}\u{200f}",
+        "it's \"it\" `id` $(id)",
+        "\u{65e5}\u{672c}\u{8a9e}\u{306e}\u{540d}\u{524d}\u{306e}\u{4eee}\u{60f3}\u{6a5f}",
+        "e\u{301}\u{1f43b}\u{1f469}\u{200d}\u{1f52c}",
+        "customer-pro\u{2026}(vmid:104)",
+        "\u{2026}",
+        " ",
+        "\\",
+    ]
+    .map(|name| name.as_bytes().to_vec())
+    .to_vec();
+    names.extend([LONG, LONG].map(|name| name.as_bytes().to_vec()));
+    names.extend(["instance-00000001", "instance-00000002"].map(|name| name.as_bytes().to_vec()));
+    names.extend([vec![b'x'; 4096], [&[b'x'; 4095], b"y".as_slice()].concat()]);
+    names.push("\n\u{1b}".repeat(2048).into_bytes());
+    names.push(b"\xff\xfe web \x80".to_vec());
+    names
+}
+
+/// A host with a VM per name, from process 41 on. Two of the long names have VMIDs.
+fn host(test: &str) -> Fake {
+    let host = Fake::new(test);
+    let (mut vmid, mut pid) = (104, 41);
+    for name in names() {
+        host.vm(&format!("{pid}-0"), "");
+        let name: Vec<u8> = name
+            .iter()
+            .flat_map(|byte| if *byte == b',' { vec![b','; 2] } else { vec![*byte] })
+            .collect();
+        let line =
+            [b"/usr/bin/kvm\0-name\0guest=".as_slice(), &name, b",debug-threads=on\0"].concat();
+        fs::write(host.path(&format!("proc/{pid}/cmdline")), line).unwrap();
+        let scope = if name == LONG.as_bytes() || name == b"web" {
+            vmid += 1;
+            format!("qemu.slice/{}.scope", vmid - 1)
+        } else {
+            format!("machine.slice/machine-qemu\\x2d{pid}\\x2dx.scope")
+        };
+        host.write(&format!("proc/{pid}/cgroup"), &format!("0::/{scope}"));
+        host.write(&format!("sys/fs/cgroup/{scope}/cpu.weight"), "100");
+        host.write(&format!("sys/fs/cgroup/{scope}/cpu.stat"), "usage_usec 7");
+        pid += 1;
+    }
+    for slice in ["qemu.slice", "machine.slice"] {
+        host.write(&format!("sys/fs/cgroup/{slice}/cpu.weight"), "100");
+    }
+    host
+}
+
+fn unspin(host: &Fake, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+    command.args(args).stdin(Stdio::null()).arg("--proc").arg(host.path("proc"));
+    command
+}
+
+fn status(host: &Fake) -> Command {
+    let mut command = unspin(host, &["status"]);
+    command.arg("--sysfs").arg(host.path("sys")).arg("--shaped").arg(host.path("shaped"));
+    command
+}
+
+fn set(host: &Fake, vm: &OsStr) -> Command {
+    let mut command = unspin(host, &["set"]);
+    command.arg("--sysfs").arg(host.path("sys")).arg("--vm").arg(vm).arg("mode=hvs");
+    command
+}
+
+fn neighbours(host: &Fake) -> Command {
+    unspin(host, &["neighbours", "--seconds", "0.1"])
+}
+
+/// Lines that a terminal of that width shows as they are.
+#[track_caller]
+fn fits(text: &[u8], width: usize, what: &str) {
+    let text = std::str::from_utf8(text).unwrap();
+    assert!(!text.contains("panicked"), "{what}: {text}");
+    for line in text.lines() {
+        assert!(cells(line) <= width, "{what}: {} cells of {width}: {line}", cells(line));
+        let is_plain = |c: char| !c.is_control() && !"\u{202e}\u{2066}\u{200f}".contains(c);
+        assert!(line.chars().all(is_plain), "{what}: {line:?}");
+    }
+}
+
+#[track_caller]
+fn output(mut command: Command) -> Output {
+    command.output().unwrap()
+}
+
+#[test]
+fn no_name_breaks_a_table_or_a_message() {
+    let host = host("hostile-tables");
+    let shaped = VmHost::new("hostile", "shape");
+    let evil = "web\u{1b}[2J\n".repeat(300);
+    let line = format!("/usr/bin/qemu-system-x86_64\0-name\0{evil}\0");
+    fs::write(shaped.dir.join(format!("proc/{}/cmdline", shaped.vm)), line).unwrap();
+    for width in [40, 80] {
+        let columns = |mut command: Command| {
+            command.env("COLUMNS", width.to_string());
+            output(command)
+        };
+        for (what, command) in [
+            ("status", status(&host)),
+            ("neighbours", neighbours(&host)),
+            (
+                "set",
+                set(&host, OsStr::from_bytes(&[b"\x1b\n\xff".as_slice(), &[b'x'; 5000]].concat())),
+            ),
+            ("several", set(&host, OsStr::new("instance-0000\u{2026}"))),
+            (
+                "shape",
+                shaped.command(
+                    &["shape", "--synthetic-vcpus", "0.5r,0.25", "--dry-run", "--once"],
+                    &[("--cgroups", "cgroup")],
+                ),
+            ),
+            ("diagnose", unspin(&host, &["diagnose", "nosuch"])),
+            ("check", Command::new(env!("CARGO_BIN_EXE_unspin"))),
+        ] {
+            let mut command = command;
+            if what == "check" {
+                command.args(["load", "--check", "--root"]).arg(host.path(""));
+            }
+            let out = columns(command);
+            fits(&out.stdout, width, what);
+            fits(&out.stderr, width, what);
+        }
+    }
+    let none = {
+        let mut command = status(&host);
+        command.env_remove("COLUMNS");
+        output(command)
+    };
+    fits(&none.stdout, 80, "without a terminal");
+}
+
+/// By what is shown of it, in whole or cut, a VM is found: itself, or it is one of several that are listed.
+#[test]
+fn whatever_is_shown_is_taken() {
+    let host = host("hostile-shown");
+    let vms = host.host().vm_processes().unwrap();
+    assert_eq!(vms.len(), names().len());
+    let found = |given: &str| {
+        let mut command = neighbours(&host);
+        let out = output({
+            command.args(["--json", "--", given]);
+            command
+        });
+        let json: Value = serde_json::from_slice(&out.stdout)
+            .unwrap_or_else(|_| panic!("{given}: {}", said(&out)));
+        json["vms"][0]["pid"].as_u64().unwrap()
+    };
+    for vm in &vms {
+        assert_eq!(found(vm.title()), u64::from(vm.pid), "{}", vm.title());
+        assert_eq!(found(&vm.label(&format!("{}-0", vm.pid))), u64::from(vm.pid));
+    }
+    let by_name = |name: &str| {
+        let pid = names().iter().position(|of| of == name.as_bytes()).unwrap() as u64 + 41;
+        assert_eq!(found(&format!("name:{name}")), pid, "{name}");
+    };
+    ["104", "41-0", "web", "vmid:104", "pid:41"].into_iter().for_each(by_name);
+    let mut command = status(&host);
+    command.env("COLUMNS", "40");
+    let table = String::from_utf8(output(command).stdout).unwrap();
+    let end = table.find("yields").unwrap();
+    let mut seen = std::collections::BTreeSet::new();
+    for line in table[..end].lines().filter(|line| line.starts_with("│ ")) {
+        let cells: Vec<&str> = line.split('│').map(str::trim).collect();
+        let is_whole = cells.len() > 3 && cells[1].ends_with("-0") && !cells[2].is_empty();
+        if is_whole && cells[2].contains('…') && seen.insert(cells[2].to_string()) {
+            let pid: u64 = cells[1].trim_end_matches("-0").parse().unwrap();
+            assert_eq!(found(cells[2]), pid, "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_vm_that_is_not_there_is_1_everywhere_and_one_without_a_name_is_shown() {
+    let host = Fake::new("hostile-none");
+    host.vm("41-0", "web");
+    host.vm("42-0", "");
+    fs::write(host.path("proc/42/cmdline"), "/usr/bin/kvm\0").unwrap();
+    for command in [
+        set(&host, OsStr::new("nosuch")),
+        unspin(&host, &["neighbours", "nosuch"]),
+        set(&host, OsStr::new("99-0")),
+    ] {
+        let out = output(command);
+        assert_eq!(out.status.code(), Some(1), "{}", said(&out));
+        assert!(said(&out).starts_with("unspin: no VM \""), "{}", said(&out));
+        assert!(
+            said(&out).contains("; VMs: 41") && said(&out).contains(" (web), pid:42"),
+            "{}",
+            said(&out)
+        );
+    }
+    let table = String::from_utf8(output(status(&host)).stdout).unwrap();
+    assert!(table.contains("│ 42-0 │ pid:42 │"), "{table}");
+}
+
+/// No file below /proc or among cgroups keeps a command waiting, or fills its memory.
+#[test]
+fn a_file_without_an_end_is_not_read() {
+    let host = Fake::new("hostile-endless");
+    for (pid, name) in [(41, "web"), (42, "a"), (43, "b"), (44, "c"), (45, "d")] {
+        host.vm(&format!("{pid}-0"), name);
+        host.write(&format!("proc/{pid}/task/{pid}/comm"), "kvm");
+        host.write(&format!("proc/{pid}/cgroup"), &format!("0::/{name}.scope"));
+        host.write(&format!("sys/fs/cgroup/{name}.scope/cpu.weight"), "100");
+    }
+    let replace = |path: &str, is_fifo: bool| {
+        let path = host.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let _ = fs::remove_file(&path);
+        if is_fifo {
+            fifo(&path);
+        } else {
+            fs::File::create(&path).unwrap().set_len(1 << 42).unwrap();
+        }
+    };
+    for (pid, name, is_fifo) in [(42, "a", true), (43, "b", false)] {
+        for file in ["cmdline", "cgroup", "stat"] {
+            replace(&format!("proc/{pid}/{file}"), is_fifo);
+        }
+        replace(&format!("proc/{pid}/task/{pid}/comm"), is_fifo);
+        let _ = name;
+    }
+    for (name, is_fifo) in [("c", true), ("d", false)] {
+        for file in ["cpu.stat", "cpu.max", "cpu.idle", "cgroup.procs", "cgroup.events"] {
+            replace(&format!("sys/fs/cgroup/{name}.scope/{file}"), is_fifo);
+        }
+    }
+    replace("proc/stat", true);
+    replace("sys/kernel/sched_ext/state", true);
+    replace("sys/vms/41-0/window", true);
+    replace("proc/sys/kernel/osrelease", false);
+    for (what, command) in [
+        ("status", status(&host)),
+        ("neighbours", neighbours(&host)),
+        ("diagnose", unspin(&host, &["diagnose", "web", "--seconds", "0.1"])),
+        (
+            "shape",
+            unspin(&host, &["shape", "--dry-run", "--once", "--synthetic-vcpus", "0.5r,0.25"]),
+        ),
+    ] {
+        let mut command = command;
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let end = Instant::now() + WAIT;
+        while child.try_wait().unwrap().is_none() {
+            if Instant::now() > end {
+                let _ = child.kill();
+                panic!("{what} waits");
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let out = child.wait_with_output().unwrap();
+        assert!(!said(&out).contains("panicked"), "{what}: {}", said(&out));
+        if matches!(what, "status" | "neighbours") {
+            assert!(out.status.success(), "{what}: {}", said(&out));
+            let text = String::from_utf8_lossy(&out.stdout).into_owned();
+            assert!(text.contains("web") && text.contains("pid:43"), "{what}: {text}");
+        }
+    }
+}
+
+fn fifo(path: &Path) {
+    let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+    // SAFETY: it gets a string that ends.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+}
