@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
+use unspin_text::read_kernel_text;
 use unspin_uapi::setting_files;
 
 /// The module's directory; it is there while the module is loaded.
@@ -181,7 +182,7 @@ pub fn process_of(id: &str) -> Option<u32> {
 }
 
 fn read(path: &Path) -> Result<String, Error> {
-    fs::read_to_string(path).map(|text| text.trim().to_string())
+    read_kernel_text(path).map(|text| text.trim().to_string())
 }
 
 #[cfg(test)]

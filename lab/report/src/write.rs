@@ -27,7 +27,7 @@ pub fn write_dir(dir: &Path, docs: &[Document]) -> Result<Vec<PathBuf>, FileErro
             files.push((format!("summary-{}.json", stem(d)), json(d)));
         }
     }
-    files.push(("table.txt".to_string(), text(docs).into_bytes()));
+    files.push(("table.txt".to_string(), text(docs, usize::MAX).into_bytes()));
     files.push(("table.csv".to_string(), csv(docs).into_bytes()));
     for d in docs {
         let prefix = if docs.len() > 1 { format!("{}-", stem(d)) } else { String::new() };

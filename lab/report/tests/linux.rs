@@ -180,7 +180,7 @@ fn rows_say_which_guest_they_are_of_and_what_it_did() {
         assert_eq!(headroom["guest_lock"], headroom["lock"]);
         assert_eq!(headroom["closed"], 0.4);
     }
-    let page = text(&docs);
+    let page = text(&docs, usize::MAX);
     assert!(page.contains("2 VMs with Linux 6.12.9, libvirt's cgroups, lock queued"), "{page}");
     assert!(page.contains("native_queued_spin_lock_slowpath 80 %"), "{page}");
 }
@@ -270,7 +270,7 @@ fn polls_are_a_part_of_the_time_of_their_own() {
         "running": 0.375, "polling": 0.125, "waiting": 0.25, "halted": 0.25, "halts_per_s": 50.0
     });
     assert_eq!(stock["vcpu_time"], expected);
-    let page = text(&[d]);
+    let page = text(&[d], usize::MAX);
     assert!(page.contains("running+polling+waiting+halted, %"), "{page}");
     assert!(page.contains("38+12+25+25") && !page.contains("running+waiting+halted"), "{page}");
 
@@ -281,7 +281,7 @@ fn polls_are_a_part_of_the_time_of_their_own() {
     });
     let time = whole(&d, "hackbench", "stock").linux.as_ref().unwrap().time.unwrap();
     assert_eq!((time.running, time.polling), (0.5, None));
-    let page = text(&[d]);
+    let page = text(&[d], usize::MAX);
     assert!(page.contains("running+waiting+halted, %") && page.contains("50+25+25"), "{page}");
     assert!(!page.contains("polling"), "{page}");
 }
@@ -318,7 +318,7 @@ fn headroom_that_no_exit_sees_is_named_and_not_pooled() {
         assert_eq!(h["profiles"], serde_json::json!(["hackbench"]));
         assert_eq!(h["unseen"], serde_json::json!(["omp"]));
     }
-    let page = text(&[d]);
+    let page = text(&[d], usize::MAX);
     let lines: Vec<&str> = page.lines().filter(|line| line.contains("not in it")).collect();
     assert_eq!(lines.len(), 2, "{page}");
     assert!(
@@ -331,7 +331,7 @@ fn headroom_that_no_exit_sees_is_named_and_not_pooled() {
         assert_eq!((h.profiles.len(), h.unseen.len()), (2, 0));
         assert!(h.closed.unwrap() < 0.01, "{h:?}");
     }
-    assert!(!text(&[seen]).contains("not in it"));
+    assert!(!text(&[seen], usize::MAX).contains("not in it"));
 }
 
 /// A figure that nobody counted is not 0, and nothing at all is left of a pool without profiles.

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{lines, plan};
+use common::{lines, plan, plan_of};
 use serde_json::Value;
 use std::path::Path;
 use unspin_report::{
@@ -138,13 +138,30 @@ fn swept_locks_are_compared_each_by_itself() {
         of("tas", "stock")[0].perf.throughput_per_s,
         3.0 * of("ticket", "stock")[0].perf.throughput_per_s.unwrap(),
     );
-    assert!(text(&docs).contains("2 VMs, no cgroups, lock tas ("));
+    assert!(text(&docs, usize::MAX).contains("2 VMs, no cgroups, lock tas ("));
     assert!(s.means.iter().any(|m| m.lock == "tas" && m.arm == "apples"));
     let mut names: Vec<String> = charts(&docs[0]).into_iter().map(|c| c.name).collect();
     let all = names.len();
     names.sort();
     names.dedup();
     assert_eq!(names.len(), all, "two pictures of one name");
+}
+
+/// One workload in VMs of 2 and of 4 vCPUs: what each does alone is known.
+#[test]
+fn runs_that_differ_in_their_vcpus_alone_are_both_kept() {
+    let vms = "vm = [\n    { name = \"small\", vcpus = 2, workload = \"ebizzy\" },\n    \
+               { name = \"big\", vcpus = 4, workload = \"ebizzy\" },\n]\n";
+    let scenario = format!(
+        "title = \"Sizes\"\n{vms}arm = [{{ name = \"stock\" }}]\n[host]\npcpus = 4\n[measure]\nalone = true\n"
+    );
+    let docs =
+        documents(&read(&lines("6.12.57+deb13-amd64", &plan_of(&scenario, &["ebizzy"]), as_is)));
+    let ideal = |group: &str| {
+        let of = |r: &&Row| r.key.arm == "ideal" && r.key.profile == group && r.key.is_whole();
+        docs[0].summary.arms.iter().filter(of).count()
+    };
+    assert_eq!((ideal("small"), ideal("big")), (1, 1), "{:?}", docs[0].summary.notices);
 }
 
 #[test]
@@ -164,7 +181,7 @@ fn long_waits_are_told_apart_by_what_the_lock_was() {
     let shares = |vms| of(vms).waits.iter().map(|w| w.free_share).collect::<Vec<_>>();
     assert_eq!(shares(2), [Some(0.5), Some(0.75), Some(1.0)]);
     assert_eq!(shares(3), [Some(0.5), Some(0.0), None]);
-    assert!(text(&[d]).contains("in how many of them the lock was free"));
+    assert!(text(&[d], usize::MAX).contains("in how many of them the lock was free"));
 }
 
 #[test]
@@ -238,7 +255,7 @@ fn few_rounds_count_like_any() {
     near(h.closed, (both[0] + both[1] - 2.0) / (room[0] + room[1]));
     assert_eq!(h.closed_all, h.closed);
     assert!(m.not_adapted.is_empty() && h.not_adapted.is_empty());
-    let table = text(&[d]);
+    let table = text(&[d], usize::MAX);
     assert!(table.contains("8192 (12)") && table.contains("8192 (1)"), "{table}");
 }
 
@@ -264,7 +281,7 @@ fn a_window_that_never_moved_is_said_and_counts() {
     let json = serde_json::to_value(row(&d, "dbench", 2, "aple")).unwrap();
     assert_eq!(json["adapted"], false);
     let said = "aple never moved its window at dbench: no epoch of 50 PLE exits ended";
-    for form in [text(std::slice::from_ref(&d)), html(&[d])] {
+    for form in [text(std::slice::from_ref(&d), usize::MAX), html(&[d])] {
         assert_eq!(form.matches(said).count(), 1, "{form}");
         assert!(form.contains("a fixed window of 8192 cycles") && !form.contains("apples never"));
     }
@@ -282,7 +299,7 @@ fn one_vm_whose_window_moved_is_enough() {
     });
     let w = windows(row(&d, "dbench", 2, "aple"));
     assert_eq!((w.moved, w.rounds), (Some(true), Some(0)));
-    assert!(!text(&[d]).contains("never moved"));
+    assert!(!text(&[d], usize::MAX).contains("never moved"));
 }
 
 #[test]
@@ -379,7 +396,7 @@ fn a_cut_file_keeps_what_is_before_the_cut() {
     assert!(lost[1].contains("no end record"), "{lost:?}");
     let docs = documents(&input);
     assert!(!docs[0].summary.provenance.complete);
-    assert!(text(&docs).contains("INCOMPLETE"));
+    assert!(text(&docs, usize::MAX).contains("INCOMPLETE"));
     assert!(html(&docs).contains("cut off"));
     let in_the_first = &read(&whole[..100]).notices[0];
     assert!(in_the_first.contains("cut off and lost; records before it: 0"), "{in_the_first}");
@@ -453,13 +470,13 @@ fn best_and_worst_fixed_windows_are_named() {
     let best = row(&docs[0], "ebizzy", 2, "best-fixed");
     assert_eq!(best.key.same_as.as_deref(), Some("fixed-4096"));
     assert_eq!(row(&docs[0], "ebizzy", 2, "worst-fixed").key.same_as.as_deref(), Some("fixed-512"));
-    assert!(text(&docs).contains("(fixed-4096)"));
+    assert!(text(&docs, usize::MAX).contains("(fixed-4096)"));
 }
 
 #[test]
 fn every_form_names_the_machine_and_escapes_what_it_is_given() {
     let docs = [one(as_is)];
-    let table = text(&docs);
+    let table = text(&docs, usize::MAX);
     assert!(table.contains("machine emulated") && table.contains("1.30"), "{table}");
     let page = html(&docs);
     assert!(page.contains("A test &amp; more") && page.contains("A &lt;CPU&gt;"));
@@ -534,7 +551,7 @@ fn vms_that_differ_have_rows_of_their_own() {
 fn attributed_time_is_shown_as_shares_and_only_where_it_is_known() {
     let plain = one(as_is);
     assert!(plain.summary.arms.iter().all(|r| r.time.is_none()));
-    assert!(!text(&[plain]).contains("vCPU time"));
+    assert!(!text(&[plain], usize::MAX).contains("vCPU time"));
     let attributed = one(|run, vm| {
         let preempted = if run.arm.name == "stock" { 300 } else { 100 };
         vm.attribution = Some(Attribution {
@@ -550,7 +567,7 @@ fn attributed_time_is_shown_as_shares_and_only_where_it_is_known() {
     assert_eq!(of("stock").spin_holder_preempted, 0.3);
     assert_eq!((of("hvs").useful, of("hvs").spin_holder_running), (0.5, 0.3));
     assert!(row(&attributed, "ebizzy", 2, "ideal").time.is_none());
-    let text = text(&[attributed]);
+    let text = text(&[attributed], usize::MAX);
     assert!(text.contains("50+10+30+2+0+8") && text.contains("50+30+10+2+0+8"), "{text}");
 }
 
@@ -602,7 +619,7 @@ fn are_left_out(input: &Input, words: &str) {
     assert!(input.notices.iter().all(|n| n.contains(words)), "{words}: {:?}", input.notices);
     let docs = documents(input);
     assert!(docs[0].summary.arms.iter().all(|r| r.key.arm != "hvs"), "{words}");
-    assert!(text(&docs).contains("apples"));
+    assert!(text(&docs, usize::MAX).contains("apples"));
 }
 
 #[test]
@@ -665,7 +682,7 @@ fn no_text_of_a_file_commands_the_terminal() {
     });
     let input = read(&(all + "{\"record\":\"\u{9b}2J\"}\n"));
     let docs = documents(&input);
-    let shown = text(&docs) + &csv(&docs) + &html(&docs) + &input.notices.join("\n");
+    let shown = text(&docs, usize::MAX) + &csv(&docs) + &html(&docs) + &input.notices.join("\n");
     let commands = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
     assert!(!shown.contains(commands), "{:?}", shown.find(commands));
     assert!(shown.contains("6.12\u{fffd}]0;x") && shown.contains("not a record"));

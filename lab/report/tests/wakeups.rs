@@ -57,7 +57,7 @@ fn they_are_medians_against_the_baselines() {
         .collect();
     let stock = ("stock", 3000, 10.0, 100.0, 200.0, Some(1.0));
     assert_eq!(told, [stock, ("gangs", 3000, 10.0, 150.0, 400.0, Some(1.5))]);
-    assert!(text(&docs).contains("wake-up latency of host tasks"));
+    assert!(text(&docs, usize::MAX).contains("wake-up latency of host tasks"));
     let json = serde_json::to_value(&docs[0].summary).unwrap();
     assert_eq!(json["wakeups"][1]["p99_us"], 150.0);
 }
@@ -65,7 +65,7 @@ fn they_are_medians_against_the_baselines() {
 #[test]
 fn what_was_not_asked_for_is_not_told() {
     let docs = made(|_, _| None);
-    assert!(docs[0].summary.wakeups.is_empty() && !text(&docs).contains("how late"));
+    assert!(docs[0].summary.wakeups.is_empty() && !text(&docs, usize::MAX).contains("how late"));
     let json = serde_json::to_value(&docs[0].summary).unwrap();
     assert!(json.get("wakeups").is_none());
     // Without the baseline's, or where it is 0, nothing can be compared.

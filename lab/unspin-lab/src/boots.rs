@@ -79,6 +79,7 @@ impl Boot {
     /// An incomplete file has the records so far of a boot that is to be run.
     pub fn reopen(&self) -> anyhow::Result<()> {
         if self.file.exists() && !self.part().exists() && !self.is_whole() {
+            say!("{}: records of it are missing or broken; they are made again", shown(&self.file));
             fs::rename(&self.file, self.part())
                 .with_context(|| format!("cannot rename {}", shown(&self.file)))?;
         }
@@ -165,9 +166,9 @@ impl Boot {
     }
 }
 
-/// The records of a continued boot, as if it had not been interrupted: with one Begin and one End,
-/// and without incomplete ones. `None` if nothing has to change, or if its parts are not from the
-/// same machine and code.
+/// The records of a continued boot, as if it had not been interrupted: with one Begin and one End, and
+/// without incomplete or broken ones. Records before the first Begin, whose origin is unknown, are left
+/// out. `None` if nothing has to change, or if its parts are not from the same machine and code.
 fn as_one(bytes: &[u8]) -> Option<Vec<u8>> {
     let (mut begin, mut end, mut out) = (None, None, Vec::new());
     let lines = bytes.split_inclusive(|byte| *byte == b'\n');
@@ -186,7 +187,7 @@ fn as_one(bytes: &[u8]) -> Option<Vec<u8>> {
                 end = Some(line);
                 false
             }
-            Ok(_) => true,
+            Ok(_) => begin.is_some(),
         };
         if kept {
             out.extend(line);

@@ -5,6 +5,7 @@
 use indicatif::ProgressBar;
 use std::collections::HashMap;
 use std::io::IsTerminal;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use unspin_cli::progress::{bar, human, LINE_EVERY};
 use unspin_scenario::plan::Plan;
@@ -105,14 +106,81 @@ impl Progress {
     /// Time for the rest, at the pace so far; unknown before the first run ends.
     fn left(&self) -> Option<Duration> {
         let made = self.done_ms - self.skipped_ms;
-        let spent = self.since?.elapsed();
-        (made > 0).then(|| {
-            let rest = self.total_ms.saturating_sub(self.done_ms) as f64;
-            spent.mul_f64(rest / made as f64)
-        })
+        let rest = self.total_ms.saturating_sub(self.done_ms);
+        left(self.since?.elapsed(), made, rest)
     }
 
     pub fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// How long the rest takes at the pace of what was made; unknown where nothing was.
+fn left(spent: Duration, made: u64, rest: u64) -> Option<Duration> {
+    (made > 0).then(|| spent.mul_f64(rest as f64 / made as f64))
+}
+
+/// Progress of a number of things, each of unknown length.
+pub struct Counted {
+    bar: ProgressBar,
+    what: &'static str,
+    on_terminal: bool,
+    is_hidden: bool,
+    since: Instant,
+    /// Lines that were written where there is no terminal.
+    lines: AtomicU64,
+}
+
+impl Counted {
+    /// Hidden progress is counted but not shown.
+    pub fn new(total: u64, what: &'static str, is_hidden: bool) -> Counted {
+        let on_terminal = std::io::stderr().is_terminal() && !is_hidden;
+        let bar = bar(total, on_terminal);
+        let (since, lines) = (Instant::now(), AtomicU64::new(0));
+        Counted { bar, what, on_terminal, is_hidden, since, lines }
+    }
+
+    /// Something was made: one of the things, or a part of one.
+    pub fn step(&self, is_whole: bool, note: &str) {
+        self.bar.inc(u64::from(is_whole));
+        let spent = self.since.elapsed();
+        let text = self.text(spent, note);
+        self.bar.set_message(text.clone());
+        let due = spent.as_secs() / LINE_EVERY.as_secs();
+        let is_due = self.lines.fetch_max(due, Ordering::Relaxed) < due;
+        if is_due && !self.on_terminal && !self.is_hidden {
+            say!("{text}");
+        }
+    }
+
+    fn text(&self, spent: Duration, note: &str) -> String {
+        let (done, total) = (self.bar.position(), self.bar.length().unwrap_or(0));
+        let left = match left(spent, done, total.saturating_sub(done)) {
+            Some(left) => format!("about {} left", human(left)),
+            None => "time left unknown".to_string(),
+        };
+        format!("{left}  {done} of {total} {}, {note}", self.what)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_is_known_from_the_first_on() {
+        let progress = Counted::new(4, "entries", true);
+        let text = |s: u64| progress.text(Duration::from_secs(s), "3 runs");
+        assert_eq!(text(10), "time left unknown  0 of 4 entries, 3 runs");
+        progress.step(false, "");
+        assert!(text(10).starts_with("time left unknown"));
+        progress.step(true, "");
+        assert_eq!(text(10), "about 30 s left  1 of 4 entries, 3 runs");
     }
 }

@@ -82,6 +82,8 @@ fn same_run(a: &RunResult, b: &RunResult) -> bool {
     point(a) == point(b)
         && (a.repeat, a.seed, a.alone) == (b.repeat, b.seed, b.alone)
         && a.arm == b.arm
+        // One workload may run alone in VMs of several kinds.
+        && a.vms == b.vms
 }
 
 fn name_of(r: &RunResult) -> String {

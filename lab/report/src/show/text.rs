@@ -14,42 +14,41 @@ use crate::summary::{
     WakeupRow,
 };
 use std::fmt::Write;
-use tabled::builder::Builder;
-use tabled::settings::object::{Columns, Object, Rows};
-use tabled::settings::{Alignment, Style};
-use tabled::Table;
 use unspin_diagnosis::Cause;
 use unspin_scenario::plan::CgroupLayout;
 use unspin_scenario::IDEAL_ARM;
+use unspin_text::fit::wrap_lines;
+use unspin_text::Framed;
 
-/// Every document as tables.
-pub fn text(docs: &[Document]) -> String {
+/// Every document as tables, in lines of at most `width` cells.
+pub fn text(docs: &[Document], width: usize) -> String {
     let mut out = String::new();
     for d in docs {
-        document(&mut out, &d.summary);
+        document(&mut out, &d.summary, width);
     }
-    out
+    // Of tables no line is wider.
+    wrap_lines(&out, width)
 }
 
-fn document(out: &mut String, s: &Summary) {
+fn document(out: &mut String, s: &Summary, width: usize) {
     // Writing to a String cannot fail.
     let _ = writeln!(out, "{} ({})", s.title, s.scenario);
     let _ = writeln!(out, "{}", origin(s));
     for place in &places(s) {
         let _ = writeln!(out, "\n{}", heading(s, place));
-        grids(out, s, place);
-        out.push_str(&worlds(s, place));
+        grids(out, s, place, width);
+        out.push_str(&worlds(s, place, width));
     }
     for line in bands::made(s) {
         let _ = writeln!(out, "{line}");
     }
     out.push_str(&linux_legend(s));
-    out.push_str(&spinners(s));
-    out.push_str(&stalls(s));
-    out.push_str(&diagnoses(s));
-    out.push_str(&wakeups(s));
-    out.push_str(&slowdowns(s));
-    out.push_str(&headroom(s));
+    out.push_str(&spinners(s, width));
+    out.push_str(&stalls(s, width));
+    out.push_str(&diagnoses(s, width));
+    out.push_str(&wakeups(s, width));
+    out.push_str(&slowdowns(s, width));
+    out.push_str(&headroom(s, width));
     if s.arms.iter().any(|r| r.time.is_some()) {
         let _ = writeln!(
             out,
@@ -84,33 +83,40 @@ fn document(out: &mut String, s: &Summary) {
 }
 
 /// The tables of one place.
-fn grids(out: &mut String, s: &Summary, place: &Place) {
+fn grids(out: &mut String, s: &Summary, place: &Place, width: usize) {
+    let grid =
+        |what: &str, rows: &[&Row], cell: Cell, means: Means| grid(what, rows, cell, means, width);
     let rows = rows_at(s, place);
     let means: Vec<&Mean> = s.means.iter().filter(|m| m.place() == *place).collect();
-    out.push_str(&grid("performance", &rows, performance, Some((&means, mean_performance))));
+    out.push_str(&grid("performance", &rows, &performance, Some((&means, mean_performance))));
     let rows: Vec<&Row> = rows.into_iter().filter(|r| r.key.arm != IDEAL_ARM).collect();
     if rows.iter().any(|r| r.inefficiency().is_some()) {
-        out.push_str(&grid("inefficiency", &rows, inefficiency, Some((&means, mean_inefficiency))));
-        out.push_str(&grid("cycles per PLE exit", &rows, exit_handling, None));
+        out.push_str(&grid(
+            "inefficiency",
+            &rows,
+            &inefficiency,
+            Some((&means, mean_inefficiency)),
+        ));
+        out.push_str(&grid("cycles per PLE exit", &rows, &exit_handling, None));
     }
     let adapting = adapting(&rows);
     if !adapting.is_empty() {
-        out.push_str(&grid("window (rounds)", &adapting, window, None));
+        out.push_str(&grid("window (rounds)", &adapting, &window, None));
     }
     for sentence in still(&rows) {
         let _ = writeln!(out, "{sentence}");
     }
     if rows.iter().any(|r| r.time.is_some()) {
-        out.push_str(&grid("vCPU time, %", &rows, time, None));
+        out.push_str(&grid("vCPU time, %", &rows, &time, None));
     }
     if rows.iter().any(|r| has_turns(s, r)) {
         let cpu = |r: &Row| cpu_shares(s, r);
-        out.push_str(&grid("CPU time of each VM, %", &rows, cpu, None));
+        out.push_str(&grid("CPU time of each VM, %", &rows, &cpu, None));
         let turn = |r: &Row| turn_shares(s, r);
-        out.push_str(&grid("own turns of each VM, %", &rows, turn, None));
+        out.push_str(&grid("own turns of each VM, %", &rows, &turn, None));
         let idle =
             |r: &Row| r.host_idle_share.map_or("-".to_string(), |x| format!("{:.1}", 100.0 * x));
-        out.push_str(&grid("host idle, % of its CPU time", &rows, idle, None));
+        out.push_str(&grid("host idle, % of its CPU time", &rows, &idle, None));
     }
     for sentence in refusals(s, place) {
         let _ = writeln!(out, "{sentence}");
@@ -118,7 +124,7 @@ fn grids(out: &mut String, s: &Summary, place: &Place) {
     if rows.iter().any(|r| r.hog_cpu_share.is_some()) {
         let share =
             |r: &Row| r.hog_cpu_share.map_or("-".to_string(), |x| format!("{:.1}", 100.0 * x));
-        out.push_str(&grid("CPU time of the host's hogs, % of a pCPU each", &rows, share, None));
+        out.push_str(&grid("CPU time of the host's hogs, % of a pCPU each", &rows, &share, None));
     }
     if rows.iter().any(|r| r.response.is_some()) {
         let cell = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.0}"));
@@ -127,28 +133,29 @@ fn grids(out: &mut String, s: &Summary, place: &Place) {
                 [of.mean_us, of.p50_us, of.p99_us, of.p999_us].map(cell).join(", ")
             })
         };
-        out.push_str(&grid("response time, µs: mean, p50, p99, p99.9", &rows, times, None));
+        out.push_str(&grid("response time, µs: mean, p50, p99, p99.9", &rows, &times, None));
     }
     for is_polling_known in [false, true] {
         let of = |r: &&Row| linux_time(r).is_some_and(|t| t.polling.is_some() == is_polling_known);
         let rows: Vec<&Row> = rows.iter().copied().filter(of).collect();
         if !rows.is_empty() {
             let what = format!("{}, %", linux_parts(is_polling_known));
-            out.push_str(&grid(&what, &rows, linux_time_cell, None));
+            out.push_str(&grid(&what, &rows, &linux_time_cell, None));
         }
     }
 }
 
 /// Where arms lie over worlds, and what decides.
-fn worlds(s: &Summary, place: &Place) -> String {
+fn worlds(s: &Summary, place: &Place, width: usize) -> String {
     let title = "performance over worlds";
-    let table = titled(title, &bands::HEAD, bands::lines(s, place), Some(2));
+    let table = Titled { title, keys: 2, right_from: Some(2) };
+    let table = table.text(&bands::HEAD, bands::lines(s, place), width);
     let sentences = bands::sentences(s, place);
     table + &sentences.iter().map(|line| format!("{line}\n")).collect::<String>()
 }
 
 /// Where Linux guests were under the baseline.
-fn spinners(s: &Summary) -> String {
+fn spinners(s: &Summary, width: usize) -> String {
     let mut rows = Vec::new();
     for r in s.arms.iter().filter(|r| r.key.is_whole() && r.key.arm == r.key.baseline) {
         let Some(linux) = &r.linux else { continue };
@@ -162,7 +169,11 @@ fn spinners(s: &Summary) -> String {
         }
     }
     let title = format!("where vCPUs of Linux guests were, under {}", baseline(s));
-    titled(&title, &["profile", "VMs", "guest lock", "seen at", "where"], rows, None)
+    Titled { title: &title, keys: 4, right_from: None }.text(
+        &["profile", "VMs", "guest lock", "seen at", "where"],
+        rows,
+        width,
+    )
 }
 
 /// The time of a Linux guest's vCPUs, by the host's scheduler.
@@ -250,14 +261,12 @@ fn exit_handling(r: &Row) -> String {
 
 /// The text of an arm's mean over the profiles that spin.
 type MeanCell = fn(&Mean) -> Option<String>;
+type Means<'a> = Option<(&'a [&'a Mean], MeanCell)>;
+/// What it shows of a row.
+type Cell<'a> = &'a dyn Fn(&Row) -> String;
 
 /// Arms as columns, profiles as rows, and means below if given.
-fn grid(
-    what: &str,
-    rows: &[&Row],
-    cell: impl Fn(&Row) -> String,
-    means: Option<(&[&Mean], MeanCell)>,
-) -> String {
+fn grid(what: &str, rows: &[&Row], cell: Cell, means: Means, width: usize) -> String {
     let (arms, profiles) = (arm_order(rows), profile_order(rows));
     let mut records = vec![record(what, arms.iter().map(|a| a.to_string()))];
     for p in &profiles {
@@ -275,31 +284,34 @@ fn grid(
         });
         records.push(record("mean of spinning", cells));
     }
-    format!("{}\n", table(records, Some(1)))
+    Framed { records, keys: 1, right_from: Some(1), right_titles: false }.text(width)
 }
 
 fn record(first: &str, rest: impl Iterator<Item = String>) -> Vec<String> {
     std::iter::once(first.to_string()).chain(rest).collect()
 }
 
-/// The first record is the head; numbers are flush right from a column on, if one is given.
-fn table(records: Vec<Vec<String>>, right_from: Option<usize>) -> Table {
-    let mut t = Builder::from(records).build();
-    t.with(Style::sharp());
-    if let Some(first) = right_from {
-        t.modify(Columns::new(first..).not(Rows::first()), Alignment::right());
-    }
-    t
+/// A table under its title.
+struct Titled<'a> {
+    title: &'a str,
+    /// So many first columns say what a row is of.
+    keys: usize,
+    /// Numbers are flush right from a column on, if one is given.
+    right_from: Option<usize>,
 }
 
-/// A table under its title; empty without rows.
-fn titled(title: &str, head: &[&str], rows: Vec<Vec<String>>, right_from: Option<usize>) -> String {
-    if rows.is_empty() {
-        return String::new();
+impl Titled<'_> {
+    /// Empty without rows.
+    fn text(&self, head: &[&str], rows: Vec<Vec<String>>, width: usize) -> String {
+        if rows.is_empty() {
+            return String::new();
+        }
+        let mut records = vec![head.iter().map(|h| h.to_string()).collect()];
+        records.extend(rows);
+        let (keys, right_from) = (self.keys, self.right_from);
+        let table = Framed { records, keys, right_from, right_titles: false };
+        format!("\n{}\n{}", self.title, table.text(width))
     }
-    let mut records = vec![head.iter().map(|h| h.to_string()).collect()];
-    records.extend(rows);
-    format!("\n{title}\n{}\n", table(records, right_from))
 }
 
 fn mean_performance(m: &Mean) -> Option<String> {
@@ -321,7 +333,7 @@ fn mark_of(verdict: Option<&str>) -> &'static str {
 /// Turns of waits worth a column.
 const STALL_TURNS: [u64; 6] = [16, 64, 256, 1024, 4096, 16384];
 
-fn stalls(s: &Summary) -> String {
+fn stalls(s: &Summary, width: usize) -> String {
     let turns = STALL_TURNS.map(|t| format!("{t} turns"));
     let mut head = vec!["profile", "VMs", "lock", "arm", "acquisitions"];
     head.extend(turns.iter().map(String::as_str));
@@ -342,10 +354,14 @@ fn stalls(s: &Summary) -> String {
          free ({}, {})",
         s.machine, s.kernel
     );
-    titled(&title, &head, s.stalls.iter().map(row).collect(), None)
+    Titled { title: &title, keys: 4, right_from: None }.text(
+        &head,
+        s.stalls.iter().map(row).collect(),
+        width,
+    )
 }
 
-fn diagnoses(s: &Summary) -> String {
+fn diagnoses(s: &Summary, width: usize) -> String {
     let judged = || s.arms.iter().filter_map(|row| row.diagnosis.as_ref()?.is_right());
     let right = match judged().count() {
         0 => String::new(),
@@ -355,10 +371,10 @@ fn diagnoses(s: &Summary) -> String {
         "time that VMs lose, share of their vCPUs' time; ? is unknown{right} ({}, {})",
         s.machine, s.kernel
     );
-    titled(&title, &head(), lines(s), None)
+    Titled { title: &title, keys: 5, right_from: None }.text(&head(), lines(s), width)
 }
 
-fn wakeups(s: &Summary) -> String {
+fn wakeups(s: &Summary, width: usize) -> String {
     let head = [
         "profile",
         "VMs",
@@ -385,10 +401,14 @@ fn wakeups(s: &Summary) -> String {
         ]
     };
     let title = format!("wake-up latency of host tasks ({}, {})", s.machine, s.kernel);
-    titled(&title, &head, s.wakeups.iter().map(row).collect(), None)
+    Titled { title: &title, keys: 4, right_from: None }.text(
+        &head,
+        s.wakeups.iter().map(row).collect(),
+        width,
+    )
 }
 
-fn slowdowns(s: &Summary) -> String {
+fn slowdowns(s: &Summary, width: usize) -> String {
     let head = [
         "profile",
         "VMs",
@@ -434,10 +454,10 @@ fn slowdowns(s: &Summary) -> String {
              are no factor's; dominant: the cause with the largest share, from 5 % on\n"
         }
     };
-    titled(&title, &head, rows, Some(4)) + legend
+    Titled { title: &title, keys: 4, right_from: Some(4) }.text(&head, rows, width) + legend
 }
 
-fn headroom(s: &Summary) -> String {
+fn headroom(s: &Summary, width: usize) -> String {
     let loses = format!("{} loses", baseline(s));
     let head = ["VMs", "cgroups", "arm", &loses, "share closed", "profiles with headroom"];
     let row = |h: &Headroom| {
@@ -453,7 +473,11 @@ fn headroom(s: &Summary) -> String {
     };
     let title = format!("headroom to ideal ({}, {})", s.machine, s.kernel);
     let unseen: String = s.headroom.iter().filter_map(unseen).collect();
-    titled(&title, &head, s.headroom.iter().map(row).collect(), None) + &unseen
+    Titled { title: &title, keys: 3, right_from: None }.text(
+        &head,
+        s.headroom.iter().map(row).collect(),
+        width,
+    ) + &unseen
 }
 
 /// A line on programs whose headroom no pause-loop exit sees.

@@ -9,9 +9,17 @@ use unspin_scenario::{expand, parse_profile, parse_scenario, Selection};
 const WINDOW_NS: u64 = 300_000_000;
 
 pub fn plan(scenario: &str) -> Plan {
+    plan_of(scenario, &[])
+}
+
+/// With profiles of VMs besides those that are swept.
+#[allow(dead_code)]
+pub fn plan_of(scenario: &str, more: &[&str]) -> Plan {
     let s = parse_scenario("test.toml", "test", scenario).unwrap();
     let mut profiles = BTreeMap::new();
-    for name in &s.sweep.profiles {
+    let more = more.iter().map(|name| name.to_string());
+    for name in s.sweep.profiles.iter().cloned().chain(more) {
+        let name = &name;
         let spin = name != "compute";
         let text = format!(
             "name = \"{name}\"\nspin_intensive = {spin}\n[[step]]\nop = \"compute\"\niterations = 5\n"
@@ -69,7 +77,7 @@ pub fn result(run: &Run, tune: impl Fn(&Run, &mut VmResult)) -> RunResult {
         host_idle_share: None,
     };
     for vm in 0..run.vm_count() {
-        let mut v = vm_result(run);
+        let mut v = vm_result(run, run.vms[vm as usize].vcpus);
         tune(run, &mut v);
         r.vm.push(v);
         if run.trace_epochs {
@@ -87,10 +95,10 @@ pub fn result(run: &Run, tune: impl Fn(&Run, &mut VmResult)) -> RunResult {
 
 /// Alone a VM does 1000 units a vCPU on a whole pCPU; of several it gets its share of the CPU and
 /// stock makes 3/4 of what that could do.
-fn vm_result(run: &Run) -> VmResult {
+fn vm_result(run: &Run, vcpus: u32) -> VmResult {
     let share = if run.alone { 1.0 } else { 1.0 / f64::from(run.vm_count()) };
     let units = if run.alone { 1000.0 } else { 750.0 * share * speed(&run.arm.name) };
-    let n = run.first().vcpus as usize;
+    let n = vcpus as usize;
     let mut wait_hist = vec![0; 40];
     wait_hist[8] = 900;
     wait_hist[20] = 100;

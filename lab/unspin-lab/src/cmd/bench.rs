@@ -29,6 +29,7 @@ use unspin_report::{documents, read_files, write_dir, Document, Stream};
 use unspin_scenario::plan::Plan;
 use unspin_scenario::result::Record;
 use unspin_scenario::split;
+use unspin_text::fit::terminal_width;
 use unspin_text::{shown, write_atomic, Lock};
 
 #[derive(Debug, clap::Args)]
@@ -364,7 +365,7 @@ impl Bench<'_> {
                 out::json(&d.summary)?;
             }
         } else {
-            out::print(&unspin_report::text(docs))?;
+            out::print(&unspin_report::text(docs, terminal_width()))?;
         }
         if !self.args.quiet {
             say!("page: {}", shown(&self.out.join("report.html")));

@@ -2,16 +2,16 @@
 //! `unspin-lab figures`: makes the papers' figures again on the simulator and says how far they agree.
 
 use crate::exit::{unread, Usage};
+use crate::progress::Counted;
 use crate::share::Share;
 use crate::{load, out};
 use anyhow::{bail, Context};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 use unspin_figures::{make, page, select, Claim, Claims, Ctx, Entry, Kind, Reasons, Step, Summary};
+use unspin_text::fit::{self, Column};
 use unspin_text::{read_text, shown, sweep, write_atomic};
 
 #[derive(Debug, clap::Args)]
@@ -96,7 +96,7 @@ fn run_here(args: &Args) -> anyhow::Result<()> {
     if args.json {
         return out::json(&summary);
     }
-    out::print(&table(&summary))
+    out::print(&table(&summary, fit::terminal_width()))
 }
 
 const SUMMARY: &str = "summary.json";
@@ -148,52 +148,27 @@ fn write(dir: &Path, name: &str, text: &str) -> anyhow::Result<()> {
 
 /// Makes the entries, on all cores, in the order given.
 fn all(args: &Args, root: &Path, chosen: &[&Claim]) -> anyhow::Result<Vec<Entry>> {
-    let bar = bar(chosen.len() as u64, args.quiet);
-    let shown = bar.clone();
-    let (runs, last) = (AtomicU64::new(0), AtomicU64::new(0));
-    let (since, quiet) = (Instant::now(), args.quiet);
+    let progress = Arc::new(Counted::new(chosen.len() as u64, "entries", args.quiet));
+    let shown = Arc::clone(&progress);
+    let runs = AtomicU64::new(0);
     let ctx = Ctx::new(root, args.repeats, move |step| {
-        match step {
-            Step::Run => {
-                runs.fetch_add(1, Ordering::Relaxed);
-            }
-            Step::Entry(_) => shown.inc(1),
-        }
-        let made = runs.load(Ordering::Relaxed);
-        shown.set_message(format!("{made} runs"));
-        // Without a terminal a line is written twice a minute.
-        let half_minutes = since.elapsed().as_secs() / 30;
-        if shown.is_hidden() && !quiet && last.swap(half_minutes, Ordering::Relaxed) < half_minutes
-        {
-            let (done, of) = (shown.position(), shown.length().unwrap_or(0));
-            say!("{done} of {of} entries, {made} runs, {} s", since.elapsed().as_secs());
-        }
+        let made = match step {
+            Step::Run => runs.fetch_add(1, Ordering::Relaxed) + 1,
+            Step::Entry(_) => runs.load(Ordering::Relaxed),
+        };
+        shown.step(matches!(step, Step::Entry(_)), &format!("{made} runs"));
     });
     let entries = chosen.par_iter().map(|claim| {
         let entry = make(&ctx, claim).with_context(|| claim.id.clone());
         ctx.entry_made(&claim.id);
         entry
     });
-    let entries = entries.collect::<anyhow::Result<Vec<Entry>>>();
-    bar.finish_and_clear();
-    entries
+    entries.collect()
 }
 
-fn bar(length: u64, quiet: bool) -> ProgressBar {
-    let on_terminal = std::io::stderr().is_terminal() && !quiet;
-    let target =
-        if on_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(Some(length), target);
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} entries  {elapsed}  {msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    if on_terminal {
-        bar.enable_steady_tick(Duration::from_millis(500));
-    }
-    bar
-}
-
-fn table(summary: &Summary) -> String {
-    let mut text = "values of the papers against the simulator (no measurements)\n".to_string();
+fn table(summary: &Summary, width: usize) -> String {
+    let head = "values of the papers against the simulator (no measurements)";
+    let (mut text, mut lines) = (fit::wrap_lines(head, width), Vec::new());
     for e in &summary.entries {
         let rows = || summary.rows.iter().filter(|r| r.entry == e.id);
         let within = rows().filter(|r| r.within).count();
@@ -204,14 +179,22 @@ fn table(summary: &Summary) -> String {
             (true, false, false) => "differs",
         };
         let kind = e.kind.name();
-        text += &format!(
-            "{:44} {kind:9} {within:>2} of {:<2} values  {verdict}\n",
-            e.id,
-            rows().count()
-        );
+        let values = format!("{within} of {}", rows().count());
+        lines.push(vec![e.id.clone(), kind.to_string(), values, verdict.to_string()]);
     }
-    text + &format!(
-        "{} predicted, {} within tolerance, {} with the right direction\n",
-        summary.predicted, summary.within, summary.direction_right
+    let column = |title, is_number, rank| Column { title, is_number, rank };
+    let columns = [
+        column("entry", false, 0),
+        column("kind", false, 3),
+        column("values", true, 2),
+        column("verdict", false, 1),
+    ];
+    text += &fit::table(&columns, &lines, width);
+    text + &fit::wrap_lines(
+        &format!(
+            "{} predicted, {} within tolerance, {} with the right direction",
+            summary.predicted, summary.within, summary.direction_right
+        ),
+        width,
     )
 }

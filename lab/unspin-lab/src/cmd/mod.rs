@@ -4,6 +4,7 @@
 mod agent;
 mod agree;
 mod bench;
+mod examples;
 mod figures;
 mod generate;
 mod lab;
@@ -14,6 +15,7 @@ mod report;
 mod try_host;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use examples::EXAMPLES;
 use unspin_cli::{completions, help, man};
 
 /// Measures and predicts the cost of spinning vCPUs: on KVM, on emulated computers, on threads, and in
@@ -66,18 +68,6 @@ enum Command {
     ThreadsRun,
 }
 
-/// Examples of the manual pages.
-const EXAMPLES: man::Examples = &[(
-    "",
-    &[
-        (
-            "unspin-lab bench scenarios/demo.toml --machine sim",
-            "Compare the arms of a scenario on a simulated host.",
-        ),
-        ("unspin-lab report out/demo", "Write its tables and pictures again."),
-    ],
-)];
-
 /// Subcommands by purpose.
 const GROUPS: help::Groups = &[
     ("Measure", &["try", "plan", "bench", "report", "replay", "generate"]),
@@ -117,5 +107,10 @@ mod tests {
     #[test]
     fn each_subcommand_is_in_one_group() {
         assert_eq!(help::misplaced(&command(), GROUPS), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_subcommand_has_examples_that_it_takes() {
+        assert_eq!(man::wrong_examples(&command(), EXAMPLES), Vec::<String>::new());
     }
 }

@@ -5,11 +5,9 @@ use crate::exit::{unread, Usage};
 use crate::out;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use tabled::builder::Builder;
-use tabled::settings::object::{Columns, Object, Rows};
-use tabled::settings::{Alignment, Style};
 use unspin_model::{confirm, Allocation, App, Confirmed, Prediction, TOLERANCE};
-use unspin_text::{read_text, shown};
+use unspin_text::fit::{terminal_width, wrap_lines};
+use unspin_text::{read_text, shown, Framed};
 
 /// Simulated time a run is measured over, ms.
 const WINDOW_MS: u64 = 8000;
@@ -73,7 +71,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.json {
         return lines.iter().try_for_each(out::json);
     }
-    out::print(&table(&lines, args.simulate))
+    out::print(&table(&lines, args.simulate, terminal_width()))
 }
 
 fn read(path: &Path) -> anyhow::Result<App> {
@@ -102,8 +100,7 @@ fn line(app: &App, p: &Prediction, simulated: Option<&Confirmed>) -> Line {
     }
 }
 
-fn table(lines: &[Line], simulated: bool) -> String {
-    let mut b = Builder::default();
+fn table(lines: &[Line], simulated: bool, width: usize) -> String {
     let mut head = vec![
         "model",
         "type",
@@ -117,7 +114,7 @@ fn table(lines: &[Line], simulated: bool) -> String {
     if simulated {
         head.extend(["PM (sim)", "VM (sim)", "eff. (sim)", "the model is"]);
     }
-    b.push_record(head);
+    let mut records = vec![head.into_iter().map(String::from).collect::<Vec<_>>()];
     for l in lines {
         let percent = |x: f64| format!("{:.1} %", x * 100.0);
         let number = |x: f64| format!("{x:.2}");
@@ -139,10 +136,9 @@ fn table(lines: &[Line], simulated: bool) -> String {
             cells.push(percent(l.simulated_efficiency_vm.unwrap_or(f64::NAN)));
             cells.push(l.verdict.unwrap_or_default().to_string());
         }
-        b.push_record(cells);
+        records.push(cells);
     }
-    let mut t = b.build();
-    t.with(Style::sharp()).modify(Columns::new(1..).not(Rows::first()), Alignment::right());
+    let table = Framed { records, keys: 1, right_from: Some(1), right_titles: false };
     let rule = if simulated {
         format!(
             "confirmed: both simulated speedups are within {:.0} % of the model's\n",
@@ -151,11 +147,12 @@ fn table(lines: &[Line], simulated: bool) -> String {
     } else {
         String::new()
     };
-    format!(
-        "{t}\nPM: a machine of its own, speedup over 1 core; VM: speedup over 1 vCPU. eff.: CPU time \
+    let legend = format!(
+        "PM: a machine of its own, speedup over 1 core; VM: speedup over 1 vCPU. eff.: CPU time \
          used, of that available; max: with CPU time given where the work is.\n\
          type: 1 parallel, blocks rarely; 2 less parallel, blocks often; 3 parallel, blocks often; \
          4 less parallel, blocks rarely. Parallel: on average at least 3 of 4 units work; often: \
          within 6 ms.\nThese are predictions, not measurements.\n{rule}"
-    )
+    );
+    table.text(width) + &wrap_lines(&legend, width)
 }

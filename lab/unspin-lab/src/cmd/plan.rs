@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use unspin_scenario::plan::Run;
 use unspin_scenario::split;
 use unspin_scenario::Named;
+use unspin_text::fit::{table, terminal_width, Column};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -38,23 +39,29 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         writeln!(out)?;
         return Ok(());
     }
-    for r in &plan.runs {
-        writeln!(
-            out,
-            "{:5}  repeat {}  {:14} {} x {:<2} {:5} {:14}  {}",
-            r.id,
-            r.repeat,
-            r.profile,
-            r.vms.len(),
-            r.vcpus_text(),
-            format!("{:?}", r.cgroup).to_lowercase(),
-            lock(r),
-            r.arm.name
-        )?;
-    }
+    out.write_all(list(&plan.runs, terminal_width()).as_bytes())?;
     let ms: u64 = plan.runs.iter().map(|r| r.stagger_ms + r.warmup_ms + r.window_ms).sum();
     writeln!(out, "{} runs, about {:.1} s of machine time", plan.runs.len(), ms as f64 / 1e3)?;
     Ok(())
+}
+
+/// A line per run, as wide as the terminal. What has no room wraps.
+fn list(runs: &[Run], width: usize) -> String {
+    let column = |title, is_number, rank| Column { title, is_number, rank };
+    let columns = [
+        column("run", true, 0),
+        column("repeat", true, 4),
+        column("VMs", false, 2),
+        column("cgroups", false, 3),
+        column("profile, lock, arm", false, 1),
+    ];
+    let row = |r: &Run| {
+        let cgroups = format!("{:?}", r.cgroup).to_lowercase();
+        let what = format!("{}, {}, {}", r.profile, lock(r), r.arm.name);
+        let vms = format!("{} x {}", r.vms.len(), r.vcpus_text());
+        vec![r.id.to_string(), r.repeat.to_string(), vms, cgroups, what]
+    };
+    table(&columns, &runs.iter().map(row).collect::<Vec<_>>(), width)
 }
 
 /// The guests' lock; a Linux guest has its kernel's own.

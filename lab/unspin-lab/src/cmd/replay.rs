@@ -8,6 +8,7 @@ use anyhow::bail;
 use std::path::PathBuf;
 use unspin_replay::{replay, Tally};
 use unspin_report::read_str;
+use unspin_text::fit::{terminal_width, wrap_lines};
 use unspin_text::{read_file, shown, RESULTS_MAX};
 
 /// Differences shown one by one.
@@ -45,14 +46,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if tally.picks + tally.epochs == 0 {
         return Err(Usage("the trace has no decisions of the module".to_string()).into());
     }
-    out::print(&format!(
+    let summary = format!(
         "{} picks and {} epochs repeated ({} epochs in part, because the start of their round is \
          not in the trace), {} differ\n",
         tally.picks,
         tally.epochs,
         tally.partly,
         tally.different.len()
-    ))?;
+    );
+    out::print(&wrap_lines(&summary, terminal_width()))?;
     if !tally.different.is_empty() {
         bail!("decisions of the module and of the policies in user space differ");
     }

@@ -6,6 +6,7 @@ use crate::out;
 use anyhow::bail;
 use std::path::{Path, PathBuf};
 use unspin_report::{csv, documents, lock_tables, matrix, read_files, text, write_dir, Input};
+use unspin_text::fit::terminal_width;
 use unspin_text::{shown, write_atomic};
 
 #[derive(Debug, clap::Args)]
@@ -54,7 +55,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             out::json(&d.summary)?;
         }
     } else {
-        out::print(&if args.csv { csv(&docs) } else { text(&docs) })?;
+        out::print(&if args.csv { csv(&docs) } else { text(&docs, terminal_width()) })?;
     }
     if docs.iter().all(|d| d.summary.arms.is_empty()) {
         bail!("no run is left to report; the notes say why");

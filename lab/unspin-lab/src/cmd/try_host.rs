@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 use unspin_report::{documents, read_files, write_dir, Document};
+use unspin_text::fit::{terminal_width, wrap_lines};
 use unspin_text::write_atomic;
 
 /// CPUs of the host that the VMs run on.
@@ -146,7 +147,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     write_atomic(&file, &serde_json::to_vec_pretty(&tried)?)?;
     match args.json {
         true => out::json(&tried)?,
-        false => out::print(&judge::text(&tried.gains, &tried.checks, tried.verdict))?,
+        false => {
+            let text = judge::text(&tried.gains, &tried.checks, tried.verdict);
+            out::print(&wrap_lines(&text, terminal_width()))?;
+        }
     }
     say!("page: {}\nto send back: {}", args.out.join("report.html").display(), file.display());
     match tried.verdict {

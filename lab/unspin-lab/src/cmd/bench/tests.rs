@@ -243,7 +243,21 @@ fn a_host_goes_on_after_the_runs_it_made() {
 #[test]
 fn records_that_are_lost_are_made_again() {
     type Damage = fn(Vec<u8>) -> Vec<u8>;
-    let ways: [(&str, Damage); 6] = [
+    /// The line of a number is another text.
+    fn line(text: Vec<u8>, number: usize, other: &str) -> Vec<u8> {
+        let text = String::from_utf8(text).unwrap();
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines[number] = other;
+        (lines.join("\n") + "\n").into_bytes()
+    }
+    let ways: [(&str, Damage); 10] = [
+        ("broken-begin", |text| line(text, 0, "{\"record\":\"begin\",")),
+        ("broken-run", |text| line(text, 3, "{\"record\":\"run\",\"run\":{\"id\":")),
+        ("no-run", |text| line(text, 3, "")),
+        ("joined", |text| {
+            let end = text.iter().enumerate().filter(|(_, byte)| **byte == b'\n').nth(2).unwrap().0;
+            [&text[..end], &text[end + 1..]].concat()
+        }),
         ("empty", |_| Vec::new()),
         ("begin-cut", |text| text[..100].to_vec()),
         ("half", |text| text[..text.len() / 2].to_vec()),
@@ -269,6 +283,8 @@ fn records_that_are_lost_are_made_again() {
             assert!(!again.made().is_empty() || name == "no-end" && !boots, "{name}");
             assert_eq!(docs[0].summary.provenance.runs, 6, "{name}");
             assert!(docs[0].summary.provenance.complete, "{name}");
+            let twice = docs[0].summary.notices.iter().any(|note| note.contains("twice"));
+            assert!(!twice, "{name}: {:?}", docs[0].summary.notices);
             let idle = Fake::new(boots, usize::MAX);
             case.go(&args(&["--resume"]), &idle).0.unwrap();
             assert!(idle.made().is_empty(), "{name}: nothing is left to make");
