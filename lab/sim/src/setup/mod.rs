@@ -9,7 +9,7 @@ mod settings;
 use crate::core::Host;
 use crate::guest::Budgets;
 use unspin_guest_abi::rng::{splitmix64, vm_seed};
-use unspin_scenario::plan::{Arm, LockChoice, Op, Run, Step, Vm};
+use unspin_scenario::plan::{Arm, LockChoice, Op, Role, Run, Step, Vm};
 
 const NS_PER_MS: u64 = 1_000_000;
 /// CONFIG_HZ of Debian's and Ubuntu's kernels.
@@ -31,7 +31,7 @@ pub struct VmSetup {
     pub vcpu_shares: Vec<u64>,
     /// Static coscheduling (CON) runs its vCPUs together.
     pub concurrent: bool,
-    /// The arm makes its vCPUs asymmetric.
+    /// Its vCPUs are asymmetric, if the arm says how.
     pub shaped: bool,
     pub vcpus: u32,
     pub lock: LockChoice,
@@ -71,7 +71,7 @@ impl Setup {
                 quota_ppm: vm.quota_ppm,
                 vcpu_shares: Vec::new(),
                 concurrent: vm.gangs(),
-                shaped: run.is_shaped(vm),
+                shaped: vm.role == Role::Shaped,
                 vcpus: vm.vcpus,
                 lock: vm.lock_choice(),
                 cpl: vm.cpl,
