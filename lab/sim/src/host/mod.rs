@@ -26,4 +26,4 @@ pub use gangs::Fault;
 pub use gangs::{InTurns, Turns, TurnsSeen};
 pub use groups::Groups;
 pub use housekeeping::Housekeeping;
-pub use state::Scheduler;
+pub use state::{Policy, Scheduler};

@@ -4,7 +4,7 @@
 use super::ask::{arm_tick_by, ask_reschedule};
 use super::credit::CoschedulingStats;
 use super::fair::{RunQueue, NONE};
-use super::state::Scheduler;
+use super::state::{Policy, Scheduler};
 use crate::core::{Cause, Core, State};
 use crate::engine::{Event, PcpuId, Table, VcpuId, VmId};
 use unspin_policy::gang;
@@ -21,10 +21,15 @@ impl Scheduler {
     #[inline]
     pub fn bill(&mut self, core: &mut Core, p: PcpuId) -> bool {
         let ns = self.unbilled_ns(core, p);
-        // Credit has ticks paid, not times.
-        if self.credit.is_some() {
-            return false;
+        match self.policy {
+            Policy::Fair => self.bill_fair(p, ns),
+            // It has ticks paid, not times.
+            Policy::Credit(_) => false,
         }
+    }
+
+    #[inline]
+    fn bill_fair(&mut self, p: PcpuId, ns: u64) -> bool {
         let current = self.queues[p].current;
         let over = self.queues[p].ran(&self.tunables, &mut self.entities, ns);
         match &mut self.bandwidth {
@@ -43,9 +48,9 @@ impl Scheduler {
     /// Linux spreads skewed ticks over half a period (tick_setup_sched_timer()); Xen's timers begin
     /// when each pCPU is brought up, at any time of a period.
     pub fn tick_offset_ns(&self, core: &Core, p: PcpuId) -> u64 {
-        let range_ns = match self.credit {
-            Some(_) => core.model.tick_ns,
-            None => core.model.tick_ns / 2,
+        let range_ns = match self.policy {
+            Policy::Fair => core.model.tick_ns / 2,
+            Policy::Credit(_) => core.model.tick_ns,
         };
         let skew = u64::from(if core.model.skew_tick { p.0 } else { 0 });
         range_ns * skew / u64::from(core.pcpus.len() as u32)
@@ -65,8 +70,9 @@ impl Scheduler {
         let late_ns = self.housekeeping.as_mut().map_or(0, |own| own.late_ns(p));
         let next = on_grid + late_ns;
         core.events.arm(Event::Tick(p), next.max(core.now_ns + 1));
-        if let Some(credit) = &self.credit {
-            arm_tick_by(core, p, credit.slice_end_ns(p));
+        match &self.policy {
+            Policy::Fair => {}
+            Policy::Credit(credit) => arm_tick_by(core, p, credit.slice_end_ns(p)),
         }
     }
 
@@ -79,16 +85,16 @@ impl Scheduler {
     /// The scheduler's choice for `p`, whose former current one waits again.
     #[inline]
     pub fn choose(&mut self, core: &mut Core, p: PcpuId) -> VcpuId {
-        if let Some(credit) = &mut self.credit {
-            let v = credit.switch(core, &mut self.queues, p);
-            if v != NONE {
-                self.arm_tick(core, p);
+        match &mut self.policy {
+            Policy::Fair if self.turns.is_some() => self.choose_in_turns(core, p),
+            Policy::Fair => self.choose_fair(core, p),
+            Policy::Credit(credit) => {
+                let v = credit.switch(core, &mut self.queues, p);
+                if v != NONE {
+                    self.arm_tick(core, p);
+                }
+                v
             }
-            return v;
-        }
-        match self.turns {
-            Some(_) => self.choose_in_turns(core, p),
-            None => self.choose_fair(core, p),
         }
     }
 
@@ -104,12 +110,13 @@ impl Scheduler {
     }
 
     pub(super) fn enqueue(&mut self, core: &mut Core, v: VcpuId, is_new: bool) {
-        if let Some(credit) = &mut self.credit {
-            credit.enqueue(core, &mut self.queues, v, is_new);
-            return;
+        match &mut self.policy {
+            Policy::Fair => {
+                let p = self.pcpu_for(core, v);
+                self.enqueue_on(core, v, p, is_new);
+            }
+            Policy::Credit(credit) => credit.enqueue(core, &mut self.queues, v, is_new),
         }
-        let p = self.pcpu_for(core, v);
-        self.enqueue_on(core, v, p, is_new);
     }
 
     /// With the fair scheduler: on `p`.
@@ -200,17 +207,20 @@ impl Scheduler {
         if core.model.group_load_lags {
             self.balance_at_tick(core, p);
         }
-        let on_grid = self.credit.is_some() && self.ticks_now(core, p);
-        let over = match &mut self.credit {
-            Some(credit) => credit.tick(core, &self.queues, p, on_grid),
-            None => self.queues[p].tick(&self.tunables, &self.entities),
+        let on_grid = !matches!(self.policy, Policy::Fair) && self.ticks_now(core, p);
+        let over = match &mut self.policy {
+            Policy::Fair => self.queues[p].tick(&self.tunables, &self.entities),
+            Policy::Credit(credit) => credit.tick(core, &self.queues, p, on_grid),
         };
         billed | over
     }
 
     /// Whether it has no directed yield: Xen of Credit's time yields to nobody.
     pub fn yields_to_nobody(&self) -> bool {
-        self.credit.is_some()
+        match self.policy {
+            Policy::Fair => false,
+            Policy::Credit(_) => true,
+        }
     }
 
     /// Whether yield_to() for who runs on `p` takes the locks of run queues: not where it sees before that
@@ -261,9 +271,9 @@ impl Scheduler {
     /// Who runs on `p` leaves the queue, to sleep.
     pub fn sleep(&mut self, core: &mut Core, p: PcpuId) {
         self.bill(core, p);
-        match &mut self.credit {
-            Some(credit) => credit.sleep(&mut self.queues, p),
-            None => self.queues[p].dequeue_current(&self.tunables, &mut self.entities),
+        match &mut self.policy {
+            Policy::Fair => self.queues[p].dequeue_current(&self.tunables, &mut self.entities),
+            Policy::Credit(credit) => credit.sleep(&mut self.queues, p),
         }
     }
 
@@ -343,22 +353,25 @@ impl Scheduler {
 
     /// An over-threshold wait for a spin-lock in `vm` is over, whose locks were passed so often.
     pub fn long_wait(&mut self, vm: VmId, passes: u64) {
-        if let Some(credit) = &mut self.credit {
-            credit.long_wait(vm, passes);
+        match &mut self.policy {
+            Policy::Fair => {}
+            Policy::Credit(credit) => credit.long_wait(vm, passes),
         }
     }
 
     /// The guest of `vm` has reported an over-threshold wait.
     pub fn adjusting_event(&mut self, core: &Core, vm: VmId) {
-        if let Some(credit) = &mut self.credit {
-            credit.adjusting_event(vm, core.now_ns);
+        match &mut self.policy {
+            Policy::Fair => {}
+            Policy::Credit(credit) => credit.adjusting_event(vm, core.now_ns),
         }
     }
 
     /// A PLE exit of `v`, with that window.
     pub fn watch_ple_exit(&mut self, core: &Core, v: VcpuId, window_cycles: u32) {
-        if let Some(credit) = &mut self.credit {
-            credit.watch_ple_exit(core, v, window_cycles);
+        match &mut self.policy {
+            Policy::Fair => {}
+            Policy::Credit(credit) => credit.watch_ple_exit(core, v, window_cycles),
         }
     }
 
@@ -371,7 +384,10 @@ impl Scheduler {
 
     /// What coscheduling did to each VM; none without Credit.
     pub fn coscheduling_stats(&self) -> Vec<CoschedulingStats> {
-        self.credit.as_ref().map(|credit| credit.stats.all().to_vec()).unwrap_or_default()
+        match &self.policy {
+            Policy::Fair => Vec::new(),
+            Policy::Credit(credit) => credit.stats.all().to_vec(),
+        }
     }
 
     /// The pCPUs' queues, each with room for all that may come.
@@ -386,8 +402,9 @@ impl Scheduler {
 
     /// The first period of whatever has periods.
     pub fn arm_periods(&mut self, core: &mut Core) {
-        if self.credit.is_some() {
-            core.events.arm(Event::CreditPeriod, 0);
+        match self.policy {
+            Policy::Fair => {}
+            Policy::Credit(_) => core.events.arm(Event::CreditPeriod, 0),
         }
         self.arm_asym_period(core);
         if self.bandwidth.is_some() {
@@ -412,8 +429,9 @@ impl Scheduler {
 
     /// Credits are handed out, where Credit decides.
     pub fn assign_credits(&mut self, core: &mut Core) {
-        if let Some(credit) = &mut self.credit {
-            credit.assign(core, &mut self.queues);
+        match &mut self.policy {
+            Policy::Fair => {}
+            Policy::Credit(credit) => credit.assign(core, &mut self.queues),
         }
     }
 

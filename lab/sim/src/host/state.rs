@@ -10,15 +10,21 @@ use super::groups::Groups;
 use super::housekeeping::Housekeeping;
 use crate::engine::{Table, VcpuId};
 
-/// Parts that a host does not have are `None`.
+/// Who decides what runs on a pCPU.
+pub enum Policy {
+    /// Linux's fair scheduler. Its parts that a host does not have are `None` in [`Scheduler`].
+    Fair,
+    /// Xen's Credit.
+    Credit(Box<Credit>),
+}
+
 pub struct Scheduler {
+    pub policy: Policy,
     pub queues: Queues,
     /// Ready vCPUs that any pCPU may take.
     pub movable: u32,
     pub entities: Table<VcpuId, Entity>,
     pub tunables: Tunables,
-    /// Instead of the fair scheduler.
-    pub credit: Option<Box<Credit>>,
     /// The VMs' cgroups.
     pub groups: Option<Box<Groups>>,
     /// When the idle pCPUs are balanced next, if groups' loads lag.

@@ -4,6 +4,7 @@
 use super::Sim;
 use crate::core::State;
 use crate::engine::VcpuId;
+use crate::host::Policy;
 
 impl Sim {
     /// Invariants: each vCPU has as much time as has passed, each pCPU's busy time is that of its
@@ -31,7 +32,10 @@ impl Sim {
             let idle_ns = pcpu.idle_ns + if idles { now - pcpu.idle_since_ns } else { 0 };
             pcpu_busy_ns += now - idle_ns;
             let waiting = &self.host.queues[p].waiting;
-            let none_may = self.host.credit.as_ref().is_some_and(|c| c.all_spent(waiting));
+            let none_may = match &self.host.policy {
+                Policy::Fair => false,
+                Policy::Credit(credit) => credit.all_spent(waiting),
+            };
             let left_idle = idles && !waiting.is_empty() && !none_may;
             assert!(
                 !left_idle || self.host.is_asked(&self.core, p),

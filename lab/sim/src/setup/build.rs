@@ -9,7 +9,8 @@ use crate::error::Error;
 use crate::guest::{self, Cpu, Guest, Protocol, VmSpec};
 use crate::guest::{LOCKS, LOCKS_WITH_SOCKETS, TURNS_PER_US};
 use crate::host::{
-    Asym, Credit, Entity, Groups, Housekeeping, InTurns, Scheduler, Tunables, Turns, WEIGHT_DEFAULT,
+    Asym, Credit, Entity, Groups, Housekeeping, InTurns, Policy, Scheduler, Tunables, Turns,
+    WEIGHT_DEFAULT,
 };
 use crate::kvm::{Kvm, VcpuExits, VmExits};
 use crate::machine::Sim;
@@ -174,13 +175,14 @@ impl Setup {
     fn scheduler(&self, host: &Host) -> Scheduler {
         let run = &self.run;
         let in_groups = run.cgroup != CgroupLayout::Flat;
-        let credit = |own| Box::new(Credit::new(host, own, run.arm.coscheduling, run.seed));
+        let credit =
+            |own| Policy::Credit(Box::new(Credit::new(host, own, run.arm.coscheduling, run.seed)));
         Scheduler {
+            policy: host.credit.as_ref().map_or(Policy::Fair, credit),
             queues: Table::default(),
             movable: 0,
             entities: Table::with_capacity(self.vcpus()),
             tunables: Tunables::new(host, in_groups),
-            credit: host.credit.as_ref().map(credit),
             groups: (in_groups && host.credit.is_none())
                 .then(|| Box::new(Groups::new(host.group_load_lags))),
             nohz_balance_ns: 0,
@@ -275,9 +277,12 @@ impl Setup {
         let pcpus: Vec<PcpuId> =
             sim.core.vcpus.part(first, vcpus).iter().map(|v| v.on.pcpu).collect();
         let host = &mut sim.host;
-        if let Some(credit) = &mut host.credit {
-            credit.add_vm(setup.weight, setup.concurrent, setup.seed);
-            pcpus.iter().for_each(|p| credit.add_vcpu(*p));
+        match &mut host.policy {
+            Policy::Fair => {}
+            Policy::Credit(credit) => {
+                credit.add_vm(setup.weight, setup.concurrent, setup.seed);
+                pcpus.iter().for_each(|p| credit.add_vcpu(*p));
+            }
         }
         if let Some(groups) = &mut host.groups {
             groups.add_vm(weight, vcpus);

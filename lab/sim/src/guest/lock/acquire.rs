@@ -28,10 +28,10 @@ impl Guest {
         let ticket = lock.requests;
         lock.requests += 1;
         let others_first = match lock.protocol {
-            Protocol::Preemptable { .. } | Protocol::PvQueued { in_order: true, .. } => {
+            Protocol::Preemptable(_) | Protocol::PvQueued { in_order: true, .. } => {
                 lock.waiters > 0
             }
-            Protocol::Lease => lock.wish,
+            Protocol::Lease(kept) => kept.wish,
             Protocol::Fifo { .. }
             | Protocol::Tas
             | Protocol::PvTicket { .. }
@@ -61,7 +61,7 @@ impl Guest {
         };
         match protocol {
             Protocol::Fifo { .. } | Protocol::Tas => false,
-            Protocol::Preemptable { .. } => self.preemptable_begin(core, v),
+            Protocol::Preemptable(_) => self.preemptable_begin(core, v),
             Protocol::PvTicket { .. } => {
                 self.pv_ticket_spin(core, v);
                 false
@@ -70,7 +70,7 @@ impl Guest {
                 self.pv_queued_begin(core, v);
                 false
             }
-            Protocol::Lease => {
+            Protocol::Lease(_) => {
                 self.lease_begin(core, v);
                 false
             }
@@ -88,16 +88,18 @@ impl Guest {
         lock.off.set(false, core.now_ns);
         if lock.head == VcpuId::NONE {
             lock.releases += 1;
-            lock.last_release_ns = core.now_ns;
+            if let Protocol::Preemptable(kept) = &mut lock.protocol {
+                kept.last_release_ns = core.now_ns;
+            }
             return;
         }
         match lock.protocol {
             Protocol::Fifo { .. } => self.fifo_release(core, index),
             Protocol::Tas => self.tas_release(core, index),
-            Protocol::Preemptable { .. } => self.preemptable_release(core, v, index),
+            Protocol::Preemptable(_) => self.preemptable_release(core, v, index),
             Protocol::PvTicket { kicks, .. } => self.pv_ticket_release(core, v, index, kicks),
             Protocol::PvQueued { .. } => self.pv_queued_release(core, v, index),
-            Protocol::Lease => self.lease_release(core, index),
+            Protocol::Lease(_) => self.lease_release(core, index),
         }
     }
 
@@ -109,13 +111,13 @@ impl Guest {
         let has_it = match lock.protocol {
             Protocol::Fifo { .. } => false,
             Protocol::Tas => self.try_free(core, v, index),
-            Protocol::Preemptable { .. } => self.preemptable_look(core, v, index),
+            Protocol::Preemptable(_) => self.preemptable_look(core, v, index),
             Protocol::PvTicket { .. } => {
                 self.pv_ticket_look(core, v);
                 false
             }
             Protocol::PvQueued { .. } => self.pv_queued_look(core, v, index),
-            Protocol::Lease => self.lease_look(core, v, index),
+            Protocol::Lease(_) => self.lease_look(core, v, index),
         };
         self.cpus[v].wait.seen_ns = core.now_ns;
         has_it
@@ -130,11 +132,11 @@ impl Guest {
             Protocol::Fifo { .. } => return u64::MAX,
             Protocol::Tas if core.vcpus[v].ledger.host_ns() > 0 => 0,
             Protocol::Tas => u64::MAX,
-            Protocol::Preemptable { .. } => self.preemptable_look_ns(core, v),
+            Protocol::Preemptable(_) => self.preemptable_look_ns(core, v),
             Protocol::PvTicket { .. } => vcpu.wait.budget_end_ns(),
             Protocol::PvQueued { .. } if core.vcpus[v].ledger.host_ns() > 0 => 0,
             Protocol::PvQueued { .. } => vcpu.wait.budget_end_ns(),
-            Protocol::Lease => self.lease_look_ns(core, v),
+            Protocol::Lease(_) => self.lease_look_ns(core, v),
         };
         let spins_from_ns = core.now_ns + core.vcpus[v].ledger.host_ns();
         at_ns.saturating_sub(spins_from_ns)

@@ -5,6 +5,7 @@
 //! hand-over is O(1) events. Only releases that find the next waiter missing walk the queue.
 
 use super::super::state::{Cpu, Doing, Guest};
+use super::protocol::Protocol;
 use super::state::BUCKETS;
 use crate::core::{Core, State};
 use crate::engine::{LockId, VcpuId};
@@ -162,7 +163,9 @@ impl Guest {
         let competed = std::mem::take(&mut wait.competing);
         let lock = &mut self.locks[index];
         lock.waiters -= 1;
-        lock.competing -= u32::from(competed);
+        if let (true, Protocol::Preemptable(kept)) = (competed, &mut lock.protocol) {
+            kept.competing -= 1;
+        }
         if lock.head == v {
             lock.head = behind;
             if behind == VcpuId::NONE {
@@ -181,11 +184,10 @@ impl Guest {
     }
 
     #[inline]
-    pub(super) fn set_competing(&mut self, v: VcpuId, index: LockId) {
+    pub(super) fn set_competing(&mut self, v: VcpuId) {
         let wait = &mut self.cpus[v].wait;
         debug_assert!(!wait.competing);
         wait.competing = true;
-        self.locks[index].competing += 1;
     }
 
     /// `v` runs, and notices that it has its lock as soon as the host lets its guest continue.

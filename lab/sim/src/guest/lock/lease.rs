@@ -41,7 +41,7 @@ impl Guest {
     pub(super) fn lease_begin(&mut self, core: &mut Core, v: VcpuId) {
         let index = self.cpus[v].wait.lock;
         let lock = &self.locks[index];
-        match (lock.wish, lock.owner) {
+        match (lock.lease().wish, lock.owner) {
             (false, _) => self.lease_watch(core, v, index),
             (true, VcpuId::NONE) => {
                 let until_ns = core.now_ns.saturating_add(self.lock_budget_ns(lease_wish_ns()));
@@ -56,7 +56,7 @@ impl Guest {
     fn lease_watch(&mut self, core: &mut Core, v: VcpuId, index: LockId) {
         let ends_ns = core.now_ns.saturating_add(self.lock_budget_ns(lease_watch_ns()));
         let lock = &self.locks[index];
-        let turns = if lock.heir == VcpuId::NONE { TURNS } else { TURNS_WITH_LINE };
+        let turns = if lock.lease().heir == VcpuId::NONE { TURNS } else { TURNS_WITH_LINE };
         let from = lock.uses();
         self.lease_watch_on(core, v, from, ends_ns, turns);
     }
@@ -73,9 +73,9 @@ impl Guest {
     fn lease_draw(&mut self, core: &mut Core, v: VcpuId, index: LockId, seen: Seen) {
         self.leave_queue(v, index);
         self.join_queue(v, index);
-        let heir = self.locks[index].heir;
+        let heir = self.locks[index].lease().heir;
         if heir == VcpuId::NONE {
-            self.locks[index].heir = v;
+            self.locks[index].lease_mut().heir = v;
             self.lease_inherit(core, v, index, seen);
             return;
         }
@@ -97,7 +97,7 @@ impl Guest {
             }
             Seen::Slow => {
                 self.cpus[v].wait.stage = Stage::Claim;
-                self.locks[index].wish = true;
+                self.locks[index].lease_mut().wish = true;
             }
         }
     }
@@ -118,7 +118,7 @@ impl Guest {
         let lock = &self.locks[wait.lock];
         match wait.stage {
             Stage::Watch { .. } | Stage::SitOut { .. } => wait.until_ns,
-            Stage::Courtesy if back || lock.owner != VcpuId::NONE || !lock.wish => 0,
+            Stage::Courtesy if back || lock.owner != VcpuId::NONE || !lock.lease().wish => 0,
             Stage::Courtesy => wait.until_ns,
             // Kicked: it is the heir.
             Stage::InLine => 0,
@@ -140,7 +140,7 @@ impl Guest {
             Stage::Watch { .. } | Stage::SitOut { .. } => false,
             Stage::Courtesy => {
                 let lock = &self.locks[index];
-                if lock.owner != VcpuId::NONE || !lock.wish {
+                if lock.owner != VcpuId::NONE || !lock.lease().wish {
                     self.lease_draw(core, v, index, Seen::Busy);
                     return false;
                 }
@@ -168,7 +168,7 @@ impl Guest {
     ) -> bool {
         let lock = &self.locks[index];
         let used = (lock.uses() - from) / 2;
-        let busy = used >= u64::from(lease_busy_uses()) || lock.wish;
+        let busy = used >= u64::from(lease_busy_uses()) || lock.lease().wish;
         if !busy && lock.owner == VcpuId::NONE {
             self.lease_take(core, v, index);
             return true;
@@ -178,7 +178,7 @@ impl Guest {
             return false;
         }
         let seen = if busy { Seen::Busy } else { Seen::Slow };
-        if self.locks[index].heir == v {
+        if self.locks[index].lease().heir == v {
             self.lease_inherit(core, v, index, seen);
         } else {
             self.lease_draw(core, v, index, seen);
@@ -212,7 +212,7 @@ impl Guest {
             self.lease_take(core, v, index);
             return true;
         }
-        self.locks[index].wish = true;
+        self.locks[index].lease_mut().wish = true;
         false
     }
 
@@ -220,14 +220,14 @@ impl Guest {
     pub(super) fn lease_release(&mut self, core: &mut Core, index: LockId) {
         let lock = &mut self.locks[index];
         lock.releases += 1;
-        let heir = lock.heir;
+        let heir = lock.lease().heir;
         if heir == VcpuId::NONE || self.stage(heir) != Stage::Claim {
             return;
         }
         self.account(core, heir);
         if self.is_in_guest(core, heir) {
             self.lease_take(core, heir, index);
-        } else if self.locks[index].wish {
+        } else if self.locks[index].lease().wish {
             self.set_absent_next(core, heir, index);
         }
     }
@@ -236,14 +236,14 @@ impl Guest {
     fn lease_take(&mut self, core: &mut Core, v: VcpuId, index: LockId) {
         self.hand_over(core, v, index);
         // A wish was fulfilled or has lapsed: vCPUs that let the heir go first check the lock now.
-        if std::mem::take(&mut self.locks[index].wish) {
+        if std::mem::take(&mut self.locks[index].lease_mut().wish) {
             self.lease_tell_the_courteous(core, index);
         }
-        if self.locks[index].heir != v {
+        if self.locks[index].lease().heir != v {
             return;
         }
         let next = self.first_halted(index);
-        self.locks[index].heir = next;
+        self.locks[index].lease_mut().heir = next;
         if next != VcpuId::NONE {
             self.kick(core, v, next);
             self.touch(core, v);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How long the locks of locks/ wait before they do something else: their headers' own constants.
 
-use super::protocol::{Protocol, Spin};
+use super::protocol::{Lease, Preemptable, Protocol, Spin};
 use unspin_scenario::plan::LockKind;
 
 extern "C" {
@@ -120,9 +120,9 @@ impl Protocol {
             LockKind::Ticket => Protocol::Fifo { shared_word: true },
             LockKind::Mcs => Protocol::Fifo { shared_word: false },
             LockKind::Tas => Protocol::Tas,
-            LockKind::Preemptable => Protocol::Preemptable { tau_ns, halt_ns: FOREVER },
+            LockKind::Preemptable => Protocol::Preemptable(Preemptable::new(tau_ns, FOREVER)),
             LockKind::PvPreemptable => {
-                Protocol::Preemptable { tau_ns, halt_ns: pv_preemptable_halt_ns() }
+                Protocol::Preemptable(Preemptable::new(tau_ns, pv_preemptable_halt_ns()))
             }
             LockKind::PvTicket => Protocol::PvTicket { spin, kicks: 1 },
             LockKind::LongTicket => {
@@ -136,14 +136,14 @@ impl Protocol {
             LockKind::OticketWake => Protocol::PvTicket { spin, kicks: oticket_wakeup_ncpu() },
             LockKind::Iticket => {
                 let doublings_max = iticket_doublings_max();
-                let spin = Spin::Doubling { ns: pv_ticket_spin_ns(), doublings_max };
+                let spin = Spin::Doubling { ns: pv_ticket_spin_ns(), doublings_max, doublings: 0 };
                 Protocol::PvTicket { spin, kicks: 1 }
             }
             LockKind::PvQueued => {
                 let in_order = budgets.pv_queued_in_order;
                 Protocol::PvQueued { spin_ns: pv_queued_spin_ns(), in_order }
             }
-            LockKind::Lease => Protocol::Lease,
+            LockKind::Lease => Protocol::Lease(Lease::FREE),
         }
     }
 }

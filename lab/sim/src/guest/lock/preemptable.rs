@@ -10,15 +10,13 @@
 
 use super::super::state::Guest;
 use super::params::FOREVER;
-use super::protocol::Protocol;
+use super::protocol::Preemptable;
 use crate::core::Core;
 use crate::engine::{LockId, VcpuId};
 
 impl Guest {
     fn preemptable_params(&self, index: LockId) -> (u64, u64) {
-        let Protocol::Preemptable { tau_ns, halt_ns } = self.locks[index].protocol else {
-            unreachable!()
-        };
+        let &Preemptable { tau_ns, halt_ns, .. } = self.locks[index].preemptable();
         (self.lock_budget_ns(tau_ns), self.lock_budget_ns(halt_ns))
     }
 
@@ -31,12 +29,15 @@ impl Guest {
         if ahead == 0 {
             return 0;
         }
-        wait.since_ns.max(lock.last_release_ns).saturating_add(tau_ns.saturating_mul(ahead))
+        wait.since_ns
+            .max(lock.preemptable().last_release_ns)
+            .saturating_add(tau_ns.saturating_mul(ahead))
     }
 
     fn preemptable_compete(&mut self, core: &mut Core, v: VcpuId, index: LockId) {
         let (_, halt_ns) = self.preemptable_params(index);
-        self.set_competing(v, index);
+        self.set_competing(v);
+        self.locks[index].preemptable_mut().competing += 1;
         self.cpus[v].wait.until_ns = core.now_ns.saturating_add(halt_ns);
     }
 
@@ -60,7 +61,7 @@ impl Guest {
     pub(super) fn preemptable_look_ns(&self, core: &Core, v: VcpuId) -> u64 {
         let vcpu = &self.cpus[v];
         let lock = &self.locks[vcpu.wait.lock];
-        let Protocol::Preemptable { halt_ns, .. } = lock.protocol else { unreachable!() };
+        let halt_ns = lock.preemptable().halt_ns;
         if core.vcpus[v].ledger.host_ns() > 0 {
             0
         } else if vcpu.wait.competing {
@@ -77,7 +78,7 @@ impl Guest {
         let lock = &self.locks[index];
         let wait = &mut self.cpus[v].wait;
         if !wait.competing {
-            if lock.last_release_ns > wait.seen_ns {
+            if lock.preemptable().last_release_ns > wait.seen_ns {
                 wait.since_ns = now;
             }
             if self.preemptable_deadline_ns(v) <= now {
@@ -100,7 +101,7 @@ impl Guest {
     /// All that spin, or spun until they left their guests, beyond their time compete from now on,
     /// whatever n becomes. Accounts for every waiter.
     fn preemptable_time_out(&mut self, core: &mut Core, index: LockId) {
-        let last_release_ns = self.locks[index].last_release_ns;
+        let last_release_ns = self.locks[index].preemptable().last_release_ns;
         let mut v = self.locks[index].head;
         while v != VcpuId::NONE {
             self.account(core, v);
@@ -118,13 +119,16 @@ impl Guest {
     pub(super) fn preemptable_release(&mut self, core: &mut Core, by: VcpuId, index: LockId) {
         let (tau_ns, halt_ns) = self.preemptable_params(index);
         // The present time of all waiters began at the last grant or later.
-        if core.now_ns >= self.locks[index].last_release_ns.saturating_add(tau_ns) {
+        let last_ns = self.locks[index].preemptable().last_release_ns;
+        if core.now_ns >= last_ns.saturating_add(tau_ns) {
             self.preemptable_time_out(core, index);
         }
         let lock = &mut self.locks[index];
         lock.releases += 1;
-        lock.last_release_ns = core.now_ns;
-        let (head, granted, competing) = (lock.head, lock.releases, lock.competing);
+        let (head, granted) = (lock.head, lock.releases);
+        let kept = lock.preemptable_mut();
+        kept.last_release_ns = core.now_ns;
+        let competing = kept.competing;
         self.account(core, head);
         let in_turn = self.cpus[head].wait.ticket == granted;
         if competing == 0 && in_turn && self.is_in_guest(core, head) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How vCPUs that find a lock taken wait for it.
+//! How vCPUs that find a lock taken wait for it, and what a lock keeps for each way.
+
+use crate::engine::VcpuId;
 
 /// How vCPUs that find a lock taken wait for it. Times in ns; [`FOREVER`](super::params::FOREVER):
 /// without end.
@@ -9,8 +11,8 @@ pub enum Protocol {
     Fifo { shared_word: bool },
     /// Any vCPU that spins when the lock is released may get it.
     Tas,
-    /// In order of arrival, until n * `tau_ns` has passed. One that competes halts after `halt_ns`.
-    Preemptable { tau_ns: u64, halt_ns: u64 },
+    /// In order of arrival, until their time has passed.
+    Preemptable(Preemptable),
     /// In order of arrival. A waiter halts when its spin is over. A release kicks the halted among
     /// the next `kicks`.
     PvTicket { spin: Spin, kicks: u32 },
@@ -18,7 +20,34 @@ pub enum Protocol {
     /// `in_order`.
     PvQueued { spin_ns: u64, in_order: bool },
     /// Any vCPU that checks at the right time may get it; the others halt in line, for their lease.
-    Lease,
+    Lease(Lease),
+}
+
+/// A waiter competes after n * `tau_ns`, and halts after `halt_ns` of that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Preemptable {
+    pub tau_ns: u64,
+    pub halt_ns: u64,
+    /// Waiters that compete: past their turn or their time.
+    pub competing: u32,
+    pub last_release_ns: u64,
+}
+
+impl Preemptable {
+    pub fn new(tau_ns: u64, halt_ns: u64) -> Preemptable {
+        Preemptable { tau_ns, halt_ns, competing: 0, last_release_ns: 0 }
+    }
+}
+
+/// The first in line (the heir), and whether it wants the lock before all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    pub heir: VcpuId,
+    pub wish: bool,
+}
+
+impl Lease {
+    pub const FREE: Lease = Lease { heir: VcpuId::NONE, wish: false };
 }
 
 /// How long a waiter of a pv-ticket lock spins before it halts.
@@ -29,9 +58,10 @@ pub enum Spin {
     },
     /// By how many tickets were before it when it drew its own.
     Distance,
-    /// `ns`, doubled for the whole lock whenever a waiter halts.
+    /// `ns`, doubled for the whole lock whenever a waiter halts: `doublings` times so far.
     Doubling {
         ns: u64,
         doublings_max: u32,
+        doublings: u32,
     },
 }

@@ -18,7 +18,7 @@ impl Guest {
         let ns = self.pv_queued_spin_ns(index);
         self.cpus[v].wait.until_ns = core.now_ns.saturating_add(ns);
         if self.locks[index].head == v {
-            self.set_competing(v, index);
+            self.set_competing(v);
         }
     }
 
@@ -60,7 +60,7 @@ impl Guest {
             return;
         }
         self.account(core, first);
-        self.set_competing(first, index);
+        self.set_competing(first);
         if self.halts(first) {
             self.kick(core, v, first);
             self.touch(core, v);

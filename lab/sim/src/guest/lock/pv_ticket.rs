@@ -16,7 +16,7 @@ impl Guest {
         let ns = match spin {
             Spin::Fixed { ns } => ns,
             Spin::Distance => oticket_spin_ns(wait.ahead),
-            Spin::Doubling { ns, .. } => ns << lock.doublings,
+            Spin::Doubling { ns, doublings, .. } => ns << doublings,
         };
         self.lock_budget_ns(ns)
     }
@@ -34,9 +34,11 @@ impl Guest {
             return;
         }
         let lock = &mut self.locks[wait.lock];
-        if let Protocol::PvTicket { spin: Spin::Doubling { doublings_max, .. }, .. } = lock.protocol
+        if let Protocol::PvTicket {
+            spin: Spin::Doubling { doublings, doublings_max, .. }, ..
+        } = &mut lock.protocol
         {
-            lock.doublings = (lock.doublings + 1).min(doublings_max);
+            *doublings = (*doublings + 1).min(*doublings_max);
         }
         self.halt_in_lock(core, v);
     }

@@ -2,7 +2,7 @@
 //! The state of a lock, the state of a vCPU that waits for one, and statistics of waits.
 
 use super::super::off_clock::OffClock;
-use super::protocol::Protocol;
+use super::protocol::{Lease, Preemptable, Protocol};
 use crate::engine::{LockId, VcpuId};
 use unspin_guest_abi as abi;
 
@@ -25,16 +25,9 @@ pub struct Lock {
     pub(super) head: VcpuId,
     pub(super) tail: VcpuId,
     pub(super) waiters: u32,
-    /// Waiters that are past their turn or their time.
-    pub(super) competing: u32,
-    pub(super) doublings: u32,
-    /// The first in line of a lease lock (its heir), and whether it wants the lock before all others.
-    pub(super) heir: VcpuId,
-    pub(super) wish: bool,
-    /// Requests, releases, and for preemptable locks the time of the last release.
+    /// Requests made, and releases.
     pub(super) requests: u64,
     pub(super) releases: u64,
-    pub(super) last_release_ns: u64,
     /// Runs while the owner, or the next vCPU for the free lock, is off its pCPU.
     pub off: OffClock,
 }
@@ -48,15 +41,34 @@ impl Lock {
             head: VcpuId::NONE,
             tail: VcpuId::NONE,
             waiters: 0,
-            competing: 0,
-            doublings: 0,
-            heir: VcpuId::NONE,
-            wish: false,
             requests: 0,
             releases: 0,
-            last_release_ns: 0,
             off: OffClock::default(),
         }
+    }
+
+    #[inline]
+    pub(super) fn preemptable(&self) -> &Preemptable {
+        let Protocol::Preemptable(kept) = &self.protocol else { unreachable!() };
+        kept
+    }
+
+    #[inline]
+    pub(super) fn preemptable_mut(&mut self) -> &mut Preemptable {
+        let Protocol::Preemptable(kept) = &mut self.protocol else { unreachable!() };
+        kept
+    }
+
+    #[inline]
+    pub(super) fn lease(&self) -> &Lease {
+        let Protocol::Lease(kept) = &self.protocol else { unreachable!() };
+        kept
+    }
+
+    #[inline]
+    pub(super) fn lease_mut(&mut self) -> &mut Lease {
+        let Protocol::Lease(kept) = &mut self.protocol else { unreachable!() };
+        kept
     }
 
     #[inline]
@@ -64,7 +76,7 @@ impl Lock {
         // Of a lease lock's waiters few look at it, and seldom.
         !matches!(
             self.protocol,
-            Protocol::Fifo { shared_word: false } | Protocol::PvQueued { .. } | Protocol::Lease
+            Protocol::Fifo { shared_word: false } | Protocol::PvQueued { .. } | Protocol::Lease(_)
         )
     }
 }

@@ -30,7 +30,8 @@ fn a_wait_is_reported_once_and_while_it_goes_on() {
         }
         going_on += open;
     }
-    let stats = sim.host.credit.as_ref().unwrap().stats.iter();
+    let stats = sim.host.coscheduling_stats();
+    let stats = stats.iter();
     let (events, ended) = stats.fold((0, 0), |(e, l), s| (e + s.events, l + s.long_waits));
     assert!(going_on > 0 && ended > 50, "{going_on}, {ended}");
     assert_eq!(events, ended + open);
