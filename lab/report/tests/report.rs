@@ -624,7 +624,8 @@ fn are_left_out(input: &Input, words: &str) {
 
 #[test]
 fn runs_whose_lists_are_not_of_their_vms_are_left_out_and_named() {
-    let written: [(fn(&mut Value), &str); 2] = [
+    type Change = fn(&mut Value);
+    let written: [(Change, &str); 2] = [
         (|run| run["vms"] = 4_000_000_000u32.into(), "4000000000 VMs"),
         (|run| run["pin"] = serde_json::json!([[0]]), "has CPUs for 1 VMs of"),
     ];

@@ -21,6 +21,65 @@ fn found(vms: &[VmProcess], given: &[u8]) -> Vec<u32> {
     found.into_iter().map(|(_, pid)| pid).collect()
 }
 
+/// What may mean the VM of [`a_text_means_what_it_says`].
+const MEANT: &[&str] = &[
+    "name:web",
+    "104",
+    "vmid:104",
+    "name:104",
+    "pid:7",
+    "pid:9",
+    "pid:9-0",
+    "9-0",
+    "process 7",
+    "prod/web-x",
+    "web-x",
+    "pod:web-x",
+    "vm@a-b",
+    "a-b",
+    "unit:a-b",
+    "unit:vm@a-b",
+    r"vm@a\x2db.service",
+    "abababababab",
+    "container_id:abababababababab",
+    "web (process 7)",
+    "web (vmid:104)",
+    "104 (web)",
+    "9-0 (web)",
+    "7 (web, vmid:104)",
+    "we…",
+    "vm@a…",
+    "w…b",
+    "…eb",
+    "9-0 (web, vmid:104) (process 7)",
+];
+/// What does not.
+const NOT_MEANT: &[&str] = &[
+    "",
+    "we",
+    "pid:web",
+    "pid:104",
+    "vmid:7",
+    "vmid:web",
+    "uuid:104",
+    "process 9 ",
+    "9-1",
+    "web (process 8)",
+    "web (vmid:105)",
+    "8 (web)",
+    "7 (web, vmid:105)",
+    "ababab",
+    "…",
+    "w…x",
+    "web…b",
+    "(web)",
+    " (",
+    "web ()",
+    "name:",
+    "pid:",
+    "prod",
+];
+
 #[test]
 fn a_text_means_what_it_says() {
     let uuid = "0a000000-0000-0000-0000-000000000001";
@@ -29,39 +88,7 @@ fn a_text_means_what_it_says() {
     let names = names.with(Kind::Uuid, uuid).with(Kind::ContainerId, "ab".repeat(32));
     let vm = VmProcess::new(7, Monitor::Qemu, names, Vec::new());
     let by = |given: &str| meant(given.as_bytes(), Some(&vm), Some("9-0"));
-    for given in [
-        "name:web",
-        "104",
-        "vmid:104",
-        "name:104",
-        "pid:7",
-        "pid:9",
-        "pid:9-0",
-        "9-0",
-        "process 7",
-        "prod/web-x",
-        "web-x",
-        "pod:web-x",
-        "vm@a-b",
-        "a-b",
-        "unit:a-b",
-        "unit:vm@a-b",
-        r"vm@a\x2db.service",
-        uuid,
-        &uuid.to_uppercase(),
-        "abababababab",
-        "container_id:abababababababab",
-        "web (process 7)",
-        "web (vmid:104)",
-        "104 (web)",
-        "9-0 (web)",
-        "7 (web, vmid:104)",
-        "we…",
-        "vm@a…",
-        "w…b",
-        "…eb",
-        "9-0 (web, vmid:104) (process 7)",
-    ] {
+    for given in MEANT.iter().copied().chain([uuid, &uuid.to_uppercase()]) {
         assert!(by(given) >= Some(By::Name), "{given}");
     }
     assert_eq!((by("7"), by("9")), (Some(By::Number), Some(By::Number)));
@@ -81,31 +108,7 @@ fn a_text_means_what_it_says() {
     ] {
         assert_eq!(by(given), Some(expected), "{given}");
     }
-    for given in [
-        "",
-        "we",
-        "pid:web",
-        "pid:104",
-        "vmid:7",
-        "vmid:web",
-        "uuid:104",
-        "process 9 ",
-        "9-1",
-        "web (process 8)",
-        "web (vmid:105)",
-        "8 (web)",
-        "7 (web, vmid:105)",
-        "ababab",
-        "…",
-        "w…x",
-        "web…b",
-        "(web)",
-        " (",
-        "web ()",
-        "name:",
-        "pid:",
-        "prod",
-    ] {
+    for given in NOT_MEANT {
         assert_eq!(by(given), None, "{given}");
     }
 }
