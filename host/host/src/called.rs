@@ -77,6 +77,9 @@ impl<'a> Of<'a> {
             return Some(By::Exact);
         }
         let meant = self.is_meant(given).max(self.is_both(given, true));
+        // A text with a part cut out may be another VM's, too, whatever its beginning says.
+        let is_cut_short = given.ends_with(CUT.as_bytes());
+        let meant = if is_cut_short { meant.map(|by| by.min(By::Name)) } else { meant };
         meant.or_else(|| title.filter(|title| is_cut(title, given)).map(|_| By::Name))
     }
 
