@@ -28,7 +28,7 @@ web=$vm
 named other
 other=$vm
 check "VMs run before the service" settle grep -q guest=other /proc/$other/cmdline
-conf '[default]\nmode = "observe"\n[vm."web,1"]\nmode = "apples"\nwindow_max_cycles = 16384\n'
+conf '[default]\nmode = "observe"\n[vm."name:web,1"]\nmode = "apples"\nwindow_max_cycles = 16384\n'
 start
 check "the module is loaded" settle [ -e $D/mode ]
 check "the defaults are set" settle is $D/mode observe
@@ -66,7 +66,7 @@ check "has what was set" is $U/vms/$other-0/mode hvs
 check "a second service is refused" fails 1 apply --stay
 
 # --- the file is read again ---
-conf '[default]\nmode = "aple"\n[vm."web,1"]\nmode = "on"\n'
+conf '[default]\nmode = "aple"\n[vm."name:web,1"]\nmode = "on"\n'
 check "a wrong file is named" fails 2 apply --check
 signal HUP
 check "it is refused" settle said 'the settings are unchanged.*unspin.toml:4:8'
