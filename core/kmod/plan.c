@@ -143,17 +143,9 @@ static bool is_held_back(const struct unspin_slot *slot)
 	return out && READ_ONCE(slot->turn.held_back_tsc) == out;
 }
 
-/* CPU time since turns began; may miss the time of a switch in progress. */
-static u64 ran_cycles(const struct unspin_slot *slot, u64 now)
-{
-	u64 ran = READ_ONCE(slot->turn.ran_cycles), in = READ_ONCE(slot->in_tsc);
-
-	return READ_ONCE(slot->out_tsc) || !in || now < in ? ran : ran + now - in;
-}
-
 static void vcpu_look(struct gang_vcpu *row, struct unspin_slot *slot, struct task_struct *task, u64 now)
 {
-	u64 ran = ran_cycles(slot, now);
+	u64 ran = unspin_turn_ran_cycles(slot, now);
 	bool parked = unspin_turn_is_asleep(slot);
 
 	row->got = ran > slot->turn.seen_cycles ? ran - slot->turn.seen_cycles : 0;

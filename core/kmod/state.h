@@ -116,7 +116,7 @@ struct unspin_turn {
 	u64 asked_tsc;			/* when work.park was set */
 	u64 ran_cycles;			/* CPU time while turns are on; written when it is switched out */
 	u64 seen_cycles;		/* planner: ran_cycles at the last turn's end */
-	u64 back_cycles;		/* CPU time since it slept, while "slept" is set */
+	u64 back_until_cycles;		/* it woke up, and may run in turns of others until its CPU time is this */
 	u64 held_back_tsc;		/* out_tsc from which on it could run and did not */
 	u32 weight;			/* its weight on a pCPU, see weight.c; 0: unknown */
 	u32 lock_sleeps;		/* its VM's "sleeps" when it was parked */
@@ -132,7 +132,6 @@ struct unspin_turn {
 	u8 missed;			/* arrivals in a row on another pCPU than it was called to */
 	u8 late;			/* its last wait for a turn ended by the deadline */
 	u8 pass;			/* own thread: it may enter its guest once, in any turn */
-	u8 slept;			/* it slept, and has run for less than GANG_BACK_US since */
 };
 
 struct unspin_slot {

@@ -388,13 +388,9 @@ void unspin_turn_switched_out(struct unspin_slot *slot, bool sleeps, u64 now)
 	if (READ_ONCE(slot->vm->in_turns))
 		WRITE_ONCE(on->vcpu_cycles, on->vcpu_cycles + ran);
 	if (sleeps && !READ_ONCE(slot->turn.parked)) {
-		slot->turn.back_cycles = 0;
-		WRITE_ONCE(slot->turn.slept, 1);
+		WRITE_ONCE(slot->turn.back_until_cycles,
+			   slot->turn.ran_cycles + (u64)tsc_khz * GANG_BACK_US / USEC_PER_MSEC);
 		WRITE_ONCE(slot->vm->sleeps, READ_ONCE(slot->vm->sleeps) + 1);
-	} else if (READ_ONCE(slot->turn.slept)) {
-		slot->turn.back_cycles += ran;
-		if (slot->turn.back_cycles >= (u64)tsc_khz * GANG_BACK_US / USEC_PER_MSEC)
-			WRITE_ONCE(slot->turn.slept, 0);
 	}
 	if (sleeps && READ_ONCE(on->filler) == slot) {
 		unspin_turn_fills_no_more(slot);

@@ -38,14 +38,22 @@ static inline bool unspin_turn_is_its(const struct unspin_slot *slot, const void
 	return owner == (READ_ONCE(vm->gang) ? (const void *)vm : unspin_turn_of_others);
 }
 
+/* CPU time since turns began; may miss the time of a switch in progress. */
+static inline u64 unspin_turn_ran_cycles(const struct unspin_slot *slot, u64 now)
+{
+	u64 ran = READ_ONCE(slot->turn.ran_cycles), in = READ_ONCE(slot->in_tsc);
+
+	return READ_ONCE(slot->out_tsc) || !in || now < in ? ran : ran + now - in;
+}
+
 /*
  * It woke up, and its VM is owed time: it may run in turns of other VMs for GANG_BACK_US. A vCPU of a VM
  * that has turns of its own waits for them.
  */
 static inline bool unspin_turn_came_back(const struct unspin_slot *slot)
 {
-	return READ_ONCE(slot->turn.slept) && !READ_ONCE(slot->vm->gang) &&
-	       READ_ONCE(slot->vm->turn_owed_cycles) > 0;
+	return READ_ONCE(slot->vm->turn_owed_cycles) > 0 && !READ_ONCE(slot->vm->gang) &&
+	       unspin_turn_ran_cycles(slot, unspin_now()) < READ_ONCE(slot->turn.back_until_cycles);
 }
 
 /* Whether a vCPU may run on a CPU now. Any context; the slot stays. */

@@ -31,15 +31,15 @@ static inline pol_u32 waited(const struct gang_host *host, const struct gang_vm 
 	return most;
 }
 
-/* It has had as much time as a turn gives, and no turn for long. */
+/* It has had as much time as a turn gives, and no turn for long; gang.h says why. */
 static inline pol_u8 comes_first(const struct gang_vm *vm)
 {
 	return gang_is_high(vm) && vm->apart_enough && vm->waited >= GANG_APART_TURNS;
 }
 
 /*
- * Puts VMs that come first before others. Orders by what is owed per vCPU that wants to run, then by the time since the last turn, then by
- * index.
+ * Orders by: whether it comes first; what is owed per vCPU that wants to run; the time since its last
+ * turn; its index.
  */
 static inline pol_u8 comes_before(const struct gang_host *host, pol_u32 i, pol_u32 k)
 {

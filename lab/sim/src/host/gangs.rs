@@ -57,8 +57,8 @@ pub(super) struct VcpuTurns {
     pub at_lock: bool,
     /// It has waited for too long, and runs until it loses its pCPU or a turn ends.
     pub late: bool,
-    /// CPU time that it may still have in turns of others, since it woke up.
-    pub back_ns: u64,
+    /// It woke up: until its CPU time is this, it may run in turns of others.
+    pub back_until_ns: u64,
     /// When it got its pCPU.
     pub on_ns: u64,
     /// CPU time that the policy knows of.
@@ -175,7 +175,7 @@ impl Turns {
             target: None,
             at_lock: false,
             late: false,
-            back_ns: 0,
+            back_until_ns: 0,
             on_ns: 0,
             known_cpu_ns: 0,
         };
@@ -188,7 +188,7 @@ impl Turns {
     }
 
     /// Whether `v` may run on `p` now.
-    pub fn may_run(&self, v: VcpuId, p: PcpuId) -> bool {
+    pub fn may_run(&self, core: &Core, v: VcpuId, p: PcpuId) -> bool {
         let PcpuTurns { owner, filler } = self.pcpus[p];
         let vcpu = &self.vcpus[v];
         let vm = &self.vms[vcpu.vm];
@@ -198,13 +198,13 @@ impl Turns {
             || owner == own
             || filler == v
             || vcpu.late
-            || (own == Owner::Low && self.came_back(v))
+            || (own == Owner::Low && self.came_back(core, v))
     }
 
     /// It woke up, and its VM has had less than its part: it may run in turns of others for a while.
-    fn came_back(&self, v: VcpuId) -> bool {
+    fn came_back(&self, core: &Core, v: VcpuId) -> bool {
         let vcpu = &self.vcpus[v];
-        vcpu.back_ns > 0 && self.kept.vms[vcpu.vm.0 as usize].owed > 0
+        self.kept.vms[vcpu.vm.0 as usize].owed > 0 && core.cpu_ns(v) < vcpu.back_until_ns
     }
 
     pub(super) fn owner(&self, p: PcpuId) -> Owner {

@@ -291,7 +291,7 @@ impl Scheduler {
             asym.woken(v, core.now_ns);
         }
         if let Some(turns) = &mut self.turns {
-            turns.vcpus[v].back_ns = gang::BACK_US * 1000;
+            turns.vcpus[v].back_until_ns = core.cpu_ns(v) + gang::BACK_US * 1000;
         }
         self.movable += u32::from(!core.vcpus[v].on.pinned);
         self.enqueue(core, v, false);
@@ -311,8 +311,6 @@ impl Scheduler {
         }
         if let Some(turns) = &mut self.turns {
             turns.vcpus[v].late = false;
-            let ran_ns = core.now_ns - turns.vcpus[v].on_ns;
-            turns.vcpus[v].back_ns = turns.vcpus[v].back_ns.saturating_sub(ran_ns);
         }
         self.movable += u32::from(!core.vcpus[v].on.pinned);
     }

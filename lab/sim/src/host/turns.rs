@@ -24,8 +24,8 @@ impl Scheduler {
     }
 
     /// Whether `v`, running on `p`, is to leave it: it is not its turn.
-    pub fn must_leave(&self, v: VcpuId, p: PcpuId) -> bool {
-        self.turns.as_ref().is_some_and(|turns| !turns.may_run(v, p))
+    pub fn must_leave(&self, core: &Core, v: VcpuId, p: PcpuId) -> bool {
+        self.turns.as_ref().is_some_and(|turns| !turns.may_run(core, v, p))
     }
 
     /// The first turn begins.
@@ -47,7 +47,7 @@ impl Scheduler {
     /// The scheduler's choice for `p` among those whose turn it is; the others it finds sleep.
     pub(super) fn choose_in_turns(&mut self, core: &mut Core, p: PcpuId) -> VcpuId {
         let current = self.queues[p].current;
-        if current != NONE && self.must_leave(current, p) {
+        if current != NONE && self.must_leave(core, current, p) {
             self.park_current(core, p);
         }
         let mut parked = 0;
@@ -56,7 +56,7 @@ impl Scheduler {
             if v == NONE {
                 return v;
             }
-            if !self.must_leave(v, p) {
+            if !self.must_leave(core, v, p) {
                 // Each of them was switched to first.
                 core.charge(v, core.prices.switch_ns * parked, Cause::Other);
                 return v;
@@ -80,7 +80,6 @@ impl Scheduler {
         vcpu.parked_ns = Some(core.now_ns);
         vcpu.at_lock = spins;
         vcpu.late = false;
-        vcpu.back_ns = vcpu.back_ns.saturating_sub(ran_ns);
         let vm = vcpu.vm;
         turns.vms[vm].counts.parks += 1;
         if core.events.time_of(Event::ParkEnd).is_none() {
@@ -128,7 +127,7 @@ impl Scheduler {
         core.events.arm(Event::TurnEnd, turns.end_ns());
         for p in core.pcpus.ids() {
             let current = self.current(p);
-            if current != NONE && self.must_leave(current, p) {
+            if current != NONE && self.must_leave(core, current, p) {
                 self.ask_reschedule(core, p);
             }
         }
@@ -144,7 +143,7 @@ impl Scheduler {
         let to = turns.vcpus[v].target.filter(|_| !on.pinned);
         #[cfg(test)]
         let to = to.filter(|_| !turns.has(Fault::StaysPut));
-        if turns.may_run(v, to.unwrap_or(on.pcpu)) {
+        if turns.may_run(core, v, to.unwrap_or(on.pcpu)) {
             self.unpark(core, v, to);
         }
     }
@@ -204,7 +203,7 @@ impl Scheduler {
             return;
         }
         turns.pcpus[p].filler = NONE;
-        if self.current(p) == filler && self.must_leave(filler, p) {
+        if self.current(p) == filler && self.must_leave(core, filler, p) {
             self.ask_reschedule(core, p);
         }
     }

@@ -63,7 +63,7 @@ impl Sim {
         }
         self.kvm.end_pick(&mut self.core, v, pick, boosted);
         // On its way back to the guest it may find that its turn is over.
-        if boosted.is_some() || gives_way || self.host.must_leave(v, p) {
+        if boosted.is_some() || gives_way || self.host.must_leave(&self.core, v, p) {
             self.leave(p, v);
         }
         if self.core.vcpus[v].on.state == State::Running {
