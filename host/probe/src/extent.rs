@@ -65,9 +65,10 @@ pub fn cpus() -> u32 {
 /// Makes the maps as large as this computer wants them.
 pub fn size(open: &mut OpenObject, (extent, naming): (Extent, bool)) -> Result<(), Error> {
     let (cpus, mut sizes) = (cpus(), Vec::new());
-    sizes.extend([("cpus", cpus), ("runs", cpus), ("shares", cpus * VMS_MAX)]);
+    let runs = if naming { cpus } else { 1 };
+    sizes.extend([("cpus", cpus), ("runs", runs), ("shares", cpus * VMS_MAX)]);
     if !naming {
-        sizes.splice(1..2, [("runs", 1), ("takers", 1)]);
+        sizes.push(("takers", 1));
     }
     sizes.extend([("slots", VCPUS_MAX), ("vcpus", VCPUS_MAX)]);
     if !matches!(extent, Extent::Detailed { .. }) {

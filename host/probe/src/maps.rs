@@ -131,9 +131,9 @@ impl Mapped {
 
     /// Reads an entry word by word, from the first to the last.
     fn get(&self, key: u32) -> Option<Vec<u8>> {
-        let places = (0..self.entry).step_by(size_of::<u64>());
-        let words = places.map(|place| Some(self.word(key, place)?.load(Ordering::Acquire)));
-        Some(words.collect::<Option<Vec<u64>>>()?.into_iter().flat_map(u64::to_ne_bytes).collect())
+        let places = (key < self.entries).then(|| (0..self.entry).step_by(size_of::<u64>()))?;
+        let words = places.filter_map(|place| self.word(key, place));
+        Some(words.flat_map(|word| word.load(Ordering::Acquire).to_ne_bytes()).collect())
     }
 }
 

@@ -10,7 +10,7 @@ use crate::maps::Table;
 use crate::numbers::Numbers;
 use crate::places::Places;
 use crate::plan::{release, Extent, Plan, Throttling};
-use crate::takers::{Counted, Takers};
+use crate::takers::{self, Counted, Takers};
 use crate::vms::{SeenVm, Vms};
 use crate::{sum, wait};
 use libbpf_rs::{Link, Object, ObjectBuilder, PrintLevel};
@@ -217,17 +217,20 @@ impl Probe {
         }
         self.registered()?;
         let pids: BTreeSet<u32> = threads.iter().map(|thread| thread.pid).collect();
-        for pid in self.numbers.keep(|pid| pids.contains(&pid)) {
-            self.places.leave_vm(pid)?;
+        let gone = self.numbers.keep(|pid| pids.contains(&pid));
+        for pid in &gone {
+            self.places.leave_vm(*pid)?;
         }
         // Before a number is another VM's.
-        if let Some(taken) = &self.taken {
+        if let Some(taken) = self.taken.as_ref().filter(|_| !gone.is_empty()) {
             taken.keep(|vm| self.numbers.all().values().any(|number| *number == vm))?;
         }
-        let on_cpus = self.numbers_on_cpus()?;
-        for thread in threads {
-            if !self.threads.contains_key(thread) {
-                self.enter(*thread, &on_cpus)?;
+        let is_new = |thread: &&Thread| !self.threads.contains_key(thread);
+        let new: Vec<Thread> = threads.iter().filter(is_new).copied().collect();
+        if !new.is_empty() {
+            let on_cpus = self.numbers_on_cpus()?;
+            for thread in new {
+                self.enter(thread, &on_cpus)?;
             }
         }
         self.registered()
@@ -323,7 +326,8 @@ impl Probe {
     /// if that is not counted. Processes that have ended are forgotten, if there is little room for others.
     pub fn takers(&self) -> Result<BTreeMap<u32, Takers>, Error> {
         let Some(taken) = &self.taken else { return Ok(BTreeMap::new()) };
-        let (mut ended, mut all) = (taken.ended()?, BTreeMap::new());
+        let entries = taken.entries()?;
+        let (mut ended, mut all) = (takers::of_vms(&entries), BTreeMap::new());
         for (pid, number) in self.numbers.all() {
             let by = ended.remove(number).unwrap_or_default();
             all.insert(*pid, Takers { by, lost_ns: self.of_vms.lost_ns(*number)? });
@@ -333,7 +337,7 @@ impl Probe {
                 taken.add_present(&vcpu, now(), takers)?;
             }
         }
-        taken.make_room()?;
+        taken.make_room(&entries);
         Ok(all)
     }
 
@@ -341,8 +345,12 @@ impl Probe {
         if self.extent == Extent::Brief {
             return Ok(None);
         }
-        let vm = self.together.get(vcpu.vm)?.unwrap_or_default();
-        Ok(Some(wait::costop(vcpu, sum::at(vm.ran, now))))
+        // Else its VM's sum is not needed.
+        let ran = match wait::waits_since(vcpu) {
+            Some(_) => sum::at(self.together.get(vcpu.vm)?.unwrap_or_default().ran, now),
+            None => 0,
+        };
+        Ok(Some(wait::costop(vcpu, ran)))
     }
 
     /// What each process has done since it was entered, up to now.

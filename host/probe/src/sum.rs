@@ -12,7 +12,7 @@ pub fn at(sum: u64, now: u64) -> u64 {
         if time < -SLACK {
             time = time.wrapping_add(now as i64);
         }
-    } else if time > now as i64 {
+    } else if time > now as i64 - SLACK {
         time -= now as i64;
     }
     time.max(0) as u64

@@ -44,16 +44,6 @@ impl Counted {
         Ok(Counted { takers, runs: Table::of(object, "runs")? })
     }
 
-    /// All waits that have ended, by the VM's number and the process.
-    pub fn ended(&self) -> Result<BTreeMap<u32, BTreeMap<u32, Taken>>, Error> {
-        let mut all: BTreeMap<u32, BTreeMap<u32, Taken>> = BTreeMap::new();
-        for (key, took) in self.entries()? {
-            let taken = Taken { ns: took.time, command: command(&took.command) };
-            all.entry(key.vm).or_default().insert(key.tgid, taken);
-        }
-        Ok(all)
-    }
-
     /// Adds a vCPU's wait that goes on.
     pub fn add_present(&self, vcpu: &Vcpu, now: u64, to: &mut Takers) -> Result<(), Error> {
         let Some(begin) = wait::waits_since(vcpu) else { return Ok(()) };
@@ -77,14 +67,12 @@ impl Counted {
         Ok(())
     }
 
-    /// Forgets processes that have ended, if there is little room. What they took was read before.
-    pub fn make_room(&self) -> Result<(), Error> {
-        let entries = self.entries()?;
+    /// Forgets processes that have ended, of these that were read, if there is little room.
+    pub fn make_room(&self, entries: &[(Taker, Took)]) {
         if entries.len() > self.takers.max_entries() as usize / 2 {
             let has_ended = |tgid: u32| !Path::new("/proc").join(tgid.to_string()).exists();
-            self.forget(&entries, |key| has_ended(key.tgid));
+            self.forget(entries, |key| has_ended(key.tgid));
         }
-        Ok(())
     }
 
     /// Nobody else removes entries.
@@ -94,11 +82,22 @@ impl Counted {
         }
     }
 
-    fn entries(&self) -> Result<Vec<(Taker, Took)>, Error> {
+    /// Who had CPUs in waits that have ended, and for how long.
+    pub fn entries(&self) -> Result<Vec<(Taker, Took)>, Error> {
         let all = self.takers.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
         let all = all.map_err(|e| Error::failed("read takers of the BPF programs", e))?;
         Ok(all.filter_map(|(key, took)| Some((from_bytes(&key)?, from_bytes(&took)?))).collect())
     }
+}
+
+/// By the VM's number and the process.
+pub fn of_vms(entries: &[(Taker, Took)]) -> BTreeMap<u32, BTreeMap<u32, Taken>> {
+    let mut all: BTreeMap<u32, BTreeMap<u32, Taken>> = BTreeMap::new();
+    for (key, took) in entries {
+        let taken = Taken { ns: took.time, command: command(&took.command) };
+        all.entry(key.vm).or_default().insert(key.tgid, taken);
+    }
+    all
 }
 
 /// Without the zeroes at its end.

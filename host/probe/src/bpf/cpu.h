@@ -46,7 +46,7 @@ static __always_inline void count_had(struct cpu *cpu, __u32 number, __u64 now)
 	cpu->since = now;
 }
 
-/* A CPU runs a vCPU. Where that was entered while it ran, the CPU does not know yet. Interrupts are off. */
+/* A CPU runs a vCPU. Where that was entered while it ran, the CPU does not know yet. Not preempted. */
 static __always_inline void runs_vcpu(struct cpu *cpu, __u32 number, struct vcpu *v, __u64 now)
 {
 	if (cpu->kind == VCPU && cpu->vm == v->vm)
@@ -59,7 +59,7 @@ static __always_inline void runs_vcpu(struct cpu *cpu, __u32 number, struct vcpu
 	cpu->vm = v->vm;
 }
 
-/* Threads have been entered or left: notes which slot the one has that a CPU runs. Interrupts are off. */
+/* Threads have been entered or left: notes which slot the one has that a CPU runs. Not preempted. */
 __noinline int looks_anew(__u32 number)
 {
 	__u64 registrations = settings.registrations;
@@ -76,12 +76,21 @@ __noinline int looks_anew(__u32 number)
 	return slot;
 }
 
-/* The vCPU that this CPU runs, for programs that have interrupts off. */
+/* The vCPU that this CPU runs, for programs that cannot be preempted. */
 static __always_inline struct vcpu *vcpu_here(struct cpu *cpu, __u32 number)
 {
 	if (cpu->registrations != settings.registrations)
 		return vcpu_at(looks_anew(number));
 	return vcpu_at(cpu->slot);
+}
+
+/* The same, of the CPU that the program runs on. */
+static __always_inline struct vcpu *vcpu_running(void)
+{
+	__u32 number = bpf_get_smp_processor_id();
+	struct cpu *cpu = cpu_of(number);
+
+	return cpu ? vcpu_here(cpu, number) : 0;
 }
 
 static __always_inline void notes_run(struct runs *cpu, struct task_struct *task, __u64 now)

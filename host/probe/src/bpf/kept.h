@@ -39,7 +39,7 @@ enum {
 /* Whose task a CPU runs. */
 enum kind { IDLE, HOST, VCPU, VMM, KINDS };
 
-/* A CPU; only its own switches, entries and exits write, which have interrupts off. */
+/* A CPU; only its own switches, entries and exits write, which cannot be preempted. */
 struct cpu {
 	__u64 since; /* when the task that runs was switched in */
 	__u32 kind;  /* of it */

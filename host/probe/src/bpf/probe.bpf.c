@@ -2,7 +2,7 @@
 /*
  * Time in states, per vCPU, and who had the CPU while it waited for one.
  *
- * A vCPU's stretch of time is counted where the kernel has interrupts off: at its entries, its exits and
+ * A vCPU's stretch of time is counted where the kernel cannot be preempted: at its entries, its exits and
  * its thread's switches. All other programs leave notes that the next of these takes into account: since
  * 6.19 tracepoints may be preempted. User space reads the structures of kept.h, and enters the threads and
  * processes that are watched. Nothing else is stored, and nothing of the kernel is written.
@@ -72,9 +72,7 @@ static __always_inline void settle_halt(struct vcpu *v)
 SEC("tp_btf/kvm_entry")
 int BPF_PROG(entry)
 {
-	__u32 number = bpf_get_smp_processor_id();
-	struct cpu *cpu = cpu_of(number);
-	struct vcpu *v = cpu ? vcpu_here(cpu, number) : 0;
+	struct vcpu *v = vcpu_running();
 	__u64 now;
 
 	if (!v)
@@ -117,20 +115,11 @@ static __always_inline void left_guest(struct vcpu *v, struct kvm_vcpu *vcpu, __
 		wants(v, 0, v->since);
 }
 
-/* The vCPU that exits. */
-static __always_inline struct vcpu *exiting(void)
-{
-	__u32 number = bpf_get_smp_processor_id();
-	struct cpu *cpu = cpu_of(number);
-
-	return cpu ? vcpu_here(cpu, number) : 0;
-}
-
 /* The argument is the vendor's larger structure, of which this one is the first field. */
 SEC("tp_btf/kvm_exit")
 int BPF_PROG(exit, struct kvm_vcpu *vcpu, __u32 isa)
 {
-	struct vcpu *v = exiting();
+	struct vcpu *v = vcpu_running();
 
 	/* 6.12's verifier holds the argument for one that may be missing. */
 	if (v && vcpu)
@@ -142,7 +131,7 @@ int BPF_PROG(exit, struct kvm_vcpu *vcpu, __u32 isa)
 SEC("tp_btf/kvm_exit")
 int BPF_PROG(exit_for, __u32 reason, struct kvm_vcpu *vcpu, __u32 isa)
 {
-	struct vcpu *v = exiting();
+	struct vcpu *v = vcpu_running();
 
 	if (v && vcpu)
 		left_guest(v, vcpu, isa == ISA_VMX ? vmx_state(reason) : svm_state(reason));

@@ -67,7 +67,7 @@ static __always_inline __u64 sum_at(__u64 sum, __u64 now)
 		time += now;
 		if (time < -SLACK)
 			time += now;
-	} else if (time > (__s64)now) {
+	} else if (time > (__s64)now - SLACK) {
 		time -= now;
 	}
 	return time < 0 ? 0 : time;
@@ -162,11 +162,15 @@ static __always_inline __u64 took_at_most(__u32 vm, struct process *who, __u64 t
  */
 static __always_inline void count_takers(struct runs *cpu, __u32 vm, __u64 begin, __u64 end, __u64 left)
 {
-	__u64 ended = *(volatile __u64 *)&cpu->ended, since = cpu->since, next = cpu->next;
-	struct process whose = cpu->whose;
+	__u64 ended = *(volatile __u64 *)&cpu->ended, since, next;
+	struct process whose;
 	struct run run = {};
 	__u32 i;
 
+	barrier();
+	since = cpu->since;
+	next = cpu->next;
+	whose = cpu->whose;
 	barrier();
 	if (cpu->begun != ended) {
 		not_named(vm, left);
