@@ -217,29 +217,21 @@ fn explain(refused: Refused, of_vm: bool) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fake::Fake;
     use std::fs;
-    use std::path::PathBuf;
 
-    fn fake(name: &str) -> PathBuf {
-        let root = std::env::temp_dir().join(format!("unspin-sysfs-{name}-{}", std::process::id()));
-        for (path, text) in [
-            ("live_objects", "3\n"),
-            ("default/mode", "off\n"),
-            ("vms/90-0/mode", "apples\n"),
-            ("vms/90-0/ple_exits", "12\n"),
-            ("vms/1200-0/mode", "off\n"),
-            ("vms/1200-1/mode", "off\n"),
-        ] {
-            let path = root.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
+    fn fake(name: &str) -> Fake {
+        let fake = Fake::new(&format!("sysfs-{name}"));
+        for (id, mode) in [("90-0", "apples"), ("1200-0", "off"), ("1200-1", "off")] {
+            fake.write(&format!("sys/vms/{id}/mode"), mode);
         }
-        root
+        fake
     }
 
     #[test]
     fn sets_what_exists_and_names_what_does_not() {
-        let root = fake("set");
+        let fake = fake("set");
+        let root = fake.0.join("sys");
         let m = Module::open(&root).unwrap();
         let set = |vm, pairs: &[(&str, &str)]| m.set(vm, pairs);
         let wrong = |vm, pairs: &[(&str, &str)]| m.set(vm, pairs).unwrap_err().to_string();
@@ -253,12 +245,12 @@ mod tests {
         assert!(wrong(None, &[("reset", "1")]).contains("--vm"));
         assert!(wrong(Some("7"), &[("mode", "off")]).contains("90-0, 1200-0"));
         assert!(wrong(Some("1200"), &[("mode", "off")]).contains("several"));
-        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]
     fn a_wrong_pair_changes_nothing() {
-        let root = fake("all-or-none");
+        let fake = fake("all-or-none");
+        let root = fake.0.join("sys");
         let m = Module::open(&root).unwrap();
         for second in [
             ("windw", "5"),
@@ -275,12 +267,12 @@ mod tests {
             assert!(e.downcast_ref::<Usage>().is_some(), "{e}");
             assert_eq!(fs::read_to_string(root.join("vms/90-0/mode")).unwrap(), "apples\n");
         }
-        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]
     fn settings_are_written_in_their_order() {
-        let root = fake("order");
+        let fake = fake("order");
+        let root = fake.0.join("sys");
         let m = Module::open(&root).unwrap();
         let dir = root.join("default");
         fs::write(dir.join("window_max_cycles"), "32768\n").unwrap();
@@ -290,7 +282,6 @@ mod tests {
         m.set(None, &pairs).unwrap_err();
         assert_eq!(fs::read_to_string(dir.join("window_max_cycles")).unwrap(), "32768");
         assert_eq!(fs::read_to_string(dir.join("mode")).unwrap(), "off\n", "comes last");
-        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]
@@ -339,7 +330,9 @@ mod tests {
 
     #[test]
     fn a_module_of_another_version_is_refused() {
-        let root = fake("version");
+        let fake = fake("version");
+        let root = fake.0.join("sys");
+        fs::remove_file(root.join("version")).unwrap();
         let refusal = || Module::open_same_version(&root).err();
         assert!(refusal().unwrap().to_string().contains("has version unknown"));
         fs::write(root.join("version"), "0.0.9\n").unwrap();
@@ -348,7 +341,6 @@ mod tests {
         assert!(e.to_string().contains("has version 0.0.9, this command has"), "{e}");
         fs::write(root.join("version"), format!("{}\n", env!("CARGO_PKG_VERSION"))).unwrap();
         assert!(refusal().is_none());
-        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
+use unspin_host::module::maker_of;
 use unspin_host::{keep_told, meant, tell_apart, By, Host, Kind, Name, VmProcess};
 use unspin_text::names::distance;
 
@@ -30,8 +31,7 @@ impl Vm {
 
     /// Whether `given` is the id of its process, or of the thread that created it.
     pub fn has_pid(&self, given: u32) -> bool {
-        let of_id = self.id.split_once('-').and_then(|(pid, _)| pid.parse().ok());
-        of_id == Some(given) || self.process.as_ref().is_some_and(|p| p.pid == given)
+        maker_of(&self.id) == Some(given) || self.process.as_ref().is_some_and(|p| p.pid == given)
     }
 
     fn meant(&self, given: &[u8]) -> Option<By> {
@@ -80,7 +80,7 @@ pub fn all(module: &Module, host: &Host) -> anyhow::Result<Vec<Vm>> {
 /// Those with these ids.
 pub fn with_ids(ids: Vec<String>, host: &Host) -> Vec<Vm> {
     let mut vms: Vec<Vm> = ids.into_iter().map(|id| Vm::new(host, id)).collect();
-    let maker = |vm: &Vm| vm.id.split_once('-').and_then(|(tid, _)| tid.parse().ok());
+    let maker = |vm: &Vm| maker_of(&vm.id);
     let is_first = |vm: &&Vm| vm.process.as_ref().is_some_and(|of| Some(of.pid) == maker(vm));
     let makers: BTreeSet<u32> = vms.iter().filter(|vm| !is_first(vm)).filter_map(maker).collect();
     let makers: Vec<u32> = makers.into_iter().collect();
@@ -114,17 +114,16 @@ pub fn called<'a>(vms: &[&'a Vm], given: &str) -> Vec<&'a Vm> {
 }
 
 /// That a text means several VMs, which, and how to say which one.
-pub fn ambiguous(given: &OsStr, found: Vec<Vm>) -> String {
-    several(&found.into_iter().map(|vm| (By::Name, vm)).collect::<Vec<_>>(), &shortened(given))
+pub fn ambiguous(given: &OsStr, found: &[&Vm]) -> String {
+    let found: Vec<(By, &Vm)> = found.iter().map(|vm| (By::Name, *vm)).collect();
+    several(&found, &shortened(given))
 }
 
 /// What the module calls the VMs of a process: after the threads that made them.
 pub fn ids_of(module: &Module, host: &Host, process: &VmProcess) -> anyhow::Result<Vec<String>> {
     let threads = host.threads(process.pid);
-    let is_its = |id: &String| {
-        let maker = id.split_once('-').and_then(|(tid, _)| tid.parse::<u32>().ok());
-        maker.is_some_and(|tid| tid == process.pid || threads.contains(&tid))
-    };
+    let is_its =
+        |id: &String| maker_of(id).is_some_and(|tid| tid == process.pid || threads.contains(&tid));
     Ok(module.ids()?.into_iter().filter(is_its).collect())
 }
 
@@ -191,7 +190,10 @@ fn one(vms: Vec<Vm>, given: &OsStr, meant: impl Fn(&Vm) -> Option<By>) -> anyhow
         }
         0 if others.is_empty() => bail!("no VM {asked}; VMs: none"),
         0 => bail!("no VM {asked}; {}", nearest(others, given, count)),
-        _ => Err(Usage(several(&found, &asked)).into()),
+        _ => {
+            let found: Vec<(By, &Vm)> = found.iter().map(|(by, vm)| (*by, vm)).collect();
+            Err(Usage(several(&found, &asked)).into())
+        }
     }
 }
 
@@ -216,7 +218,7 @@ fn nearest(vms: Vec<Vm>, given: &OsStr, count: usize) -> String {
     }
 }
 
-fn several(found: &[(By, Vm)], asked: &str) -> String {
+fn several(found: &[(By, &Vm)], asked: &str) -> String {
     let mut list: Vec<String> =
         found.iter().take(NAMED_MAX).map(|(_, vm)| vm.to_string()).collect();
     if found.len() > NAMED_MAX {

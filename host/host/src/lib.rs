@@ -181,8 +181,7 @@ impl Host {
     /// The process behind a VM of the module, which calls it `<pid>-<n>` after the thread that made
     /// it.
     pub fn of_module_id(&self, id: &str) -> Option<VmProcess> {
-        let (tid, _) = id.split_once('-')?;
-        self.vm_process(tid.parse().ok()?)
+        self.vm_process(module::maker_of(id)?)
     }
 
     /// All threads of a process, whatever they are called; none where it has ended.

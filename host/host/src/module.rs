@@ -100,6 +100,12 @@ impl Module {
         self.files(Whose::Vm(id))
     }
 
+    /// Its settings; those that it has.
+    pub fn settings(&self, whose: Whose) -> Files {
+        let value = |name: &str| Some((name.to_string(), self.file(whose, name).ok()?));
+        setting_files().filter_map(value).collect()
+    }
+
     /// Some files of a VM; those that it has.
     pub fn vm_files(&self, id: &str, names: &[&str]) -> Files {
         let file = |name: &&str| Some((name.to_string(), self.file(Whose::Vm(id), name).ok()?));
@@ -143,7 +149,7 @@ impl Module {
         whose: Whose,
         settings: &[(K, V)],
     ) -> Result<(), Refused> {
-        let before = self.files(whose);
+        let before = self.settings(whose);
         for (setting, value) in settings.iter().map(|(k, v)| (k.as_ref(), v.as_ref())) {
             let path = self.dir(whose).join(setting);
             if let Err(source) = fs::write(&path, value) {
@@ -176,8 +182,8 @@ fn parts_of(id: &str) -> (u64, u64) {
     (parts.next().unwrap_or(u64::MAX), parts.next().unwrap_or(u64::MAX))
 }
 
-/// The process that made the VM which the module calls so; `None` of a name that says none.
-pub fn process_of(id: &str) -> Option<u32> {
+/// The thread that made the VM which the module calls so; `None` of a name that says none.
+pub fn maker_of(id: &str) -> Option<u32> {
     id.split_once('-')?.0.parse().ok()
 }
 
@@ -217,8 +223,8 @@ mod tests {
         assert_eq!(m.defaults()["mode"], "off");
         let ids: Vec<String> = m.vms().unwrap().into_iter().map(|(id, _)| id).collect();
         assert_eq!(ids, ["90-0", "1200-0", "1200-1"]);
-        assert_eq!(ids.iter().map(|id| process_of(id)).collect::<Vec<_>>()[1], Some(1200));
-        assert_eq!(process_of("x"), None);
+        assert_eq!(ids.iter().map(|id| maker_of(id)).collect::<Vec<_>>()[1], Some(1200));
+        assert_eq!(maker_of("x"), None);
         assert_eq!(m.vm("90-0")["ple_exits"], "12");
         assert_eq!(m.vm_files("90-0", &["mode", "none"]).len(), 1);
         assert!(m.vm("91-0").is_empty() && m.file(Whose::Vm("91-0"), "mode").is_err());

@@ -211,6 +211,18 @@ pub struct Column {
     pub rank: u8,
 }
 
+impl Column {
+    /// A column of numbers.
+    pub const fn number(title: &'static str, rank: u8) -> Column {
+        Column { title, is_number: true, rank }
+    }
+
+    /// A column of text.
+    pub const fn text(title: &'static str, rank: u8) -> Column {
+        Column { title, is_number: false, rank }
+    }
+}
+
 /// A table, its titles first. The first column is always there, and is cut if need be. The last wraps if it
 /// is no number.
 pub fn table(columns: &[Column], rows: &[Vec<String>], width: usize) -> String {

@@ -85,7 +85,7 @@ pub fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, ReadError> {
 /// [`io::Error`]. What is no regular file, or has more than 64 MiB, is no file of the kernel's.
 pub fn read_kernel(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     read_file(path.as_ref(), KERNEL_MAX).map_err(|e| match e {
-        ReadError::Missing(_) => ErrorKind::NotFound.into(),
+        ReadError::Missing(_) => io::Error::from_raw_os_error(libc::ENOENT),
         ReadError::Io { error, .. } => error,
         other => io::Error::new(ErrorKind::InvalidData, other),
     })

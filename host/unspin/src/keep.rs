@@ -156,15 +156,15 @@ impl Keeper {
         if ids.is_empty() {
             return;
         }
-        let all: Vec<&Vm> = self.vms.values().map(|(vm, _)| vm).collect();
-        let asked = self.config.of(&all);
+        // Their titles tell them apart: a title that another VM is called by, too, means both.
+        let all = with_ids(self.vms.keys().cloned().collect(), &self.host);
+        let asked = self.config.of(&all.iter().collect::<Vec<_>>());
         let several: BTreeMap<String, Vec<String>> =
             asked.several.into_iter().map(|(name, ids)| (name.to_string(), ids)).collect();
         for (name, ids) in several.iter().filter(|(name, ids)| self.several.get(*name) != Some(ids))
         {
-            let among = with_ids(self.vms.keys().cloned().collect(), &self.host);
-            let found = among.into_iter().filter(|vm| ids.contains(&vm.id)).collect();
-            say!("no VM is set by [vm.{name:?}]: {}", ambiguous(OsStr::new(name), found));
+            let found: Vec<&Vm> = all.iter().filter(|vm| ids.contains(&vm.id)).collect();
+            say!("no VM is set by [vm.{name:?}]: {}", ambiguous(OsStr::new(name), &found));
         }
         let wanted: Vec<(String, Settings)> =
             all.iter().map(|vm| vm.id.clone()).zip(asked.settings).collect();
@@ -263,6 +263,19 @@ mod tests {
         std::fs::remove_dir_all(fake.path("sys/vms/41-0")).unwrap();
         keeper.look().unwrap();
         assert_eq!((mode("42-0"), keeper.is_ambiguous()), ("hvs".into(), false));
+    }
+
+    /// The name of one VM is the VMID of another: whoever names his VM so gets no settings of the other's.
+    #[test]
+    fn a_name_that_is_an_id_of_another_vm_sets_none() {
+        let fake = Fake::new("keep-vmid");
+        fake.vm("41-0", "104");
+        fake.vm("42-0", "db");
+        fake.write("proc/42/cgroup", "0::/qemu.slice/104.scope");
+        let keeper = keeper(&fake, "[vm.104]\nmode = \"hvs\"\n");
+        let mode = |vm: &str| fake.read(&format!("sys/vms/{vm}/mode"));
+        assert_eq!((mode("41-0"), mode("42-0")), ("off".into(), "off".into()));
+        assert!(keeper.is_ambiguous());
     }
 
     #[test]

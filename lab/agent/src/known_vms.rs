@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use unspin_host::module::{process_of, Whose};
+use unspin_host::module::{maker_of, Whose};
 use unspin_scenario::result::{ModuleStats, WentBack};
 use unspin_uapi::{turns_refused, TURNS_REFUSED};
 
@@ -21,7 +21,7 @@ impl Module {
     pub(crate) fn check_alone(&self, own: &[u32]) -> Result<(), Error> {
         let is_other = |vm: &String| {
             let lives = |pid: &u32| Path::new("/proc").join(pid.to_string()).exists();
-            process_of(vm).filter(lives).is_some_and(|pid| !own.contains(&pid))
+            maker_of(vm).filter(lives).is_some_and(|pid| !own.contains(&pid))
         };
         let others: Vec<String> = self.ids()?.into_iter().filter(is_other).collect();
         match others.is_empty() {
@@ -33,7 +33,7 @@ impl Module {
     /// The last VM that process `pid` created. A process has one VM, but the numbers of a reused
     /// process id continue. `None` if the module knows no VM of it.
     fn id(&self, pid: u32) -> Result<Option<String>, Error> {
-        Ok(self.ids()?.into_iter().rfind(|id| process_of(id) == Some(pid)))
+        Ok(self.ids()?.into_iter().rfind(|id| maker_of(id) == Some(pid)))
     }
 
     /// The same for a VM that may have been created just now: a kernel worker of the module makes

@@ -36,10 +36,11 @@ impl Module {
         if !defaults.is_dir() {
             return Ok(None);
         }
-        for name in setting_files() {
-            files.file(Whose::Defaults, name).map_err(|e| Error::io(defaults.join(name), e))?;
-        }
-        let before = files.defaults();
+        let value = |name: &'static str| {
+            let value = files.file(Whose::Defaults, name);
+            Ok((name.to_string(), value.map_err(|e| Error::io(defaults.join(name), e))?))
+        };
+        let before = setting_files().map(value).collect::<Result<Files, Error>>()?;
         Ok(Some(Module { files, before }))
     }
 
@@ -79,10 +80,11 @@ impl Module {
 
     fn write(&self, whose: Whose, settings: &ModuleSettings) -> Result<(), Error> {
         let written = self.files.write(whose, &settings.files());
-        written.map_err(|Refused { setting, value, source, .. }| Error::Module {
-            setting,
-            value,
-            source,
+        written.map_err(|Refused { setting, value, source, changed, .. }| {
+            changed
+                .iter()
+                .for_each(|stays| crate::error::complain(&format!("the module's {stays}")));
+            Error::Module { setting, value, source }
         })
     }
 

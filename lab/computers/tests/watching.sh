@@ -43,27 +43,26 @@ exec 3>&-
 wait
 switch_added=$((switch_cost - switch_plain - exit_added * switch_exits / 100))
 
-unspin-watch --brief < /tmp/ask > /tmp/briefly &
-exec 3> /tmp/ask
-check "the programs of unspin shape are loaded" settle grep -q ready /tmp/briefly
-check "exits that are watched briefly" exits_cost
-brief_exit=$((exit_cost - exit_plain))
-sleep 5
-check "switches that are watched briefly" switches_cost "watched briefly"
-exec 3>&-
-wait
-brief_switch=$((switch_cost - switch_plain))
-
-unspin-watch --takers < /tmp/ask > /tmp/with_takers &
-exec 3> /tmp/ask
-check "the programs of unspin top are loaded" settle grep -q ready /tmp/with_takers
-check "exits that are watched with takers" exits_cost
-takers_exit=$((exit_cost - exit_plain))
-sleep 5
-check "switches that are watched with takers" switches_cost "watched with takers"
-exec 3>&-
-wait
-takers_switch=$((switch_cost - switch_plain - takers_exit * switch_exits / 100))
+# What other programs add: how they are loaded, what loads them, how they watch. Sets added_exit, and
+# added_switch with what exits add in it.
+watched_by() {
+	unspin-watch $1 < /tmp/ask > /tmp/watched_by &
+	exec 3> /tmp/ask
+	check "the programs of $2 are loaded" settle grep -q ready /tmp/watched_by
+	check "exits that are watched $3" exits_cost
+	added_exit=$((exit_cost - exit_plain))
+	sleep 5
+	check "switches that are watched $3" switches_cost "watched $3"
+	exec 3>&-
+	wait
+	added_switch=$((switch_cost - switch_plain))
+}
+watched_by --brief "unspin shape" briefly
+brief_exit=$added_exit brief_switch=$added_switch
+cp /tmp/watched_by /tmp/briefly
+watched_by --takers "unspin top" "with takers"
+takers_exit=$added_exit
+takers_switch=$((added_switch - takers_exit * switch_exits / 100))
 say "watching with takers adds, hundredths of an instruction: $takers_exit an exit, $takers_switch a switch"
 say "watching briefly adds, hundredths of an instruction: $brief_exit an exit, $brief_switch a switch"
 say "hundredths of an instruction an exit: $exit_plain; added $others_added, watched $exit_added"

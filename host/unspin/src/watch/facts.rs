@@ -8,6 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use unspin_diagnosis::{Machine, Quota, Setting};
+use unspin_host::module::maker_of;
 use unspin_host::{
     cpus, place, tightest, Groups, Host, Kvm, Limited, Monitor, SchedExt, Tree, VmProcess,
 };
@@ -256,8 +257,7 @@ impl Facts {
     fn find(&mut self, host: &Host, ids: Option<Vec<String>>) {
         let before = self.module.take().unwrap_or_default();
         let process = |id: &String| {
-            let thread = id.split_once('-').and_then(|(thread, _)| thread.parse().ok());
-            let is_process = thread.filter(|pid| self.vms.contains_key(pid));
+            let is_process = maker_of(id).filter(|pid| self.vms.contains_key(pid));
             is_process.or_else(|| host.of_module_id(id).map(|vm| vm.pid))
         };
         let found = |id: String| match before.get(&id) {

@@ -9,7 +9,6 @@ use anyhow::{bail, Context};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
 use unspin_figures::{make, page, select, Claim, Claims, Ctx, Entry, Kind, Reasons, Step, Summary};
 use unspin_text::fit::{self, Column};
 use unspin_text::{read_text, shown, sweep, write_atomic};
@@ -148,15 +147,14 @@ fn write(dir: &Path, name: &str, text: &str) -> anyhow::Result<()> {
 
 /// Makes the entries, on all cores, in the order given.
 fn all(args: &Args, root: &Path, chosen: &[&Claim]) -> anyhow::Result<Vec<Entry>> {
-    let progress = Arc::new(Counted::new(chosen.len() as u64, "entries", args.quiet));
-    let shown = Arc::clone(&progress);
+    let progress = Counted::new(chosen.len() as u64, "entries", args.quiet);
     let runs = AtomicU64::new(0);
     let ctx = Ctx::new(root, args.repeats, move |step| {
         let made = match step {
             Step::Run => runs.fetch_add(1, Ordering::Relaxed) + 1,
             Step::Entry(_) => runs.load(Ordering::Relaxed),
         };
-        shown.step(matches!(step, Step::Entry(_)), &format!("{made} runs"));
+        progress.step(matches!(step, Step::Entry(_)), &format!("{made} runs"));
     });
     let entries = chosen.par_iter().map(|claim| {
         let entry = make(&ctx, claim).with_context(|| claim.id.clone());
@@ -182,12 +180,11 @@ fn table(summary: &Summary, width: usize) -> String {
         let values = format!("{within} of {}", rows().count());
         lines.push(vec![e.id.clone(), kind.to_string(), values, verdict.to_string()]);
     }
-    let column = |title, is_number, rank| Column { title, is_number, rank };
     let columns = [
-        column("entry", false, 0),
-        column("kind", false, 3),
-        column("values", true, 2),
-        column("verdict", false, 1),
+        Column::text("entry", 0),
+        Column::text("kind", 3),
+        Column::number("values", 2),
+        Column::text("verdict", 1),
     ];
     text += &fit::table(&columns, &lines, width);
     text + &fit::wrap_lines(

@@ -47,13 +47,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 /// A line per run, as wide as the terminal. What has no room wraps.
 fn list(runs: &[Run], width: usize) -> String {
-    let column = |title, is_number, rank| Column { title, is_number, rank };
     let columns = [
-        column("run", true, 0),
-        column("repeat", true, 4),
-        column("VMs", false, 2),
-        column("cgroups", false, 3),
-        column("profile, lock, arm", false, 1),
+        Column::number("run", 0),
+        Column::number("repeat", 4),
+        Column::text("VMs", 2),
+        Column::text("cgroups", 3),
+        Column::text("profile, lock, arm", 1),
     ];
     let row = |r: &Run| {
         let cgroups = format!("{:?}", r.cgroup).to_lowercase();

@@ -9,14 +9,6 @@ use unspin_text::printable;
 /// States with less of the wall time are in --json only, and not shown by top.
 pub const STATE_SHARE_MIN: f64 = 0.0005;
 
-const fn number(title: &'static str, rank: u8) -> Column {
-    Column { title, is_number: true, rank }
-}
-
-const fn text(title: &'static str, rank: u8) -> Column {
-    Column { title, is_number: false, rank }
-}
-
 fn or_unknown(number: Option<f64>, text: impl Fn(f64) -> String) -> String {
     number.map_or("?".into(), text)
 }
@@ -27,13 +19,13 @@ fn in_percent(share: Option<f64>) -> String {
 
 /// What VMs and vCPUs have alike.
 const OF_ALL: [Column; 7] = [
-    number("lost%", 1),
-    text("cause", 3),
-    number("%RDY", 2),
-    number("%CSTP", 4),
-    number("%MLMTD", 8),
-    number("guest%", 6),
-    number("idle%", 7),
+    Column::number("lost%", 1),
+    Column::text("cause", 3),
+    Column::number("%RDY", 2),
+    Column::number("%CSTP", 4),
+    Column::number("%MLMTD", 8),
+    Column::number("guest%", 6),
+    Column::number("idle%", 7),
 ];
 
 fn of_all(row: &Line) -> Vec<String> {
@@ -56,15 +48,15 @@ fn of_each_cause(row: &Line) -> impl Iterator<Item = String> + '_ {
 
 /// The titles of [`of_each_cause`].
 fn causes() -> impl Iterator<Item = Column> {
-    Cause::ALL.into_iter().map(|cause| number(cause.name(), 9))
+    Cause::ALL.into_iter().map(|cause| Column::number(cause.name(), 9))
 }
 
 /// A line per VM, in this order.
 pub fn of_vms(rows: &[&Line], width: usize) -> String {
-    let mut columns = vec![text("VM", 0), number("vCPUs", 5)];
+    let mut columns = vec![Column::text("VM", 0), Column::number("vCPUs", 5)];
     columns.extend(OF_ALL);
     columns.extend(causes());
-    columns.push(number("pid", 10));
+    columns.push(Column::number("pid", 10));
     let line = |row: &&Line| {
         let mut line = vec![printable(&row.name), row.vcpus.to_string()];
         line.extend(of_all(row));
@@ -78,7 +70,7 @@ pub fn of_vms(rows: &[&Line], width: usize) -> String {
 
 /// A line per vCPU.
 pub fn of_vcpus(rows: &[Line], width: usize) -> String {
-    let mut columns = vec![text("vCPU", 0)];
+    let mut columns = vec![Column::text("vCPU", 0)];
     columns.extend(OF_ALL);
     columns.extend(causes());
     let line = |row: &Line| {
@@ -92,11 +84,11 @@ pub fn of_vcpus(rows: &[Line], width: usize) -> String {
 
 pub fn of_causes(causes: &[Loss], width: usize) -> String {
     let columns = [
-        text("cause", 0),
-        number("lost s/s", 2),
-        number("share", 1),
-        text("certainty", 3),
-        text("based on", 4),
+        Column::text("cause", 0),
+        Column::number("lost s/s", 2),
+        Column::number("share", 1),
+        Column::text("certainty", 3),
+        Column::text("based on", 4),
     ];
     let line = |cause: &Loss| {
         vec![
@@ -111,8 +103,12 @@ pub fn of_causes(causes: &[Loss], width: usize) -> String {
 }
 
 pub fn of_states(did: &Did, width: usize) -> String {
-    let columns =
-        [text("state", 0), number("vCPU-seconds", 2), number("share", 1), text("meaning", 3)];
+    let columns = [
+        Column::text("state", 0),
+        Column::number("vCPU-seconds", 2),
+        Column::number("share", 1),
+        Column::text("meaning", 3),
+    ];
     let line = |(state, time): (State, u64)| {
         let share = did.share(&[state]);
         (share >= STATE_SHARE_MIN).then(|| {

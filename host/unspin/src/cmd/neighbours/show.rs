@@ -27,14 +27,13 @@ pub fn text(document: &Document, width: usize) -> String {
         let row = shower.row(root);
         push(&mut rows, &row, "", "");
     }
-    let number = |title, rank| Column { title, is_number: true, rank };
     let columns = [
-        Column { title: "cgroup", is_number: false, rank: 0 },
-        number("weight", 5),
-        number("quota", 4),
-        number("entitled", 2),
-        number("got", 1),
-        number("CPUs", 3),
+        Column::text("cgroup", 0),
+        Column::number("weight", 5),
+        Column::number("quota", 4),
+        Column::number("entitled", 2),
+        Column::number("got", 1),
+        Column::number("CPUs", 3),
     ];
     let of_cpus = match document.cpus {
         Some(1) => " of 1 CPU".into(),
@@ -169,7 +168,7 @@ fn number(number: f64, decimals: usize) -> String {
 }
 
 fn share(share: Option<f64>) -> String {
-    share.map_or("?".into(), |share| format!("{:.1} %", 100.0 * share))
+    share.map_or("?".into(), fit::percent)
 }
 
 fn notes(document: &Document, idle: usize) -> Vec<String> {

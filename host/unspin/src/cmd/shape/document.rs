@@ -128,17 +128,16 @@ impl Document {
 
     /// As wide as the terminal.
     pub fn text(&self, width: usize) -> String {
-        let number = |title, rank| Column { title, is_number: true, rank };
         let columns = [
-            Column { title: "VM", is_number: false, rank: 0 },
-            number("vCPU", 1),
-            number("weight", 2),
-            number("then", 2),
-            number("slice, µs", 5),
-            number("then", 5),
-            number("CPU", 4),
-            number("then", 4),
-            Column { title: "why", is_number: false, rank: 3 },
+            Column::text("VM", 0),
+            Column::number("vCPU", 1),
+            Column::number("weight", 2),
+            Column::number("then", 2),
+            Column::number("slice, µs", 5),
+            Column::number("then", 5),
+            Column::number("CPU", 4),
+            Column::number("then", 4),
+            Column::text("why", 3),
         ];
         let or_dash =
             |number: Option<u64>| number.map_or("-".to_string(), |number| number.to_string());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What was counted, as tables and as JSON.
 
-use crate::fit::{cut_end, wrap_lines};
+use crate::fit::{cut_end, percent, wrap_lines};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -229,10 +229,6 @@ fn total(counts: &Counts) -> u64 {
 fn places(counts: &Counts, symbols: Option<&Symbols>) -> Vec<Place> {
     let lines = by_symbol(counts, symbols).into_iter();
     lines.map(|line| Place { symbol: line.symbol, count: line.count, share: line.share }).collect()
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", 100.0 * share)
 }
 
 fn table(

@@ -227,14 +227,13 @@ impl Ab {
 }
 
 fn table<'a>(of: &'static str, rows: impl Iterator<Item = &'a Compared>, width: usize) -> String {
-    let number = |title, rank| Column { title, is_number: true, rank };
     let columns = [
-        Column { title: of, is_number: false, rank: 0 },
-        number("A", 3),
-        number("B", 3),
-        number("B - A", 1),
-        number("95 %", 2),
-        Column { title: "", is_number: false, rank: 1 },
+        Column::text(of, 0),
+        Column::number("A", 3),
+        Column::number("B", 3),
+        Column::number("B - A", 1),
+        Column::number("95 %", 2),
+        Column::text("", 1),
     ];
     let share = |share: Option<f64>| share.map_or("?".into(), percent);
     let row = |row: &Compared| {
