@@ -84,8 +84,8 @@ fn locks(out: &mut String) {
 
 fn steps(out: &mut String) {
     *out += &format!(
-        "\n### Steps\nA program is 1 to {STEPS_MAX} of these. Nothing waits for other threads inside a \
-         lock, and programs with messages have no step that waits for all.\n\n\
+        "\n### Steps\nA program is 1 to {STEPS_MAX} of these. Inside a lock no step may wait for other \
+         threads. Programs with sockets may have no step that waits for all threads.\n\n\
          | op | what it does | length | lock | chance | machines |\n|---|---|---|---|---|---|\n"
     );
     for Kind { name, length, lock, chance, machines, help, .. } in KINDS {

@@ -123,9 +123,10 @@ pub(crate) const KINDS: &[Kind] = &[
         .on(Machines::Sim)
         .help("reads so many cache lines that the previous vCPU wrote"),
     Kind::new("socket-wait", Op::SocketWait, Must, MESSAGE).on(Machines::Sim).help(
-        "sleeps until the next socket has room, which holds so many messages, or, of a receiver, \
-         until one has come; threads are hackbench's groups of 40 (threads: 40 to 200, a multiple \
-         of it), 20 of which send to each of the other 20",
+        "chooses the next socket and sleeps until it has room (in a sender) or a message (in a \
+         receiver); the length is the number of messages that a socket holds; threads form \
+         hackbench's groups of 40, in which 20 send to each of the other 20 (threads: 40 to 200, a \
+         multiple of 40)",
     ),
     Kind::new("socket-lock", Op::SocketLock, No, MESSAGE)
         .on(Machines::Sim)

@@ -63,7 +63,7 @@ table! { ARM: Arm = "[[arm]]", "A configuration to compare. The names `alone` an
         .help("length of turns; with sched-ext the length of Credit's slots (default 10 ms); on \
                machine sim not with Credit");
     ASYM: Form = "asym", Form("{ time = true, latency = true, resolver = true }") =>
-        .usually("none of it")
+        .usually("off")
         .only_on(Machines::Hypervisors, |a| a.asym != Asym::default())
         .help("asymmetric vCPUs, with the fair scheduler; on machines emulated and kvm by unspin \
                shape");
@@ -85,7 +85,7 @@ table! { ARM: Arm = "[[arm]]", "A configuration to compare. The names `alone` an
         .only_on(Machines::Sim, |a| !a.platform.without.is_empty())
         .help("factors of virtualization overhead that are switched off: idle-switch (idle guests \
                poll), spin-switch (no PLE), ipi (IPIs at hardware cost), user-spin (PLE detects it \
-               too), cache (all pCPUs share one)");
+               too), cache (all pCPUs share one last-level cache)");
 }
 
 table! { ASYM_PARTS: Asym = "asym = { … }", "Which parts of asymmetric vCPUs are on.";

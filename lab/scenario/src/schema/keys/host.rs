@@ -6,8 +6,8 @@ use crate::schema::key::{integer, table, word, Flag, Integer, Machines, Maybe, W
 use crate::schema::limits::{COST_MAX_CYCLES, PCPUS_MAX, PERIOD_MAX_MS};
 use crate::schema::scenario::Host;
 
-table! { HOST: Host = "[host]", "The host. Keys for machine sim only describe the host that it \
-                                 models.";
+table! { HOST: Host = "[host]", "The host. Keys that only machine sim has describe the host \
+                                 that it models.";
     PCPUS: Integer<u32> = "pcpus", integer(1, PCPUS_MAX, " pCPUs") =>
         .needed("how many physical CPUs")
         .help("physical CPUs");
@@ -58,7 +58,7 @@ table! { HOST: Host = "[host]", "The host. Keys for machine sim only describe th
         .help("with cgroups, the weight of a VM is divided by the last published loads of its \
                vCPUs, as in Linux 3.8 to 4.2; false: by their present loads");
     HOUSEKEEPING_PPM: Maybe<Integer<u32>> = "housekeeping_ppm", Maybe(integer(0, 100_000, " millionths")) =>
-        .usually("460 of a server, 0 of the lab's computer")
+        .usually("460 for a server, 0 for the lab's computer")
         .only_on(Machines::Sim, |h| h.housekeeping_ppm.is_some())
         .help("share of each pCPU that tasks of the host use, which also delay its ticks a little; \
                0: none");

@@ -24,7 +24,7 @@ table! { PROFILE: Profile = "", "A workload: the program that every thread of a 
 table! { RECORD: Calibration = "[calibration]", "Where the program's numbers are from.";
     DATE: Form = "date", Form("a string") =>
         .needed("a day, as 2026-11-22")
-        .help("when");
+        .help("date of the record");
     ENTRIES: Form = "entries", Form("a list of claims' ids, or []") =>
         .needed("a list of claims' ids, or []")
         .help("claims of kind calibrate that it was fitted to (`unspin-lab figures --list`)");

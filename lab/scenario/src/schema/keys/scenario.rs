@@ -57,7 +57,7 @@ table! { SCENARIO: Scenario = "", "What is compared, and how often.";
         .help("the points at which every arm runs");
     MEASURE_TABLE: Form = "measure", Form("a table") =>
         .usually("as below")
-        .help("lengths");
+        .help("lengths of warm-up and measuring time");
     TRACE_TABLE: Form = "trace", Form("a table") =>
         .usually("none")
         .help("additional records");
