@@ -18,10 +18,10 @@ The file has up to three kinds of tables. Each takes the settings that `unspin s
   [vm.\"KIND:NAME\"]      every VM that has this name of this kind, as in \"unit:runner\"
   [pid.N]               VMs of process N; overrides the tables by name";
 
-/// Values by the names of settings.
+/// Values by the names of their settings.
 pub type Settings = BTreeMap<String, String>;
 
-/// The contents of the file; the module accepts every setting and value in it.
+/// The contents of the file. The module accepts every setting and value in it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Config {
     pub default: Settings,
@@ -44,7 +44,7 @@ impl Config {
         reader.finish(Some(config))
     }
 
-    /// The settings of each of these VMs in addition to the defaults, in their order.
+    /// The settings of each of these VMs in addition to the defaults, in the order of `vms`.
     pub fn of(&self, vms: &[&Vm]) -> Asked<'_> {
         let mut asked = Asked { settings: vec![Settings::new(); vms.len()], several: Vec::new() };
         for (name, settings) in &self.names {
@@ -64,10 +64,10 @@ impl Config {
     }
 }
 
-/// What a file asks for.
+/// The settings that a file requests.
 pub struct Asked<'a> {
     pub settings: Vec<Settings>,
-    /// Names that do not say a kind and that several VMs have, with the ids of these. They set none.
+    /// Names without a kind that match several VMs, with the ids of these VMs. They set nothing.
     pub several: Vec<(&'a str, Vec<String>)>,
 }
 
@@ -107,7 +107,7 @@ fn config(top: &Table) -> Config {
     config
 }
 
-/// The tables in the table `key`, by their names.
+/// The tables inside the table `key`, by name.
 fn tables<'r>(top: &Table<'r, '_>, key: &str, example: &str) -> Vec<(&'r str, Settings)> {
     let Some(all) = top.get(key).and_then(|v| v.table(example)) else { return Vec::new() };
     let one = |name: &'r str| {
@@ -133,7 +133,7 @@ fn settings(table: &Table) -> Settings {
     settings
 }
 
-/// Reports bounds that contradict each other: the module would move one of them.
+/// Reports bounds that contradict each other: the module would change one of them.
 fn contradictions(table: &Table, settings: &Settings) {
     let number = |name: &str| settings.get(name)?.parse::<u64>().ok();
     for (low, high) in [
@@ -241,7 +241,7 @@ mod tests {
     fn the_packaged_file_is_right_and_sets_nothing() {
         let text = include_str!("../../../debian/unspin.toml");
         assert_eq!(Config::parse("unspin.toml", text).unwrap(), Config::default());
-        // And its examples are right where somebody takes the marks away.
+        // The commented examples are valid if a user removes the comment marks.
         let uncommented: String = text.lines().map(|l| l.strip_prefix('#').unwrap_or(l)).fold(
             String::new(),
             |all, line| if line.starts_with(' ') { all } else { all + line + "\n" },

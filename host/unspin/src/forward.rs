@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Commands that `unspin` had before they moved to `unspin-lab`. For one release it runs them there.
+//! Commands of `unspin-lab` that earlier versions of `unspin` had. For one release `unspin` forwards
+//! them.
 
 use crate::exit::Cannot;
 use std::ffi::OsString;
@@ -11,11 +12,11 @@ const LAB: &str = "unspin-lab";
 const MOVED: [&str; 9] =
     ["agree", "bench", "figures", "generate", "lab", "model", "plan", "replay", "report"];
 
-/// Commands that a build without the feature `module` does not have.
+/// Commands that are missing in a build without the feature `module`.
 const LEFT_OUT: [&str; 4] = ["apply", "run", "set", "unload"];
 
-/// Runs `unspin-lab` in this process' place where the command is one that moved: `unspin COMMAND` or `unspin help
-/// COMMAND`. Returns where the command is `unspin`'s own, or `unspin-lab` cannot be started.
+/// If the command is one of `unspin-lab`, replaces this process by `unspin-lab`: `unspin COMMAND` or `unspin
+/// help COMMAND`. Returns if the command is `unspin`'s own, or `unspin-lab` cannot be started.
 pub fn run_moved(arguments: Vec<OsString>) -> anyhow::Result<()> {
     let mut words = arguments.iter().filter_map(|word| word.to_str());
     let moved = match words.next() {
@@ -47,7 +48,7 @@ fn left_out(word: Option<&str>) -> Option<&str> {
     word.filter(|word| !cfg!(feature = "module") && LEFT_OUT.contains(word))
 }
 
-/// `unspin-lab`: the one next to this program, else the one in the PATH.
+/// `unspin-lab`: the one next to this program, or else the one in the PATH.
 pub fn lab_command() -> Command {
     let beside = std::env::current_exe().map(|program| program.with_file_name(LAB));
     match beside {

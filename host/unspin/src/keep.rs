@@ -11,7 +11,7 @@ use unspin_host::Host;
 
 const MODE: &str = "mode";
 
-/// How often a VM's settings are tried: a new one's files appear a moment after its directory.
+/// Attempts to set a VM: a new VM's files appear a moment after its directory.
 const TRIES: u32 = 3;
 
 /// Settings that were applied, and the values before.
@@ -21,16 +21,16 @@ pub struct Keeper {
     config: Config,
     default: Changed,
     vms: BTreeMap<String, (Vm, Changed)>,
-    /// Tables whose names several VMs have, with the ids of these.
+    /// Tables whose names match several VMs, with the ids of these VMs.
     several: BTreeMap<String, Vec<String>>,
 }
 
 /// Settings of a VM or of the defaults.
 struct Changed {
     before: Settings,
-    /// Values written and not restored since.
+    /// Values written by this process and not restored since.
     ours: Settings,
-    /// How often in a row the module refused them.
+    /// Number of consecutive refusals by the module.
     refused: u32,
 }
 
@@ -39,8 +39,9 @@ impl Changed {
         Changed { before, ours: Settings::new(), refused: 0 }
     }
 
-    /// What is to be written so that the settings are `wanted`, and what was ours and is wanted no
-    /// more is as in `otherwise`. What is so already, and was written by us, is not written again.
+    /// The values to write so that the settings become `wanted`. Values of ours that are no longer
+    /// wanted become as in `otherwise`. Values of ours that are right already are not written
+    /// again.
     fn towards(&self, wanted: &Settings, otherwise: &Settings, now: &Settings) -> Settings {
         let released = self.ours.keys().filter(|key| !wanted.contains_key(*key));
         let released = released.filter_map(|key| Some((key.clone(), otherwise.get(key)?.clone())));
@@ -70,18 +71,18 @@ impl Keeper {
         self.module.is_loaded()
     }
 
-    /// VMs the module knows.
+    /// Number of VMs that the module tracks.
     pub fn count(&self) -> usize {
         self.vms.len()
     }
 
-    /// Whether a table sets none because several VMs have its name.
+    /// Whether a table sets no VM because several VMs have its name.
     pub fn is_ambiguous(&self) -> bool {
         !self.several.is_empty()
     }
 
-    /// Sets the VMs that came since it last looked, and forgets those that went. A VM that shared its name
-    /// is set when the others of that name are gone.
+    /// Sets new VMs, and forgets those that ended. A VM that shared its name is set when the others with
+    /// that name have ended.
     pub fn look(&mut self) -> anyhow::Result<()> {
         let ids = self.module.ids()?;
         self.vms.retain(|id, _| ids.contains(id));
@@ -103,8 +104,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Switches to another configuration. If the module refuses its defaults, it returns an error and
-    /// the old one stays in force.
+    /// Switches to another configuration. If the module refuses its defaults, returns an error and
+    /// keeps the old one.
     pub fn change(&mut self, config: Config) -> anyhow::Result<()> {
         self.set_default(&config)?;
         self.config = config;
@@ -141,7 +142,7 @@ impl Keeper {
         let before = &self.default.before;
         let now = self.module.defaults();
         let mut to_write = self.default.towards(&config.default, before, &now);
-        // Written again it would turn off VMs that have a mode of their own.
+        // Writing `off` again would turn off VMs with a mode of their own.
         to_write.retain(|key, value| now.get(key) != Some(value));
         if !to_write.is_empty() {
             self.module.set(None, &pairs(&to_write))?;
@@ -151,7 +152,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Applies the configuration to these VMs, and reports tables whose names several VMs have.
+    /// Applies the configuration to these VMs. Reports tables whose names match several VMs.
     fn set_vms(&mut self, ids: &BTreeSet<String>) {
         if ids.is_empty() {
             return;
@@ -189,12 +190,12 @@ impl Keeper {
             Ok(()) => {
                 say!("VM {vm}: {}", written(&to_write));
                 changed.refused = 0;
-                // With what was released: it follows the defaults by our hand.
+                // Includes values released to the default: these also are our doing.
                 changed.ours.extend(to_write);
             }
             Err(e) => {
                 changed.refused += 1;
-                // It may have gone meanwhile.
+                // The VM may have ended meanwhile.
                 if changed.refused == TRIES && !self.module.vm(id).is_empty() {
                     say!("VM {vm} is unchanged: {}", said(&e));
                 }
@@ -249,7 +250,8 @@ mod tests {
         assert_eq!(keeper.count(), 2);
     }
 
-    /// While several VMs have a name, it sets none of them; one that was set before keeps what it has.
+    /// While several VMs share a name, the table sets none of them. A VM that was set before keeps its
+    /// values.
     #[test]
     fn a_name_of_several_vms_sets_none() {
         let fake = Fake::new("keep-several");
@@ -300,7 +302,7 @@ mod tests {
         let fake = Fake::new("refused");
         fake.vm("41-0", "web");
         let mut keeper = keeper(&fake, WEB);
-        // Cannot be written, by root either.
+        // Even root cannot write this.
         std::fs::create_dir(fake.path("sys/default/delta_cycles")).unwrap();
         let other = "[default]\nmode = \"hvs\"\ndelta_cycles = 5\nwindow_min_cycles = 64\n\
                      [vm.web]\nmode = \"off\"\n";

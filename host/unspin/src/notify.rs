@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tells the service manager how a service is (sd_notify(3)), where one wants to know.
+//! Reports the state of a service to the service manager (sd_notify(3)), if there is one.
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Sends `state`, as `READY=1`. A manager that does not listen is no reason to stop.
+/// Sends `state`, such as `READY=1`. A failure is ignored: a manager that does not listen is no
+/// error.
 pub fn tell(state: &str) {
     if let Some(path) = std::env::var_os("NOTIFY_SOCKET") {
         let _ = send(&path, state);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The library of `locks/interpose`, which this program carries, as a file that `LD_PRELOAD` can name;
-//! and whether a program would load it.
+//! The library of `locks/interpose`, which is embedded in this program: stores it in a file for
+//! `LD_PRELOAD`, and checks whether a program would load it.
 
 use anyhow::{bail, Context};
 use std::ffi::CString;
@@ -14,16 +14,17 @@ use std::path::{Path, PathBuf};
 
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libunspin-locks.so"));
 
-/// Names of the locks the library has.
+/// Names of the library's locks.
 pub fn locks() -> impl Iterator<Item = &'static str> {
     env!("UNSPIN_RUN_LOCKS").split(' ')
 }
 
-/// Those that are too large for a spin lock.
+/// Locks that are too large for a spin lock.
 pub const MUTEX_ONLY: [&str; 2] = ["lease", "iticket"];
 
-/// A path of the library for `LD_PRELOAD`: in the user's cache, where it stays, for programs that the
-/// program starts; without one in memory, which programs keep for as long as they keep their files.
+/// A path of the library for `LD_PRELOAD`: in the user's cache, where it stays for processes that the
+/// program starts; without a cache, in memory, which exists while a program keeps its descriptors
+/// open.
 pub fn library() -> anyhow::Result<PathBuf> {
     match cache_dir().context("no cache directory").and_then(|dir| store(&dir)) {
         Ok(path) => Ok(path),
@@ -36,7 +37,7 @@ fn uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Root's is one that the users it starts programs as can read.
+/// root's directory is readable for the users as which root starts programs.
 fn cache_dir() -> Option<PathBuf> {
     if uid() == 0 {
         return Some(PathBuf::from("/var/cache/unspin"));
@@ -46,8 +47,8 @@ fn cache_dir() -> Option<PathBuf> {
     dir.or_else(home).filter(|d| d.is_absolute()).map(|d| d.join("unspin"))
 }
 
-/// Stores the library in the directory, unless it is there: under a name of its own for every version,
-/// atomically, and only where no other user can change it.
+/// Stores the library in the directory unless it is there: atomically, under a name per version, and
+/// only if no other user can change it.
 fn store(dir: &Path) -> anyhow::Result<PathBuf> {
     let mut hasher = DefaultHasher::new();
     LIBRARY.hash(&mut hasher);
@@ -84,7 +85,7 @@ fn is_noexec(dir: &Path) -> bool {
     }
 }
 
-/// The file is left open on purpose: the program inherits it.
+/// The file stays open on purpose: the program inherits it.
 fn in_memory() -> anyhow::Result<PathBuf> {
     // SAFETY: the name ends with a NUL; the descriptor is new and has no other owner.
     let fd = unsafe { libc::memfd_create(c"libunspin-locks.so".as_ptr(), 0) };
@@ -99,14 +100,14 @@ fn in_memory() -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// Why a program does not load what `LD_PRELOAD` names.
+/// The reason why a program ignores `LD_PRELOAD`.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Ignores {
     /// It has no dynamic linker.
     Static,
-    /// It runs with rights its caller does not have.
+    /// It runs with privileges that its caller does not have.
     Privileged,
-    /// Its dynamic linker is not ours, and might complain: another C library, another processor.
+    /// Its dynamic linker is another one (another C library or processor), and might complain.
     Foreign(String),
 }
 
@@ -120,8 +121,8 @@ impl std::fmt::Display for Ignores {
     }
 }
 
-/// Whether the program at `path` would ignore the library; a script is its interpreter. A file that is
-/// not understood is taken to load it.
+/// Whether the program at `path` would ignore the library; for a script, whether its interpreter
+/// would. A file in an unknown format is assumed to load it.
 pub fn ignores(path: &Path) -> Option<Ignores> {
     let mut path = path.to_path_buf();
     for _ in 0..5 {
@@ -152,7 +153,7 @@ fn is_privileged(path: &Path) -> bool {
     setuid || setgid || (capable && uid != 0)
 }
 
-/// From the head of a file, whose program headers follow the ELF header in what linkers write.
+/// Checks the head of an ELF file. Linkers place the program headers right after the ELF header.
 fn of_elf(head: &[u8]) -> Option<Ignores> {
     const PT_INTERP: u32 = 3;
     let number = |at: usize, bytes: usize| -> Option<u64> {
@@ -192,7 +193,7 @@ mod tests {
     fn locks_for_mutexes_only_are_those_of_eight_bytes() {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../core/locks");
         for lock in locks() {
-            // Those of one header with others are as large as a ticket.
+            // Locks that share a header are as large as a ticket.
             let header = fs::read_to_string(dir.join(format!("{lock}.h"))).unwrap_or_default();
             let large = header.contains(&format!("sizeof(struct {lock}_lock) == 8"));
             assert_eq!(MUTEX_ONLY.contains(&lock), large, "{lock}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! For how long a command watches, and what ends it sooner.
+//! How long a command measures, and what ends it earlier.
 
 use anyhow::{bail, Context};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
-/// How long a signal may wait.
+/// Longest delay of the reaction to a signal.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A number of seconds as an option has it, 0.1 to 3600.
+/// Parses an option's number of seconds, 0.1 to 3600.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number".to_string())?;
     if !SECONDS.contains(&seconds) {
@@ -20,7 +20,8 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// Is true once a signal has come that ends commands. From now on none ends this one by itself.
+/// A flag that becomes true when a signal that ends commands arrives. Such signals no longer end
+/// the process.
 pub fn stopped_by_signals() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -29,7 +30,7 @@ pub fn stopped_by_signals() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Waits for so long; `at` is told how much of it has passed. An error where `stop` became true.
+/// Waits for `time`, and passes the elapsed time to `at`. Fails if `stop` becomes true.
 pub fn wait(time: Duration, stop: &AtomicBool, at: &mut dyn FnMut(Duration)) -> anyhow::Result<()> {
     let start = Instant::now();
     while start.elapsed() < time {

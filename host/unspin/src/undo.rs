@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Changes of host settings that are restored, however the command ends.
+//! Changes of host settings that are restored in every case.
 
 use crate::exit::Cannot;
 use anyhow::{bail, Context};
@@ -10,15 +10,15 @@ use std::time::Duration;
 use unspin_host::journal::{Back, Change, Error, Hands, Journal, Target};
 use unspin_host::Host;
 
-/// Sent to the guard while the command works.
+/// Sent to the guard while the command runs.
 pub const GOES_ON: u8 = b'.';
 /// Sent when the command ends without an error.
 const DONE: u8 = b'd';
 
-/// A command that is silent for this long is considered hung.
+/// A command without a message for this long is considered hung.
 pub const SILENCE_MAX: Duration = Duration::from_secs(15);
 
-/// The journal of this host, held.
+/// The journal of this host, locked.
 pub struct Undo {
     journal: Journal,
     host: Host,
@@ -27,7 +27,8 @@ pub struct Undo {
 }
 
 impl Undo {
-    /// Locks the journal. First restores what an earlier command left changed, and reports it in a line.
+    /// Locks the journal. First restores what an earlier command left changed, and prints a line about
+    /// it.
     pub fn open(path: &Path, proc: &Path) -> anyhow::Result<Undo> {
         let journal = Journal::open(path, proc).map_err(explain)?;
         let mut undo = Undo { journal, host: Host::at(proc), left: 0 };
@@ -45,12 +46,13 @@ impl Undo {
         self.left > 0
     }
 
-    /// Sets these values, each noted before.
+    /// Sets these values, and records each in the journal first.
     pub fn change(&mut self, wanted: &[(Target, String)]) -> anyhow::Result<()> {
         self.journal.change(&self.host, wanted).map_err(explain)
     }
 
-    /// The same where each has the first of its two values; otherwise one that has another, and what it has.
+    /// Sets each value if it still has the first of its two values. Otherwise returns one that differs, and
+    /// its present value.
     pub fn exchange(
         &mut self,
         wanted: &[(Target, String, String)],
@@ -58,7 +60,7 @@ impl Undo {
         self.journal.exchange(&self.host, wanted).map_err(explain)
     }
 
-    /// Puts back what was changed; an error where something could not be.
+    /// Restores all changes. Fails if one could not be restored.
     pub fn put_back(&mut self) -> anyhow::Result<Vec<(Change, Back)>> {
         let all = self.journal.put_back(&self.host).map_err(explain)?;
         for (change, back) in &all {
@@ -75,7 +77,7 @@ impl Undo {
         Ok(all)
     }
 
-    /// The value that a target has now.
+    /// The present value of a target.
     pub fn read(&self, target: &Target) -> anyhow::Result<String> {
         self.host.read(target).with_context(|| format!("cannot read {target}"))
     }
@@ -113,14 +115,14 @@ fn explain(e: Error) -> anyhow::Error {
 pub struct Guard(Option<Child>);
 
 impl Guard {
-    /// From now on [`Guard::go_on`] must be called more often than every [`SILENCE_MAX`].
+    /// Starts the guard. From then on call [`Guard::go_on`] more often than every [`SILENCE_MAX`].
     pub fn start(journal: &Path, proc: &Path) -> anyhow::Result<Guard> {
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut command = Command::new(program);
         command.arg("guard").arg("--journal").arg(journal).arg("--proc").arg(proc);
         command.arg("--silence-ms").arg(SILENCE_MAX.as_millis().to_string());
         command.arg("--of").arg(std::process::id().to_string());
-        // Signals of the terminal do not reach it.
+        // Keep the terminal's signals from the guard.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
         Ok(Guard(Some(child.context("cannot start the guard process, which restores settings")?)))
@@ -143,7 +145,7 @@ impl Guard {
         pipe.map_or(Ok(()), |pipe| pipe.write_all(&[word]))
     }
 
-    /// All changes are restored: ends the guard.
+    /// Ends the guard after all changes are restored.
     pub fn done(mut self) {
         // If it has ended, the message is not needed.
         let _ = self.say(DONE);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin apply`: the settings of a file, once or for as long as it runs (unspin.service).
+//! `unspin apply`: applies the settings of a file, once or as a service (unspin.service).
 
 use crate::config::{Config, FILE, HELP};
 use crate::exit::{said, Cannot, Told, USAGE};
@@ -143,7 +143,7 @@ impl Loaded<'_> {
             say!("loaded the module");
             return Ok(loaded);
         }
-        // A note means that a killed process loaded it.
+        // The note means that a killed process loaded it.
         Ok(Loaded(args))
     }
 }
@@ -174,7 +174,7 @@ impl Args {
 
 fn stop(args: &Args) -> anyhow::Result<()> {
     let off = match Module::open(&args.sysfs) {
-        // Of any version: off is off.
+        // `off` works with any version of the module.
         Ok(module) => module.set(None, &[("mode", "off")]),
         Err(_) => Ok(()),
     };

@@ -21,7 +21,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 use unspin_host::{Host, VmProcess};
 
-/// How long it watches unless it is told.
+/// The default measuring time.
 const TIME: Duration = Duration::from_secs(10);
 
 const HELP: &str = "\
@@ -88,7 +88,7 @@ fn watch(args: &Args) -> anyhow::Result<()> {
     refuse_ambiguous(args)?;
     let mut source = args.source.open(Detail::All)?;
     let chosen = chosen(args, &source.sample()?)?;
-    // The other VMs are watched too: the selected one may wait for their vCPUs.
+    // Watch the other VMs too: the selected one may wait for their vCPUs.
     if let Some(vm) = chosen.iter().next().filter(|_| args.vm.is_some()) {
         source.prefer(*vm);
         source.look()?;
@@ -117,7 +117,7 @@ fn watch(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// A name that fits several VMs is wrong on any computer, whether it can watch vCPUs or not.
+/// An ambiguous name is an error on any computer, even if that cannot watch vCPUs.
 fn refuse_ambiguous(args: &Args) -> anyhow::Result<()> {
     let Some(given) = args.vm.as_ref().filter(|_| args.source.synthetic.is_none()) else {
         return Ok(());
@@ -129,7 +129,7 @@ fn refuse_ambiguous(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// The processes of the VMs that are asked for.
+/// The processes of the selected VMs.
 fn chosen(args: &Args, first: &Sample) -> anyhow::Result<BTreeSet<u32>> {
     let all: Vec<VmProcess> = first.vms.iter().map(|vm| vm.process.clone()).collect();
     match &args.vm {
@@ -142,7 +142,7 @@ fn chosen(args: &Args, first: &Sample) -> anyhow::Result<BTreeSet<u32>> {
     }
 }
 
-/// What those VMs did that ran all the time. Others are named.
+/// What those VMs did that ran the whole time. Prints the names of the others.
 fn watched<'a>(chosen: &BTreeSet<u32>, before: &'a Sample, after: &'a Sample) -> Vec<Watched<'a>> {
     let is_chosen = |pid: u32| chosen.contains(&pid);
     let mut watched = Vec::new();

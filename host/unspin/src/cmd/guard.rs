@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin guard`: waits beside a command that changes this host's settings, and puts them back if that
-//! command is killed, or hangs. The command starts it ([`crate::undo::Guard`]).
+//! `unspin guard`: runs beside a command that changes settings of this host, and restores them if the
+//! command is killed or hangs. The command starts it ([`crate::undo::Guard`]).
 
 use crate::undo::{Undo, GOES_ON};
 use anyhow::Context;
@@ -11,7 +11,7 @@ use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use unspin_host::journal::Error;
 
-/// The kernel lets go of a killed command's journal within this time, or it does not end at all.
+/// The kernel releases a killed command's journal within this time, unless the command never ends.
 const ENDS_WITHIN: Duration = Duration::from_secs(30);
 const TRY_EVERY: Duration = Duration::from_millis(20);
 
@@ -21,7 +21,7 @@ pub struct Args {
     journal: PathBuf,
     #[arg(long)]
     proc: PathBuf,
-    /// After so long without a word from the command it is killed.
+    /// Kill the command after this time without a byte from it.
     #[arg(long)]
     silence_ms: u64,
     /// The command's process.
@@ -30,7 +30,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    // What ends commands does not end this one: the command ends it.
+    // Signals that end commands do not end the guard: the command ends it.
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Default::default()).context("cannot take signals")?;
     }
@@ -42,7 +42,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             end => break end,
         }
     };
-    // Reported at the end: a write to a stopped terminal blocks.
+    // Reported at the end, because a write to a stopped terminal blocks.
     let why = match end {
         Ok(_) => return Ok(()),
         Err(RecvTimeoutError::Disconnected) => "ended before it restored its changes",
@@ -54,7 +54,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let start = Instant::now();
     loop {
         match Undo::open(&args.journal, &args.proc) {
-            // It is about to end, or another command is putting back.
+            // The command is about to end, or another command is restoring.
             Err(e) if is_busy(&e) && start.elapsed() < ENDS_WITHIN => std::thread::sleep(TRY_EVERY),
             other => {
                 say!("unspin: process {} {why}", args.of);
@@ -77,7 +77,7 @@ fn kill_parent(expected: u32) {
     }
 }
 
-/// What the command says, a byte per word. The channel is cut off when it has ended.
+/// Receives the command's bytes. The channel closes when the command has ended.
 fn words() -> Receiver<u8> {
     let (tell, words) = channel();
     std::thread::spawn(move || {

@@ -90,7 +90,7 @@ fn load(args: &Args, release: &str, judgement: &Judgement) -> anyhow::Result<()>
     if !host::is_root() {
         return Err(Cannot("only root may load the module: sudo unspin load".into()).into());
     }
-    // modprobe says itself that there is no module.
+    // modprobe itself reports that there is no module.
     for reason in judgement.reasons.iter().filter(|reason| reason.id != "not-installed") {
         say!("note: {}", reason.text);
     }
@@ -111,11 +111,11 @@ fn load(args: &Args, release: &str, judgement: &Judgement) -> anyhow::Result<()>
     Ok(())
 }
 
-/// What the commands that take no module can do on this kernel.
+/// What commands that need no module can do on this kernel.
 #[derive(Serialize)]
 struct Monitors {
     fit: bool,
-    /// Why they cannot watch VMs, or what is unknown to them.
+    /// Why they cannot watch VMs, or what they cannot measure.
     why: Vec<String>,
 }
 
@@ -135,7 +135,7 @@ impl Monitors {
     }
 }
 
-/// What `load --check --json` prints.
+/// The output of `load --check --json`.
 #[derive(Serialize)]
 struct Checked<'a> {
     #[serde(flatten)]

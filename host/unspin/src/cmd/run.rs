@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin run`: a program over our locks.
+//! `unspin run`: runs a program with the locks of this project.
 
 use crate::exit::{Cannot, Usage};
 use crate::preload;
@@ -48,7 +48,7 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// Microseconds, of which there may be fractions, as nanoseconds.
+/// Parses microseconds, with a fraction if any, into nanoseconds.
 fn tau_ns(text: &str) -> Result<u64, String> {
     match text.parse::<f64>() {
         Ok(us) if (0.0..=1e12).contains(&us) => Ok((us * 1000.0).round() as u64),
@@ -56,7 +56,7 @@ fn tau_ns(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Whether mutexes are taken over: asked for here, or set before.
+/// Whether mutexes are replaced: by this command line, or by the environment.
 fn takes_mutexes(args: &Args) -> bool {
     args.mutex || std::env::var_os("UNSPIN_MUTEX").is_some_and(|value| value == "1")
 }
@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(why) = &ignored {
         say!("unspin: no effect on {}: {why}", path.display());
     }
-    // A foreign dynamic linker would complain; what the others start may load it.
+    // A foreign dynamic linker would complain. Processes that others start may load the library.
     if !matches!(ignored, Some(preload::Ignores::Foreign(_))) {
         let library = preload::library()?;
         command.env("LD_PRELOAD", with(std::env::var_os("LD_PRELOAD"), &library));
@@ -100,7 +100,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Err(Cannot(format!("cannot start {}: {error}", path.display())).into())
 }
 
-/// After what is there, unless it is there.
+/// Appends the library to the present value, unless it is in it.
 fn with(present: Option<OsString>, library: &Path) -> OsString {
     let Some(mut all) = present.filter(|p| !p.is_empty()) else { return library.into() };
     let is_there = all.to_string_lossy().split([' ', ':']).any(|one| Path::new(one) == library);
@@ -111,7 +111,7 @@ fn with(present: Option<OsString>, library: &Path) -> OsString {
     all
 }
 
-/// As execvp() finds it.
+/// Finds the program as execvp() does.
 fn find(program: &OsStr) -> anyhow::Result<PathBuf> {
     let named = Path::new(program);
     let is_file = |path: &PathBuf| path.is_file();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin set`: settings of the module.
+//! `unspin set`: writes settings of the module.
 
 use crate::exit::Usage;
 use crate::sysfs::{check_settings, keys, root, settings_help, Module};
@@ -35,7 +35,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             _ => return Err(Usage(format!("{s:?} is not KEY=VALUE")).into()),
         }
     }
-    // Usage errors come first, even without the module.
+    // Report usage errors first, even without the module.
     check_settings(args.vm.is_some(), &pairs)?;
     let module = Module::open_same_version(&args.sysfs)?;
     let host = Host::at(&args.proc);
@@ -43,7 +43,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     module.set(vm.as_deref(), &pairs)
 }
 
-/// Takes any text, which is checked later, and tells shells the keys to complete.
+/// Accepts any text, which is checked later. Offers the keys to shells for completion.
 #[derive(Clone)]
 struct AnySetting;
 
@@ -55,7 +55,7 @@ impl TypedValueParser for AnySetting {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        // clap's words last as long as the program.
+        // clap needs words that live as long as the program.
         let word = |key| &*Box::leak(format!("{key}=").into_boxed_str());
         Some(Box::new(keys().map(move |key| PossibleValue::new(word(key)))))
     }

@@ -58,13 +58,14 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    // What is wrong with the command comes first, and a pipe given as a file may be interrupted.
+    // Report errors of the command line first. A pipe given as a file can be interrupted.
     let kallsyms = args.kallsyms.as_deref().map(of_file).transpose()?;
     let series = args.guest_kernel.as_deref().map(series).transpose()?;
     if !is_root() {
         return Err(Cannot("only root may see where VMs spin: sudo unspin spinners".into()).into());
     }
-    // Another signal does not end it either: its counting would stay in the kernel.
+    // A second signal does not end the command either, because its counting would stay in the
+    // kernel.
     let stop = stopped_by_signals()?;
     let ready = Ready::new(&args.tracefs).map_err(cannot)?;
     let host = Host::at(&args.proc);
@@ -107,7 +108,7 @@ fn of_file(path: &Path) -> anyhow::Result<Names> {
     Ok(Names::OfFile { symbols, path: path.to_path_buf() })
 }
 
-/// As unspin-lab has them, which fetches the kernel.
+/// As in unspin-lab, which fetches the kernel.
 fn of_series(args: &Args, series: &'static str) -> anyhow::Result<Names> {
     let mut lab = lab_command();
     lab.args(["lab", "symbols", series]);
@@ -124,7 +125,7 @@ fn of_series(args: &Args, series: &'static str) -> anyhow::Result<Names> {
     Ok(Names::OfSeries { symbols, series })
 }
 
-/// The VMs asked for.
+/// The selected VMs.
 fn chosen(args: &Args, host: &Host) -> anyhow::Result<Vec<VmProcess>> {
     let all = vms::processes(host)?;
     match &args.vm {
@@ -134,7 +135,7 @@ fn chosen(args: &Args, host: &Host) -> anyhow::Result<Vec<VmProcess>> {
     }
 }
 
-/// Its vCPUs' threads; where not all are known, all its threads: only vCPUs leave a guest.
+/// The threads of its vCPUs. If not all are known, all its threads: only vCPUs leave a guest.
 fn threads(host: &Host, vm: &VmProcess) -> Vec<i32> {
     let vcpus: Vec<u32> = match vm.is_all_known() {
         true => vm.vcpus.iter().map(|vcpu| vcpu.tid).collect(),

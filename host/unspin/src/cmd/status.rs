@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin status`: the module, its defaults, every VM.
+//! `unspin status`: the module, its defaults and every VM.
 
 use crate::cmd::shape::{what_is_shaped, Written, SHAPED};
 use crate::fit::{cut_apart, terminal_width, wrap};
@@ -15,9 +15,9 @@ use unspin_text::Framed;
 use unspin_uapi::{turns_refused, COSCHEDULING, MODE, TURNS_REFUSED};
 use unspin_uapi::{Coscheduling, Counter, ModuleValue, Value as Of};
 
-/// Characters of a name in the table; --json has all of them.
+/// Limit of characters of a name in the table; --json has the whole name.
 const NAME_MAX: usize = 30;
-/// Fewer in a narrow terminal, which has so many for the other columns.
+/// Cells reserved for the other columns in a narrow terminal.
 const BESIDE_NAME: usize = 30;
 const NAME_MIN: usize = 10;
 
@@ -42,11 +42,11 @@ struct Status {
     turns_excluded_cpus: Option<String>,
     live_objects: Option<Value>,
     fail_open_total: Option<Value>,
-    /// A scheduler in place of the kernel's own, in words; null where none is enabled.
+    /// The scheduler that replaces the kernel's own, in words; null if none is enabled.
     sched_ext: Option<String>,
     default: BTreeMap<String, Value>,
     vms: BTreeMap<String, BTreeMap<String, Value>>,
-    /// What `unspin shape` has decided last; null where it does not run.
+    /// The last decisions of `unspin shape`; null if it does not run.
     shaped: Option<Written>,
 }
 
@@ -86,7 +86,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     })
 }
 
-/// What `unspin shape` has decided last.
+/// Describes the last decisions of `unspin shape`.
 fn of_shape(written: &Written, width: usize) -> String {
     format!("unspin shape (process {}):\n{}", written.process, written.document.text(width))
 }
@@ -118,7 +118,7 @@ fn known(vm: &Vm, files: &Files) -> BTreeMap<String, Value> {
     all
 }
 
-/// Title of a column, and what of a VM's files stands in it.
+/// The title of a column, and its cell for the files of a VM.
 type Column = (&'static str, fn(&Files) -> Option<String>);
 type Files = BTreeMap<String, String>;
 
@@ -138,7 +138,7 @@ const OVERVIEW: &[Column] = &[
     ("fail open", |f| text(f, Of::FAIL_OPEN.file())),
 ];
 
-/// By outcome: the target, or the reason for none.
+/// By outcome: the kind of target, or the reason for none.
 const YIELDS: &[Column] = &[
     ("to resource w.", |f| text(f, Counter::YIELD_RESOURCE.file())),
     ("to lock w.", |f| text(f, Counter::YIELD_LOCK.file())),
@@ -210,7 +210,7 @@ fn refusals(vms: &[(Vm, Files)], width: usize) -> String {
     vms.iter().filter_map(of_vm).collect()
 }
 
-/// Which CPUs have no turns though VMs have.
+/// Which CPUs are excluded from turns while VMs have turns.
 fn excluded(module: &Module, width: usize) -> String {
     match module.value(ModuleValue::TURNS_EXCLUDED_CPUS.file()).as_deref() {
         None | Some("") => String::new(),
@@ -230,7 +230,7 @@ fn columns_of(title: &str, columns: &[Column], vms: &[(Vm, Files)], width: usize
     Framed { records, keys: 2, ..Framed::default() }.text(width)
 }
 
-/// What VMs are called, as far as it fits in a column; `?`: the process is not there, or not seen.
+/// The names of VMs, cut to the column; `?` if the process is missing or not visible.
 fn names(vms: &[(Vm, Files)], width: usize) -> Vec<String> {
     let title =
         |(vm, _): &(Vm, Files)| vm.process.as_ref().map_or("?".into(), |of| of.title().into());
@@ -257,7 +257,8 @@ fn percent(files: &Files, key: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Each file holds its number among all: a column that reads another's shows another number.
+    /// Each file has its index as its value, so a column that reads the wrong file shows a wrong
+    /// number.
     #[test]
     fn every_count_but_those_of_the_guest_has_its_column() {
         let all: Files = (Counter::ALL.iter().map(|c| c.file()))

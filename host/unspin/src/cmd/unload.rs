@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin unload`: unloads the module, also while VMs run.
+//! `unspin unload`: unloads the module, even while VMs run.
 
 use crate::exit::{said, Cannot};
 use crate::host;
@@ -13,7 +13,7 @@ pub fn run() -> anyhow::Result<()> {
     if !host::is_root() {
         return Err(Cannot("only root may unload the module: sudo unspin unload".into()).into());
     }
-    // If it cannot be unloaded, it is at least off.
+    // If it cannot be unloaded, at least turn it off.
     if let Err(e) = Module::open(&root())?.set(None, &[("mode", "off")]) {
         say!("the modes of the VMs are unchanged: {}", said(&e));
     }

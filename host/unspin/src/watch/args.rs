@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The source of a command's samples, by its hidden options.
+//! Chooses the source of a command's samples by its hidden options.
 
 use super::facts::Detail;
 use super::kernel::Kernel;
@@ -21,7 +21,7 @@ pub struct SourceArgs {
 }
 
 impl SourceArgs {
-    /// Nothing is watched yet. `detail`: what samples of this host have.
+    /// Opens the source. `detail`: what samples of this host contain.
     pub fn open(&self, detail: Detail) -> anyhow::Result<Box<dyn Source + Send>> {
         Ok(match self.synthetic {
             Some((vms, vcpus)) => Box::new(Synthetic::new(vms, vcpus)),

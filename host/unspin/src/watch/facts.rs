@@ -17,10 +17,10 @@ use unspin_text::read_kernel_text;
 use unspin_uapi::MODE;
 use unspin_uapi::{Counter, Value};
 
-/// Where in /sys KVM's statistics are, a directory per VM.
+/// The directory in /sys with KVM's statistics: a subdirectory per VM.
 const KVM_STATISTICS: &str = "kernel/debug/kvm";
 
-/// The module's files that causes are computed from.
+/// The module's files from which causes are computed.
 const OF_CAUSES: [&str; 6] = [
     Counter::PLE_EXITS.file(),
     Counter::SPIN_CYCLES.file(),
@@ -30,29 +30,29 @@ const OF_CAUSES: [&str; 6] = [
     MODE,
 ];
 
-/// Of a time.
+/// The facts at one point in time.
 pub struct Facts {
     kvm: Kvm,
     tsc_khz: Option<u32>,
     numa_balancing: bool,
-    /// What the module calls VMs, and their processes; `None` where it is not loaded.
+    /// The module's names of VMs, and their processes; `None` if the module is not loaded.
     module: Option<BTreeMap<String, Option<u32>>>,
     /// Last-level caches by the CPUs that they serve.
     caches: BTreeMap<BTreeSet<u32>, Option<usize>>,
     sched_ext: Option<SchedExt>,
     /// The cgroups of all VMs.
     groups: Arc<Groups>,
-    /// Whose setting is read next.
+    /// Index of the VM whose settings are read next.
     turn: usize,
     vms: BTreeMap<u32, OfVm>,
-    /// What was counted of VMs as a whole, by their process; none where it was not.
+    /// Counts of VMs as a whole, by process; missing if not counted.
     seen: BTreeMap<u32, SeenVm>,
 }
 
 #[derive(Default)]
 struct OfVm {
     set: Arc<Set>,
-    /// The module's files of it; none where it is not loaded.
+    /// The module's files of the VM; empty if the module is not loaded.
     module: BTreeMap<String, String>,
     counts: Counts,
 }
@@ -68,16 +68,17 @@ struct Set {
 }
 
 /// The kernel's own times of a VM's vCPUs, in seconds, to compare with states. `None`: this kernel does
-/// not count it.
+/// not count them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Counts {
-    /// Their threads were on a CPU (schedstat).
+    /// Time of their threads on a CPU (schedstat).
     pub on_cpu_s: Option<f64>,
-    /// Their threads could run and had no CPU (schedstat), those that are throttled or parked among them.
+    /// Time in which their threads could run and had no CPU (schedstat), including throttled and parked
+    /// threads.
     pub ready_s: Option<f64>,
-    /// From HLT's sleep until the vCPU has a CPU again (KVM).
+    /// From the sleep after HLT until the vCPU has a CPU again (KVM).
     pub halted_s: Option<f64>,
-    /// Polling after HLT (KVM).
+    /// Time of polling after HLT (KVM).
     pub polled_s: Option<f64>,
 }
 
@@ -111,12 +112,13 @@ impl Counts {
     }
 }
 
-/// Its vCPUs' threads, as far as they are known. Others may have other CPUs, cgroups and quotas.
+/// Its vCPUs' threads, as far as they are known. Other threads may have other CPUs, cgroups and
+/// quotas.
 fn threads(vm: &VmProcess) -> Vec<u32> {
     vm.vcpus.iter().map(|vcpu| vcpu.tid).collect()
 }
 
-/// A statistic of KVM's in seconds, over all VMs of a process.
+/// A statistic of KVM in seconds, summed over all VMs of a process.
 fn statistic(pid: u32, name: &str) -> Option<f64> {
     let is_of = |dir: &fs::DirEntry| {
         let id = dir.file_name();
@@ -128,29 +130,29 @@ fn statistic(pid: u32, name: &str) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / 1e9)
 }
 
-/// How much is read of a VM per sample.
+/// What a sample contains of a VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// The module's files that causes are computed from.
+    /// The module's files from which causes are computed.
     Causes,
-    /// And who takes the CPUs that vCPUs wait for.
+    /// In addition, the processes that have the CPUs for which vCPUs wait.
     Takers,
     /// All files of the module.
     Module,
-    /// All files of the module, who takes CPUs, and what the kernel has counted.
+    /// All files of the module, the processes that have the CPUs, and the kernel's counts.
     All,
 }
 
-/// What [`Facts`] looks at.
+/// The places that [`Facts`] reads.
 #[derive(Clone, Copy)]
 pub struct Places<'a> {
-    /// The module's directory; it is there if the module is loaded.
+    /// The module's directory, which exists if the module is loaded.
     pub sysfs: &'a Path,
     pub host: &'a Host,
 }
 
 impl Facts {
-    /// The present facts. To reduce the cost, settings are read only of new VMs, and of one more VM per
+    /// The present facts. To reduce the cost, it reads settings only of new VMs and of one more VM per
     /// call, in turn.
     pub fn renewed(&self, places: Places, vms: &[VmProcess], detail: Detail) -> Facts {
         let next = vms.get(self.turn % vms.len().max(1)).map(|vm| vm.pid);
@@ -190,7 +192,7 @@ impl Facts {
         }
     }
 
-    /// As if the module had these files of VMs, by their process, on a processor of 2 GHz.
+    /// Facts as if the module had these files of VMs, by process, on a processor of 2 GHz.
     pub fn of_files(files: BTreeMap<u32, BTreeMap<String, String>>) -> Facts {
         let of_vm = |module| OfVm { module, ..OfVm::default() };
         Facts {
@@ -229,7 +231,7 @@ impl Facts {
         let Some(module) = module else { return };
         for (id, pid) in self.module.iter().flatten() {
             let Some(of_vm) = pid.and_then(|pid| self.vms.get_mut(&pid)) else { continue };
-            // Of several VMs of a process, the first.
+            // If a process has several VMs, take the first.
             if of_vm.module.is_empty() {
                 of_vm.module = match detail {
                     Detail::Module | Detail::All => module.vm(id),
@@ -239,12 +241,12 @@ impl Facts {
         }
     }
 
-    /// Looks at the cgroups of the VMs whose settings are not known.
+    /// Reads the cgroups of VMs whose settings are unknown.
     fn look_at_groups(&mut self, tree: &Tree, host: &Host, all: &[VmProcess]) {
         let pids: BTreeSet<u32> = all.iter().map(|vm| vm.pid).collect();
         let asked = all.iter().filter(|vm| !self.vms.contains_key(&vm.pid));
         let new: Vec<_> = asked.filter(|vm| !self.groups.is_same(tree, host, vm)).collect();
-        // They are many, and most samples share them.
+        // The map is large, and most samples share it.
         if !new.is_empty() || self.groups.vms().any(|pid| !pids.contains(&pid)) {
             let groups = Arc::make_mut(&mut self.groups);
             groups.retain(|pid| pids.contains(&pid));
@@ -252,8 +254,8 @@ impl Facts {
         }
     }
 
-    /// The processes of the module's VMs. It names a VM after the thread that created it, usually the
-    /// first of its process.
+    /// Finds the processes of the module's VMs. The module names a VM after the thread that created
+    /// it, usually the first of its process.
     fn find(&mut self, host: &Host, ids: Option<Vec<String>>) {
         let before = self.module.take().unwrap_or_default();
         let process = |id: &String| {
@@ -288,12 +290,13 @@ impl Facts {
         Set { allowed, caches, quota, has_cgroup, machine }
     }
 
-    /// The same with what was counted of VMs as a whole.
+    /// The same facts with counts of VMs as a whole.
     pub fn with_seen(self, seen: BTreeMap<u32, SeenVm>) -> Facts {
         Facts { seen, ..self }
     }
 
-    /// What was counted of a VM as a whole since `before`; `None`: it was not, or the VM is new.
+    /// What was counted of a VM as a whole since `before`; `None` if it was not counted, or the VM
+    /// is new.
     pub fn seen_since(&self, before: &Facts, pid: u32) -> Option<SeenVm> {
         Some(self.seen.get(&pid)?.since(before.seen.get(&pid)?))
     }
@@ -303,7 +306,8 @@ impl Facts {
         self.module.is_some()
     }
 
-    /// What the module's file of a VM says; `None` where the module is not loaded, or has no such file.
+    /// The contents of a VM's file of the module; `None` if the module is not loaded, or has no such
+    /// file.
     pub fn of_module(&self, pid: u32, file: &str) -> Option<&str> {
         self.vms.get(&pid)?.module.get(file).map(String::as_str)
     }
@@ -318,7 +322,7 @@ impl Facts {
         last.checked_sub(first)
     }
 
-    /// A scheduler that is enabled in place of the kernel's own.
+    /// The scheduler that replaces the kernel's own, if one is enabled.
     pub fn sched_ext(&self) -> Option<&SchedExt> {
         self.sched_ext.as_ref()
     }
@@ -328,8 +332,8 @@ impl Facts {
         self.kvm.pause_loop_exits
     }
 
-    /// Spinning before a pause-loop exit: as the module has counted it since `before`, or else a window,
-    /// the VM's or KVM's.
+    /// Spinning before a pause-loop exit: as counted by the module since `before`, or else the window of
+    /// the VM or of KVM.
     pub fn spin_ns_per_exit(&self, before: &Facts, pid: u32) -> Option<f64> {
         let ns = |cycles: f64| Some(cycles * 1e6 / f64::from(self.tsc_khz.filter(|khz| *khz > 0)?));
         let exits = self.grew(before, pid, Counter::PLE_EXITS).filter(|exits| *exits > 0);
@@ -359,7 +363,7 @@ impl Facts {
         self.vms.get(&pid)?.set.caches
     }
 
-    /// Whether a quota is known that limits it.
+    /// Whether a quota is known to limit it.
     pub fn has_quota(&self, pid: u32) -> bool {
         self.vms.get(&pid).is_some_and(|vm| vm.set.quota.is_some())
     }
@@ -405,7 +409,7 @@ mod tests {
         all.iter().map(|advice| advice.line()).collect()
     }
 
-    /// An idle Windows, as people report it.
+    /// An idle Windows guest, as people report it.
     #[test]
     fn the_command_line_says_what_an_idle_vm_lacks() {
         let fake = Fake::new("command-line");
@@ -419,7 +423,7 @@ mod tests {
                            hv_stimer";
         let all = advised(&fake, &[qemu, b"-name", b"win11", b"-cpu", has]).join("\n");
         assert!(!all.contains("hv_") && all.contains("perf kvm stat"), "{all}");
-        // A value that looks like an option is none, and a comma of a name is doubled.
+        // A value that looks like an option is not one, and a comma in a name is doubled.
         let (long, commas) = ("a".repeat(4096), ",".repeat(4096));
         for hostile in [long.as_bytes(), commas.as_bytes(), b"{\"driver\":", b"\xff\xfe,,=", b""] {
             let line = [qemu, b"-append", b"-cpu", b"-device", hostile, b"-name", b"win,,11"];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Samples of the VMs of this host, as BPF programs in its kernel count.
+//! Samples of the VMs of this host, counted by BPF programs in its kernel.
 
 use super::facts::{Detail, Facts, Places};
 use super::sample::{Running, Sample, Source};
@@ -20,14 +20,15 @@ pub struct Kernel {
     probe: Probe,
     scan: Scan,
     facts: Arc<Facts>,
-    /// The process of the VM that is watched in any case.
+    /// The process of the VM that is watched even if there is no room for others.
     preferred: Option<u32>,
-    /// VMs over the limit.
+    /// Number of VMs over the limit.
     left_out: usize,
 }
 
 impl Kernel {
-    /// Nothing is watched yet. `sysfs`: the module's directory; `detail`: what samples have.
+    /// Starts without watching anything. `sysfs`: the module's directory; `detail`: what samples
+    /// contain.
     pub fn new(host: Host, sysfs: &Path, detail: Detail) -> anyhow::Result<Kernel> {
         in_the_hosts_namespace()?;
         let may_park = sysfs.exists();
@@ -40,7 +41,7 @@ impl Kernel {
         Ok(Self::with(probe, host, sysfs, detail))
     }
 
-    /// The same, by what [`Probe::load_brief`] tells apart.
+    /// The same with the states that [`Probe::load_brief`] distinguishes.
     pub fn brief(host: Host, sysfs: &Path, detail: Detail) -> anyhow::Result<Kernel> {
         in_the_hosts_namespace()?;
         Ok(Self::with(Probe::load_brief().map_err(cannot)?, host, sysfs, detail))
@@ -53,7 +54,7 @@ impl Kernel {
     }
 }
 
-/// Ids of threads are compared in the kernel, where they are those of the first PID namespace.
+/// The kernel compares thread ids of the first PID namespace, so this process must be in it.
 fn in_the_hosts_namespace() -> anyhow::Result<()> {
     /// Its inode, PROC_PID_INIT_INO in the kernel.
     const FIRST: &str = "pid:[4026531836]";
@@ -105,7 +106,7 @@ impl Source for Kernel {
 
     fn again(&mut self) -> anyhow::Result<Sample> {
         let mut seen = self.probe.read().map_err(cannot)?;
-        // Where it is not known which threads are vCPUs, others count as siblings.
+        // If it is unknown which threads are vCPUs, other threads count as siblings.
         for vm in self.scan.vms().filter(|vm| !vm.process.is_all_known()) {
             for thread in vm.watched() {
                 if let Some(seen) = seen.get_mut(&thread) {
@@ -120,8 +121,8 @@ impl Source for Kernel {
     }
 }
 
-/// The threads to watch, of as many VMs as fit, and how many VMs do not. Those that run longest have
-/// the lowest process ids, mostly.
+/// The threads to watch, of as many VMs as fit, and the number of VMs that do not fit. VMs with low
+/// process ids come first; these have mostly run longest.
 fn fitting<'a>(
     vms: impl Iterator<Item = &'a Running>,
     vms_max: usize,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! vCPUs of VMs that /proc shows, each of which is made to be on a CPU for a part of the time, for tests.
+//! For tests: vCPUs of VMs in /proc, each of which seems to be on a CPU for a part of the time.
 
 use super::facts::Facts;
 use super::sample::{Running, Sample, Source};
@@ -12,15 +12,15 @@ use unspin_diagnosis::State;
 use unspin_host::{Host, VmProcess};
 use unspin_probe::Seen;
 
-/// What a vCPU does: the part of the time that it is on a CPU. Then it waits for one, or is halted.
+/// The part of the time in which a vCPU is on a CPU. In the rest it waits for one, or is halted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Pace {
     share: f64,
     ready: bool,
 }
 
-/// Of the vCPUs of each VM: `0.9r,0.3/1r`. With an `r` a vCPU is ready at all times. Those that are not
-/// named are halted.
+/// Parts for the vCPUs of each VM: `0.9r,0.3/1r`. With an `r` a vCPU is always ready. vCPUs without a
+/// part are halted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Paces(Vec<Vec<Pace>>);
 

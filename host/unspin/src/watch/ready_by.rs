@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who has the CPUs that a VM's vCPUs wait for.
+//! Who has the CPUs for which a VM's vCPUs wait.
 
 use super::sample::{Running, Sample, Watched};
 use crate::fit::{cut, percent};
@@ -8,7 +8,7 @@ use std::fmt;
 use unspin_diagnosis::State;
 use unspin_probe::Takers;
 
-/// The largest of them are named.
+/// Number of takers that are named, largest first.
 const NAMED: usize = 3;
 /// Cells of a VM's name in a sentence.
 const NAME_MAX: usize = 40;
@@ -18,23 +18,23 @@ const SHARE_MIN: f64 = 0.0005;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Who {
-    /// A VM, as it is called.
+    /// A VM, by its name.
     Vm(String),
-    /// The command of any other process.
+    /// Any other process, by its command.
     Command(String),
 }
 
-/// A process that had CPUs which vCPUs of a VM waited for.
+/// A process that had CPUs for which vCPUs of a VM waited.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Taker {
     #[serde(flatten)]
     pub who: Who,
     pub pid: u32,
-    /// Of the time that the vCPUs were ready, 0 to 1.
+    /// Share of the time in which the vCPUs were ready, 0 to 1.
     pub share: f64,
 }
 
-/// As in `stress (process 1234) 63.0 %`.
+/// For example `stress (process 1234) 63.0 %`.
 impl fmt::Display for Taker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.who {
@@ -45,26 +45,27 @@ impl fmt::Display for Taker {
     }
 }
 
-/// Of the time that a VM's vCPUs were ready, the shares that no named taker has, 0 to 1.
+/// The rest of the time in which a VM's vCPUs were ready, without the named takers, as shares, 0 to
+/// 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Rest {
-    /// Smaller takers had their CPUs.
+    /// Smaller takers had the CPUs.
     pub smaller: f64,
-    /// Their CPUs were idle, and had to wake up.
+    /// The CPUs were idle and had to wake up.
     pub idle: f64,
-    /// Who had them was not recorded.
+    /// The taker was not recorded.
     pub unknown: f64,
 }
 
-/// Who had the CPUs that a VM's vCPUs waited for.
+/// Who had the CPUs for which a VM's vCPUs waited.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReadyBy {
-    /// The largest, largest first.
+    /// The largest ones, in descending order.
     pub named: Vec<Taker>,
     pub rest: Rest,
 }
 
-/// `None`: it is unknown who they are.
+/// `None` if the takers are unknown.
 pub fn ready_by(vm: &Watched, before: &Sample, after: &Sample) -> Option<ReadyBy> {
     let (taken, had) = (after.takers.get(&vm.vm.pid)?, before.takers.get(&vm.vm.pid)?);
     let ready = |state: &&State| state.is_ready();
@@ -81,11 +82,12 @@ fn largest(before: &Takers, after: &Takers, ready_ns: u64, vms: &[Running]) -> R
     };
     let mut all: Vec<(u64, u32, String)> =
         after.by.iter().map(since).filter(|(ns, ..)| *ns > 0).collect();
-    // Of equal ones always the same.
+    // Among equal takers the order is always the same.
     all.sort_by_key(|(ns, pid, _)| (std::cmp::Reverse(*ns), *pid));
     let sum = |all: &[(u64, u32, String)]| all.iter().map(|(ns, ..)| ns).sum::<u64>();
     let lost = after.lost_ns.saturating_sub(before.lost_ns);
-    // They are not read at the same moment as the vCPUs' times, which are all that can be taken.
+    // Takers and the vCPUs' times are not read at the same moment: limit the takers to the vCPUs'
+    // times.
     let all_ns = ready_ns.max(sum(&all) + lost);
     let share = |ns: u64| ns as f64 / all_ns.max(1) as f64;
     let rest = Rest {
@@ -104,7 +106,7 @@ fn largest(before: &Takers, after: &Takers, ready_ns: u64, vms: &[Running]) -> R
     ReadyBy { named: all.into_iter().take(NAMED).map(taker).collect(), rest }
 }
 
-/// In a sentence about the VM of this process. `None`: it did not wait for anybody.
+/// A part of a sentence about the VM of process `own`. `None` if it did not wait.
 pub fn in_words(named: &[Taker], rest: Rest, own: u32) -> Option<String> {
     let text = |taker: &Taker| match taker.pid == own {
         true => format!("itself {}", percent(taker.share)),

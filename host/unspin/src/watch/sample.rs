@@ -9,22 +9,22 @@ use unspin_diagnosis::{groups, Did, State, Times, Waits, Words};
 use unspin_host::VmProcess;
 use unspin_probe::{Seen, Takers, Thread};
 
-/// Until the state of every running vCPU is known.
+/// After this time the state of every running vCPU is known.
 pub const SETTLE: Duration = Duration::from_millis(200);
 
-/// What is known of a host's VMs at one time.
+/// What is known of a host's VMs at one point in time.
 pub struct Sample {
     pub vms: Vec<Running>,
-    /// What their threads did since each is watched.
+    /// What their threads did since they are watched.
     pub seen: BTreeMap<Thread, Seen>,
     pub facts: Arc<Facts>,
-    /// Who had the CPUs that vCPUs waited for, by the VM's process; a VM of which it is unknown is not in it.
+    /// Who had the CPUs for which vCPUs waited, by the VM's process; a VM is missing if that is unknown.
     pub takers: BTreeMap<u32, Takers>,
-    /// VMs that are not watched, because there is no room for more.
+    /// Number of VMs that are not watched because there is no room.
     pub left_out: usize,
 }
 
-/// A VM that runs.
+/// A running VM.
 #[derive(Debug, Clone)]
 pub struct Running {
     pub process: VmProcess,
@@ -32,33 +32,34 @@ pub struct Running {
     pub threads: Vec<u32>,
 }
 
-/// Where samples come from.
+/// A source of samples.
 pub trait Source {
-    /// Looks for VMs that started or ended; new ones are watched from now on.
+    /// Looks for VMs that started or ended, and watches new ones from now on.
     fn look(&mut self) -> anyhow::Result<()>;
 
-    /// The VM of this process is watched even if there is no room for others.
+    /// Watches the VM of this process even if there is no room for others.
     fn prefer(&mut self, _pid: u32) {}
 
     /// Looks for VMs, and takes a sample.
     fn sample(&mut self) -> anyhow::Result<Sample>;
 
-    /// The same of the VMs that there were at the last look, with what was known of them then besides their
-    /// vCPUs' states: it costs less.
+    /// A cheaper sample: of the VMs of the last look, with the facts of that look and present states of
+    /// their vCPUs.
     fn again(&mut self) -> anyhow::Result<Sample> {
         self.sample()
     }
 }
 
-/// A VM and what its vCPUs did in a time, by their number. There is none where no thread is known to run
-/// one: a VM that is paused, or idle, may not show which do.
+/// A VM, and what its vCPUs did in a time, by number. The list is empty if no thread is known to run a
+/// vCPU: a paused or idle VM may not show which threads do.
 pub struct Watched<'a> {
     pub vm: &'a VmProcess,
     pub vcpus: Vec<(u32, Seen)>,
 }
 
 impl Running {
-    /// Its vCPUs' threads; where not all are known, all its threads, of which those count that leave a guest.
+    /// The threads of its vCPUs. If not all are known, all its threads; of these, the ones that leave a guest
+    /// count.
     pub fn watched(&self) -> impl Iterator<Item = Thread> + '_ {
         let (vm, pid) = (&self.process, self.process.pid);
         let known = vm.vcpus.iter().map(|vcpu| vcpu.tid);
@@ -67,12 +68,12 @@ impl Running {
         known.chain(others).map(move |tid| Thread { tid, pid })
     }
 
-    /// The number of the vCPU that a thread of it runs, where it says so.
+    /// The number of the vCPU that a thread runs, if the thread's name has one.
     pub fn number(&self, tid: u32) -> Option<u32> {
         self.process.vcpus.iter().find(|vcpu| vcpu.tid == tid).map(|vcpu| vcpu.index)
     }
 
-    /// The times of its vCPUs between two readings, by number. `None` if it has ended, was not there before,
+    /// The times of its vCPUs between two samples, by number. `None` if it has ended, was not there before,
     /// or has no vCPU.
     pub fn between<'a>(
         &'a self,
@@ -101,7 +102,7 @@ impl Running {
 }
 
 impl Watched<'_> {
-    /// vCPUs that it has, also those whose threads are not known.
+    /// The number of its vCPUs, including those whose threads are unknown.
     pub fn count(&self) -> usize {
         self.vcpus.len().max(self.vm.vcpu_count)
     }
@@ -110,7 +111,7 @@ impl Watched<'_> {
     pub fn did(&self, before: &Facts, facts: &Facts) -> Did {
         let vcpus = self.vcpus.iter().map(|(_, seen)| seen);
         let mut did = did(self.vm.pid, vcpus, before, facts);
-        // Where a thread that is watched may run no vCPU, what is counted of the VM is not of its vCPUs.
+        // If a watched thread may run no vCPU, the VM's counts are not those of its vCPUs.
         let seen = facts.seen_since(before, self.vm.pid);
         if let (Some(seen), true) = (seen, self.vm.is_all_known() && did.vcpus > 0) {
             did.monitor_ns = Some(seen.monitor_ns);
@@ -124,21 +125,21 @@ impl Watched<'_> {
     }
 }
 
-/// Why all vCPUs of a VM sleep, if the guest cannot be the reason.
+/// Why all vCPUs of a VM sleep, if the guest cannot be the cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
-    /// They sleep in the VMM, as they do while it pauses the VM.
+    /// They sleep in the VMM, as when it pauses the VM.
     Paused,
-    /// They are stopped or frozen from outside.
+    /// They are stopped or frozen from outside the VM.
     Stopped,
 }
 
-/// Of the time that is watched, others may have this part: whoever asks the VMM for something may wake a
-/// vCPU of a paused VM.
+/// vCPUs may be in other states for 1/HELD_REST of the time: a request to the VMM may wake a vCPU of a
+/// paused VM.
 const HELD_REST: u64 = 1000;
 
 impl Held {
-    /// Of vCPUs that did this. Of those of which nothing was seen it is unknown.
+    /// The result for these vCPUs. vCPUs that were not observed are unknown.
     pub fn of(did: &Did) -> Option<Held> {
         let times = Some(&did.times).filter(|_| did.unseen == 0)?;
         let (blocked, stopped) = (times[State::Blocked], times[State::Stopped]);
@@ -150,7 +151,8 @@ impl Held {
         }
     }
 
-    /// As tables have it. A VM is paused inside its VMM, where nobody else sees it for sure.
+    /// The name in tables. A pause is the VMM's internal state, which cannot be observed with
+    /// certainty.
     pub fn name(self) -> &'static str {
         match self {
             Held::Paused => "paused?",
@@ -159,7 +161,7 @@ impl Held {
     }
 }
 
-/// How long these vCPUs waited, in words of other tools.
+/// How long these vCPUs waited, in the terms of other tools.
 pub fn words<'s>(vcpus: impl IntoIterator<Item = &'s Seen>) -> Words {
     let waits = |seen: &Seen| Waits::of(&seen.times, seen.costop, seen.tells_throttled);
     Waits::sum(vcpus.into_iter().map(waits)).words()
@@ -228,7 +230,7 @@ mod tests {
         seen.times[State::Guest] = 5;
         let found = vm.between(&before, &after).unwrap().vcpus;
         assert_eq!(found, [(0, after[&both[1]].clone())]);
-        // What KVM has is shown, whether it runs or not.
+        // The names that KVM gives its files are used, whether the vCPU runs or not.
         std::os::unix::fs::symlink("anon_inode:kvm-vcpu:0", fake.path("proc/41/fd/8")).unwrap();
         std::os::unix::fs::symlink("anon_inode:kvm-vcpu:7", fake.path("proc/41/fd/9")).unwrap();
         let vm = running();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Repeatedly finds the VMs that run. Scanning many processes takes long, so each look scans new
-//! processes, and all processes only as often as a share of a CPU allows.
+//! Finds the running VMs, repeatedly. Scanning many processes takes long, so each look scans new
+//! processes, and scans all processes only as often as a limit of CPU time allows.
 
 use super::sample::Running;
 use std::collections::BTreeMap;
@@ -8,37 +8,39 @@ use std::io;
 use std::time::{Duration, Instant};
 use unspin_host::{tell_apart, Host, VmProcess};
 
-/// A process may make its VM, and name its vCPUs, some time after its start: so often it is looked at
-/// in any case.
+/// Number of looks at each process: it may create its VM and name its vCPUs some time after its
+/// start.
 const LOOKS: u8 = 10;
 
-/// After a look at all processes that took a time, this many times that time none follows.
+/// Pause after a look at all processes, as a multiple of the time it took.
 const REST: u32 = 200;
 const REST_MIN: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(30);
 
-/// A process that was started so shortly before this one, in ticks of 10 ms, or later, may yet make a VM.
+/// A process may still create a VM if it started at most this long before us, in ticks of 10 ms, or
+/// later.
 const YOUNG: u64 = 60 * 100;
 
 #[derive(Default)]
 pub struct Scan {
     vms: BTreeMap<u32, (Running, u8)>,
-    /// Other processes, with how often they were looked at.
+    /// Other processes, with the number of looks at each.
     others: BTreeMap<u32, u8>,
-    /// When all are looked at again; `None`: nothing was looked at yet.
+    /// Time of the next look at all processes; `None` before the first.
     due: Option<Instant>,
-    /// The VMs that are told apart by their titles.
+    /// The VMs whose titles are distinct.
     told: Vec<u32>,
 }
 
 impl Scan {
-    /// Looks for VMs. One that has ended is not there any more.
+    /// Looks for VMs. VMs that have ended are dropped.
     pub fn look(&mut self, host: &Host, now: Instant) -> io::Result<()> {
         let pids = host.processes()?;
         self.vms.retain(|pid, _| pids.contains(pid));
         self.others.retain(|pid, _| pids.contains(pid));
         let start = Instant::now();
-        // When this process began, in the first look; where /proc does not say, none is young.
+        // Start time of this process, for the first look. If /proc does not tell it, no process is
+        // young.
         let ours = || Host::default().start_time(std::process::id()).unwrap_or(u64::MAX);
         let first = self.due.is_none().then(ours);
         let all = self.due.is_none_or(|due| due <= now);
@@ -54,12 +56,12 @@ impl Scan {
         Ok(())
     }
 
-    /// Those that run, by process id.
+    /// The running VMs, by process id.
     pub fn vms(&self) -> impl Iterator<Item = &Running> {
         self.vms.values().map(|(running, _)| running)
     }
 
-    /// Says what the VMs are called, where others than before are there.
+    /// Makes the VMs' titles distinct, if the set of VMs has changed.
     fn tell_apart(&mut self) {
         let now: Vec<u32> = self.vms.keys().copied().collect();
         if self.told == now {
@@ -74,7 +76,7 @@ impl Scan {
         self.told = now;
     }
 
-    /// Whether a process may have become something else since it was looked at.
+    /// Whether a process may have become something else since the last look.
     fn is_new(&mut self, host: &Host, pid: u32) -> bool {
         match self.vms.get_mut(&pid) {
             Some((running, looks)) => {
@@ -89,7 +91,7 @@ impl Scan {
         }
     }
 
-    /// Those that are there when it begins are not new, but for those that began just before.
+    /// Processes that exist at the first look are not new, except young ones.
     fn look_at(&mut self, host: &Host, pid: u32, first: Option<u64>) {
         let before = self.vms.remove(&pid);
         let looks = before.as_ref().map(|(_, looks)| *looks).or(self.others.remove(&pid));
@@ -159,7 +161,7 @@ mod tests {
         assert_eq!(look(120).0, "db", "one that goes on without its VM");
     }
 
-    /// An exporter and a VM are started at once: the VM is there with the next look.
+    /// If an exporter and a VM start at the same time, the next look finds the VM.
     #[test]
     fn a_vm_that_is_made_just_after_the_first_look_is_found_by_the_next() {
         let fake = Fake::new("scan-young");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! States that are made up of VMs that /proc shows, for tests: one mix of states for as long as the
-//! settings of the first look hold, another where they do not.
+//! For tests: given states of VMs in /proc. They are one mix of states while the settings are those
+//! of the first look, and another mix otherwise.
 
 use super::facts::{Detail, Facts, Places};
 use super::sample::{Running, Sample, Source};
@@ -16,12 +16,12 @@ use unspin_host::{Host, VmProcess};
 use unspin_probe::{Seen, Thread};
 use unspin_text::read_kernel_text;
 
-/// An exit for so much time in its state, in ns.
+/// Time per exit in its state, in ns.
 const EXIT_NS: u64 = 5000;
 
 type Mix = Vec<(State, f64)>;
 
-/// Shares of the wall time of A and of B: `exit:pause=0.3,ready:vm=0.01/exit:pause=0`. The rest is `guest`.
+/// Shares of the wall time in A and in B: `exit:pause=0.3,ready:vm=0.01/exit:pause=0`. The rest is `guest`.
 #[derive(Debug, Clone)]
 pub struct Mixes {
     a: Mix,
@@ -62,7 +62,7 @@ impl Scripted {
         Scripted { host, sysfs, sys, mixes, first, at, samples: 0, seen }
     }
 
-    /// All that experiments switch.
+    /// All settings that experiments switch.
     fn settings(&self, vms: &[VmProcess]) -> String {
         let read = |path: PathBuf| read_kernel_text(path).unwrap_or_default();
         let mut text = read(self.sys.join("module/kvm/parameters/halt_poll_ns"));
@@ -89,7 +89,7 @@ impl Source for Scripted {
         let ns = self.at.elapsed().as_nanos() as u64;
         self.at = Instant::now();
         self.samples += 1;
-        // Windows differ a little, as they do.
+        // Phases differ a little, as in reality.
         let differs = 1.0 + 0.01 * f64::from(self.samples % 7);
         let running = |process: &VmProcess| {
             let threads = self.host.threads(process.pid);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! VMs that are made up, for tests of what shows VMs: each loses time to one cause, and what they did
-//! follows from the time alone.
+//! Synthetic VMs, for tests of commands that show VMs. Each loses time to one cause. What they did
+//! depends only on the time.
 
 use super::facts::Facts;
 use super::sample::{Running, Sample, Source};
@@ -13,16 +13,16 @@ use unspin_host::{Kind as NameKind, Monitor, Names, Vcpu, VmProcess};
 use unspin_probe::{Seen, SeenVm, Taken, Takers, Thread};
 use unspin_uapi::{Counter, Kind, Value};
 
-/// Process ids begin here; each VM has so many, for its threads.
+/// The first process id. Each VM has `PIDS` ids, for its threads.
 const PID: u32 = 100_000;
 const PIDS: u32 = 1000;
 /// A process of the host.
 const HOST_PID: u32 = 4242;
 
-/// Time that has passed when it begins, so that counters are not 0.
+/// Time that has already passed at the start, so that counters are not 0.
 const AGE: Duration = Duration::from_secs(1000);
 
-/// A kind of VM: its name, what it loses time to, and shares of its time, in per mille. The rest is `guest`.
+/// A kind of VM: its name, the cause of its loss, and shares of its time, in per mille. The rest is `guest`.
 type Mix = (&'static [u8], Option<Cause>, &'static [(State, u64)]);
 
 const MIXES: [Mix; 6] = [
@@ -48,11 +48,12 @@ const MIXES: [Mix; 6] = [
         &[(State::ExitIpi, 90), (State::ExitInterrupt, 40), (State::Halted, 300)],
     ),
     (b"hpc", Some(Cause::UserSpin), &[(State::ExitInterrupt, 5)]),
-    // Nobody can be kept from such a name.
+    // Users can give VMs such names.
     (b"calm \x1b[31m\"x\"\\\n\xff", None, &[(State::Halted, 800), (State::Vmm, 5)]),
 ];
 
-/// Looks of the module's per second, and what 1000 of them find of a VM that spins in user space.
+/// Samples of the module per second, and how many of 1000 find a VM that spins in user space
+/// spinning.
 const LOOKS: u64 = 1000;
 const USER_SPINS: u64 = 450;
 
@@ -75,7 +76,7 @@ pub fn parse_size(text: &str) -> Result<(usize, u32), String> {
 }
 
 impl Synthetic {
-    /// `vcpus` of each VM: below [`PIDS`].
+    /// `vcpus` per VM must be below [`PIDS`].
     pub fn new(vms: usize, vcpus: u32) -> Synthetic {
         Synthetic { vms, vcpus, start: Instant::now() }
     }
@@ -97,7 +98,7 @@ impl Synthetic {
         Running { process, threads }
     }
 
-    /// What there is when so much time has passed.
+    /// The VMs after this time.
     pub fn at(&self, time: Duration) -> Sample {
         let vms = self.vms();
         let mut seen = BTreeMap::new();
@@ -128,8 +129,8 @@ impl Source for Synthetic {
     }
 }
 
-/// A VM that loses nothing: one of its vCPUs at a time wants a CPU in a tenth of the time, and its guest
-/// reads the clock, which the VMM serves.
+/// A VM that loses nothing: for 1/10 of the time one of its vCPUs wants a CPU, and its guest reads the
+/// clock, which the VMM serves.
 fn idles(vcpus: usize, time: Duration) -> SeenVm {
     let ns = time.as_nanos() as u64;
     let mut wanting_ns = vec![0; 65];
@@ -145,7 +146,8 @@ fn idles(vcpus: usize, time: Duration) -> SeenVm {
     }
 }
 
-/// vCPUs of a VM lose differently much: the first all that its mix says, others a part of it.
+/// The vCPUs of a VM lose different amounts: the first the whole share of its mix, others a part of
+/// it.
 fn seen_of((_, cause, shares): &Mix, thread: Thread, time: Duration) -> Seen {
     let ns = time.as_nanos() as u64;
     let part = 4 - u64::from(thread.tid % PIDS - 1) % 4;
@@ -157,7 +159,7 @@ fn seen_of((_, cause, shares): &Mix, thread: Thread, time: Duration) -> Seen {
         }
     }
     seen.times[State::Guest] = ns - seen.times.total();
-    // While another VM has its CPU, half of the time a sibling has another.
+    // While another VM has its CPU, a sibling runs elsewhere for half of the time.
     seen.costop = Some(seen.times[State::ReadySibling] + seen.times[State::ReadyVm] / 2);
     seen.tells_throttled = true;
     if *cause == Some(Cause::SpinSwitch) {
@@ -166,8 +168,8 @@ fn seen_of((_, cause, shares): &Mix, thread: Thread, time: Duration) -> Seen {
     seen
 }
 
-/// Of what a VM waits for, siblings and its VMM have their part, the VM after it that of other VMs, and one
-/// process that of the host.
+/// Who has the CPUs: for waits on siblings, the VM itself; for other VMs, the next VM; for host tasks, one
+/// process.
 fn takers(vms: &[Running], seen: &BTreeMap<Thread, Seen>) -> BTreeMap<u32, Takers> {
     let of_vm = |(number, vm): (usize, &Running)| {
         let other = &vms[(number + 1) % vms.len()].process;
@@ -187,7 +189,7 @@ fn takers(vms: &[Running], seen: &BTreeMap<Thread, Seen>) -> BTreeMap<u32, Taker
     vms.iter().enumerate().map(of_vm).collect()
 }
 
-/// The module's files of a VM: every counter grows.
+/// The module's files of a VM. Every counter grows.
 fn files_of((_, cause, _): &Mix, time: Duration) -> BTreeMap<String, String> {
     let ms = time.as_millis() as u64;
     let spins = if *cause == Some(Cause::UserSpin) { USER_SPINS } else { 0 };

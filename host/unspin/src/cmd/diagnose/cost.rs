@@ -5,19 +5,19 @@
 use serde::Serialize;
 use unspin_diagnosis::{right_size, Cause, Did, Group, Kind, RightSize, State};
 
-/// Accesses that a person is shown.
+/// Number of accesses in the text.
 const SHOWN: usize = 5;
 
-/// Those with less of the vCPUs' time are in --json only.
+/// Accesses with a smaller share of the vCPUs' time are in --json only.
 const SHARE_MIN: f64 = 0.0005;
 
 #[derive(Debug, Serialize)]
 pub struct Cost {
     cpus: Cpus,
-    /// What took longest first; `None` is unknown.
+    /// By time, longest first; `None` is unknown.
     accesses: Option<Vec<OfAccess>>,
-    /// For how long 0, 1, 2, … vCPUs wanted a CPU at a time, up to the largest number that did; `None` is
-    /// unknown.
+    /// The time during which 0, 1, 2, … vCPUs wanted a CPU, up to the largest number that occurred;
+    /// `None` is unknown.
     wanting_s: Option<Vec<f64>>,
     right_size: Option<RightSize>,
 }
@@ -25,11 +25,11 @@ pub struct Cost {
 /// CPUs that are busy for it, on average.
 #[derive(Debug, Serialize)]
 struct Cpus {
-    /// By its vCPUs, in the guest and out of it; `None` is unknown.
+    /// Used by its vCPUs, inside and outside the guest; `None` is unknown.
     vcpus: Option<f64>,
-    /// Of that in the guest; `None` is unknown.
+    /// The part inside the guest; `None` is unknown.
     guest: Option<f64>,
-    /// By its VMM's threads that run no vCPU; `None` is unknown.
+    /// Used by its VMM's threads that run no vCPU; `None` is unknown.
     monitor: Option<f64>,
 }
 
@@ -37,14 +37,15 @@ struct Cpus {
 #[derive(Debug, Serialize)]
 struct OfAccess {
     kind: Kind,
-    /// The lowest and the highest address that was accessed; `None`: of those that are not told apart.
+    /// The lowest and the highest address that was accessed; `None` for the group of accesses that are not
+    /// distinguished.
     first: Option<u64>,
     last: Option<u64>,
     device: Option<&'static str>,
     exits: u64,
-    /// How many of them the VMM served.
+    /// The number of accesses that the VMM served.
     to_vmm: u64,
-    /// Of the vCPUs, from these exits to the entries after them.
+    /// CPU time of the vCPUs from these exits to the following entries.
     cpu_s: f64,
     #[serde(skip)]
     text: String,
@@ -79,7 +80,7 @@ impl Cost {
         }
     }
 
-    /// For people, a paragraph each.
+    /// A paragraph per fact, for people.
     pub fn lines(&self) -> Vec<String> {
         let Cpus { vcpus, guest, monitor } = self.cpus;
         let others = match monitor {
@@ -109,7 +110,7 @@ impl Cost {
     }
 }
 
-/// Empty for what takes hardly any time.
+/// Empty if the accesses take hardly any time.
 fn text(did: &Did, group: &Group) -> String {
     let of = group.accessed;
     let share = of.ns as f64 / (did.vcpus.max(1) as f64 * did.window_ns.max(1) as f64);
@@ -125,7 +126,7 @@ fn text(did: &Did, group: &Group) -> String {
     format!("{}: {per_s:.0} exits per s, {percent:.1} % of the vCPUs' time{by}", group.title())
 }
 
-/// What takes most of a cause, to be added to its name.
+/// The accesses that take most of a cause's time, to append to the cause's name.
 pub fn mostly(did: &Did, cause: Cause) -> String {
     let is_of_cause = |group: &&Group| match cause {
         Cause::Device => group.kind != Kind::Msr,

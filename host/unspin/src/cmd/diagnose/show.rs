@@ -20,7 +20,7 @@ use unspin_text::{printable, printable_lines};
 #[derive(Serialize)]
 pub struct Document {
     schema: u32,
-    /// A scheduler in place of the kernel's own, in words; null where none is enabled.
+    /// The scheduler that replaces the kernel's own, in words; null if none is enabled.
     sched_ext: Option<String>,
     vms: Vec<OfVm>,
 }
@@ -28,23 +28,23 @@ pub struct Document {
 #[derive(Serialize)]
 pub struct OfVm {
     name: Option<String>,
-    /// By kind.
+    /// The VM's names, by kind.
     names: Names,
     pid: u32,
     uuid: Option<String>,
     monitor: &'static str,
-    /// vCPUs that it has; `vcpu` has those whose threads are known.
+    /// The number of its vCPUs. `vcpu` has those whose threads are known.
     vcpus: usize,
     window_s: f64,
     #[serde(flatten)]
     words: Words,
-    /// Who had the CPUs that its vCPUs waited for; `None` is unknown.
+    /// The processes that had the CPUs for which its vCPUs waited; `None` is unknown.
     ready_by: Option<Vec<Taker>>,
-    /// The shares that none of these has; `None` is unknown.
+    /// The shares of time that none of these processes had; `None` is unknown.
     ready_by_rest: Option<Rest>,
-    /// None of its vCPUs ran or waited, and not because the guest was idle.
+    /// True if none of its vCPUs ran or waited, for a reason other than an idle guest.
     paused: bool,
-    /// vCPU-seconds in each state that was seen; `None`: nothing was seen of its vCPUs.
+    /// vCPU-seconds in each observed state; `None` if none of its vCPUs was observed.
     states: Option<Map<String, Value>>,
     vcpu: Vec<OfVcpu>,
     kernel: Counts,
@@ -63,7 +63,7 @@ pub struct OfVm {
     held: Option<Held>,
     #[serde(skip)]
     did: Did,
-    /// Of its vCPUs, and of all of them as the title has it.
+    /// The title of the vCPU, or of the VM for all its vCPUs.
     #[serde(skip)]
     lines: (Vec<Line>, Line),
 }
@@ -73,9 +73,9 @@ struct OfVcpu {
     index: u32,
     #[serde(flatten)]
     words: Words,
-    /// `None`: nothing was seen of it.
+    /// `None` if it was not observed.
     states: Option<Map<String, Value>>,
-    /// Exits, by the state that follows.
+    /// Number of exits, by the state that follows.
     exits: Map<String, Value>,
     switches: u64,
     wakes: u64,
@@ -106,22 +106,22 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// Seconds per state that was seen; `None`: no time was.
+/// Seconds per observed state; `None` if no time was observed.
 fn seconds_by_state(times: &Times) -> Option<Map<String, Value>> {
     (times.total() > 0).then(|| by_state(times, |time| seconds(time).into()))
 }
 
-/// A number per state that was seen.
+/// A number per observed state.
 fn by_state(times: &Times, number: impl Fn(u64) -> Value) -> Map<String, Value> {
     times.spent().map(|(state, time)| (state.name().to_string(), number(time))).collect()
 }
 
-/// As messages have a VM; commands take it for this VM.
+/// The VM's name in messages. Commands accept it for this VM.
 pub fn title(vm: &VmProcess) -> String {
     titled(vm.title(), vm.pid)
 }
 
-/// The same by what it is called, and its process.
+/// The same from a name and a process id.
 pub fn titled(title: &str, pid: u32) -> String {
     match title {
         _ if title == format!("pid:{pid}") => format!("process {pid}"),
@@ -137,8 +137,8 @@ impl Document {
         Document { schema: 1, sched_ext, vms }
     }
 
-    /// With no line wider than so many cells: a line per VM, or all of each VM if there is one, or if
-    /// `details` are asked for.
+    /// Lines of at most `width` cells: one per VM, or everything about each VM if there is only one
+    /// or `details` is set.
     pub fn text(&self, width: usize, details: bool) -> String {
         let note = |note: &String| {
             wrap(&printable(&format!("Note: {note}.")), width, "").join("\n") + "\n"
@@ -163,7 +163,7 @@ impl Document {
         }
     }
 
-    /// A line per VM, in this order.
+    /// A line per VM, in the given order.
     pub fn table(&self, width: usize) -> String {
         let lines: Vec<&Line> = self.vms.iter().map(|vm| &vm.lines.1).collect();
         printable_lines(&table::of_vms(&lines, width))
@@ -216,7 +216,7 @@ impl OfVm {
         }
     }
 
-    /// As messages have it.
+    /// The name in messages.
     pub fn title(&self) -> &str {
         &self.title
     }
@@ -234,7 +234,7 @@ impl OfVm {
         &self.did
     }
 
-    /// The answer in one sentence.
+    /// The result in one sentence.
     pub fn sentence(&self) -> String {
         if self.did.vcpus == 0 && self.did.unseen > 0 {
             return "What its vCPUs do is unknown: none of them has left the guest, slept or waited.".into();
@@ -275,7 +275,7 @@ impl OfVm {
         format!("The main cause, {share} of the vCPUs' time: {what}.")
     }
 
-    /// What runs on the CPUs that it waits for, largest share first.
+    /// What runs on the CPUs for which it waits, largest share first.
     fn by_whom(&self) -> String {
         let who = [
             (State::ReadyVm, "other VMs run on it"),
@@ -296,7 +296,7 @@ impl OfVm {
         lines.join(", ")
     }
 
-    /// How long it waited, in words of other tools.
+    /// How long it waited, in the terms of other tools.
     pub fn in_words(&self) -> String {
         let number = |of: Option<f64>| of.map_or("?".into(), |percent| format!("{percent:.1}"));
         let Words { ready_pct, costop_pct, limit_pct, steal_pct } = self.words;
@@ -309,13 +309,13 @@ impl OfVm {
         )
     }
 
-    /// Who had the CPUs that it waited for; nothing if it never waited, or if that is unknown.
+    /// Who had the CPUs for which it waited; `None` if it never waited or that is unknown.
     pub fn takers(&self) -> Option<String> {
         let (named, rest) = self.ready_by.as_ref().zip(self.ready_by_rest)?;
         in_words(named, rest, self.pid)
     }
 
-    /// All of it, with no line wider than so many cells.
+    /// Everything about the VM, in lines of at most `width` cells.
     fn text(&self, width: usize) -> String {
         let vcpus = if self.vcpus == 1 { "vCPU" } else { "vCPUs" };
         let size = format!("{} {vcpus}, {:.1} s", self.vcpus, self.window_s);
@@ -374,7 +374,8 @@ mod tests {
         let (before, after) = samples(2, 4);
         let json = serde_json::to_value(document(&before, &after)).unwrap();
         let web = &json["vms"][0];
-        // vCPUs lose all, three quarters, half, a quarter: 2.5 times what the first does.
+        // The vCPUs lose all, 3/4, 1/2 and 1/4 of their time: together 2.5 times what the first
+        // loses.
         let near = |value: &Value, expected: f64| {
             assert!((value.as_f64().unwrap() - expected).abs() < 1e-6, "{value} is not {expected}");
         };
@@ -414,7 +415,7 @@ mod tests {
         assert!(document(&before, &after).text(80, false).contains("%CSTP ?, %MLMTD ?"));
     }
 
-    /// A vCPU that stays in its guest for the whole time may as well wait for a CPU.
+    /// If a vCPU stays in its guest for the whole time, it may also have waited for a CPU.
     #[test]
     fn a_vcpu_of_which_nothing_was_seen_is_unknown() {
         for (unseen, of_vm) in [(1, false), (2, true)] {
@@ -472,7 +473,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
-        /// Whatever VMs are called: each is there, and no line is wider than the terminal.
+        /// For any names of VMs, each VM is listed, and no line is wider than the terminal.
         #[test]
         fn text_fits_the_terminal(
             names in prop::collection::vec(name(), 1..8),

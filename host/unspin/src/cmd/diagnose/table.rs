@@ -6,7 +6,7 @@ use crate::fit::{percent, table, table_of_vms, Column};
 use unspin_diagnosis::{Cause, Did, Loss, State};
 use unspin_text::printable;
 
-/// States with less of the wall time are in --json only, and not shown by top.
+/// States with a smaller share of the wall time are in --json only; top does not show them.
 pub const STATE_SHARE_MIN: f64 = 0.0005;
 
 fn or_unknown(number: Option<f64>, text: impl Fn(f64) -> String) -> String {
@@ -17,7 +17,7 @@ fn in_percent(share: Option<f64>) -> String {
     or_unknown(share, |share| format!("{:.1}", 100.0 * share))
 }
 
-/// What VMs and vCPUs have alike.
+/// Columns of VMs and of vCPUs.
 const OF_ALL: [Column; 7] = [
     Column::number("lost%", 1),
     Column::text("cause", 3),
@@ -51,7 +51,7 @@ fn causes() -> impl Iterator<Item = Column> {
     Cause::ALL.into_iter().map(|cause| Column::number(cause.name(), 9))
 }
 
-/// A line per VM, in this order.
+/// A line per VM, in the given order.
 pub fn of_vms(rows: &[&Line], width: usize) -> String {
     let mut columns = vec![Column::text("VM", 0), Column::number("vCPUs", 5)];
     columns.extend(OF_ALL);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The exported values of each VM. Counters are summed from sample to sample, and never decrease.
+//! The exported values of each VM. Counters are sums over samples, and never decrease.
 
 use crate::watch::facts::Facts;
 use crate::watch::{did, Running, Sample, Source};
@@ -13,14 +13,14 @@ pub struct Collector {
     /// Limit of exported vCPUs.
     vcpus_max: usize,
     before: Option<Sample>,
-    /// By their process.
+    /// By process id.
     vms: BTreeMap<u32, OfVm>,
     left_out: BTreeSet<Thread>,
     left_out_total: u64,
 }
 
 pub struct OfVm {
-    /// Its label, unique among present VMs.
+    /// Its label, unique among running VMs.
     pub label: String,
     pub process: VmProcess,
     pub vcpus: BTreeMap<Thread, OfVcpu>,
@@ -29,12 +29,12 @@ pub struct OfVm {
 #[derive(Default)]
 pub struct OfVcpu {
     pub number: u32,
-    /// Since it is watched.
+    /// Times since it is watched.
     pub times: Times,
     /// How long it was ready while a sibling was on a CPU, in ns; `None` is unknown.
     pub costop: Option<u64>,
     pub tells_throttled: bool,
-    /// Seconds, in the order of [`Cause::ALL`]; `None`: always unknown so far.
+    /// Seconds, in the order of [`Cause::ALL`]; `None`: unknown in every sample so far.
     pub lost: [Option<f64>; Cause::ALL.len()],
 }
 
@@ -71,7 +71,7 @@ impl Collector {
         self.before.as_ref().map(|sample| &*sample.facts)
     }
 
-    /// VMs that are not watched, because the limit is reached.
+    /// VMs that are not watched because the limit is reached.
     pub fn unwatched(&self) -> usize {
         self.before.as_ref().map_or(0, |sample| sample.left_out)
     }
@@ -81,12 +81,12 @@ impl Collector {
         self.vms.values().map(|vm| vm.vcpus.len()).sum()
     }
 
-    /// vCPUs that are not exported, because the limit is reached.
+    /// vCPUs that are not exported because the limit is reached.
     pub fn left_out(&self) -> usize {
         self.left_out.len()
     }
 
-    /// How many vCPUs were ever not exported.
+    /// Total number of vCPUs that were not exported at some time.
     pub fn left_out_total(&self) -> u64 {
         self.left_out_total
     }
@@ -95,7 +95,7 @@ impl Collector {
         let same = |of_vm: &OfVm, vm: &Running| of_vm.process.names == vm.process.names;
         let runs: BTreeMap<u32, &Running> =
             after.vms.iter().map(|vm| (vm.process.pid, vm)).collect();
-        // A process id may be another VM's by now.
+        // The process id may belong to another VM by now.
         self.vms.retain(|pid, of_vm| runs.get(pid).is_some_and(|vm| same(of_vm, vm)));
         let mut left_out = BTreeSet::new();
         for (pid, vm) in &runs {
@@ -123,7 +123,7 @@ impl Collector {
         self.before = Some(after);
     }
 
-    /// What it is called; with its process if another VM was called so when it came.
+    /// Its name. The process id is added if another VM had the same name when this one appeared.
     fn label(&self, process: &VmProcess) -> String {
         let pid = process.pid;
         let mut label = process.title().to_string();
@@ -134,7 +134,7 @@ impl Collector {
     }
 }
 
-/// The threads of vCPUs; of those that are not known to be, the ones that have left a guest.
+/// The threads of vCPUs. If these are unknown, the threads that have left a guest.
 fn vcpus(vm: &Running, seen: &BTreeMap<Thread, Seen>) -> Vec<Thread> {
     let is_vcpu = |thread: &Thread| match seen.get(thread) {
         Some(seen) => vm.number(thread.tid).is_some() || seen.exits.total() > 0,
@@ -144,7 +144,8 @@ fn vcpus(vm: &Running, seen: &BTreeMap<Thread, Seen>) -> Vec<Thread> {
 }
 
 impl OfVm {
-    /// Holds these vCPUs and no others, of new ones as many as there is room for. Returns the others.
+    /// Keeps these vCPUs, adds new ones as long as there is room, drops all others. Returns those
+    /// without room.
     fn hold(&mut self, vm: &Running, threads: &[Thread], room: usize) -> Vec<Thread> {
         let now: BTreeSet<Thread> = threads.iter().copied().collect();
         let before = self.vcpus.len();
@@ -167,8 +168,8 @@ impl OfVm {
         left_out
     }
 
-    /// The number in its thread's name. If the name has none, or another vCPU uses it, the lowest free
-    /// number.
+    /// The number in the thread's name. If the name has no number, or another vCPU uses it, the lowest
+    /// free number.
     fn number(&self, vm: &Running, tid: u32) -> u32 {
         let taken: BTreeSet<u32> = self.vcpus.values().map(|vcpu| vcpu.number).collect();
         let said = vm.number(tid).filter(|number| !taken.contains(number));
@@ -178,15 +179,15 @@ impl OfVm {
 }
 
 impl OfVcpu {
-    /// Whether it is known how long it was in a state: nothing is before it was seen to do something.
+    /// Whether its time in a state is known. It is unknown until the vCPU was observed.
     pub fn knows(&self, state: State) -> bool {
         self.times.total() > 0 && (self.tells_throttled || state != State::Throttled)
     }
 
     /// Adds its times between two readings.
     fn add(&mut self, pid: u32, before: &Seen, after: &Seen, facts: (&Facts, &Facts)) {
-        // A reading tells where the vCPU seems to be now. The next may find that it was elsewhere, and
-        // have less of a state.
+        // A reading contains the present state. The next reading may correct it, and then has less of
+        // a state.
         for state in State::ALL {
             self.times[*state] = self.times[*state].max(after.times[*state]);
         }
@@ -246,7 +247,7 @@ pub mod tests {
         let lost = vcpu.lost[Cause::Contention as usize].unwrap();
         assert!((lost - 6.6).abs() < 1e-6, "{lost}");
         assert_eq!(vcpu.lost[Cause::Cache as usize], None, "unknown is not 0");
-        // Exits are counted, and each stands for a window of 4096 cycles at 2 GHz.
+        // Exits are counted. Each stands for a window of 4096 cycles at 2 GHz.
         let db = collector.vms().nth(1).unwrap().vcpus.values().next().unwrap();
         let lost = db.lost[Cause::SpinSwitch as usize].unwrap();
         assert!((lost - (0.15 * 20.0 + 20_000.0 * 20.0 * 2048e-9)).abs() < 1e-3, "{lost}");
@@ -265,7 +266,7 @@ pub mod tests {
         named(&mut sample, &["web1"]);
         collector.take(sample);
         assert_eq!(labels(&collector), ["web1 (process 101000)"], "though the name is free");
-        // Another VM has the process id.
+        // Another VM has the process id now.
         let mut sample = at(12, 2);
         named(&mut sample, &["web1", "db1"]);
         collector.take(sample);
@@ -294,7 +295,7 @@ pub mod tests {
             vm.vcpus.values().map(|vcpu| vcpu.number).collect()
         };
         assert_eq!(numbers(&collector), [7, 0]);
-        // Without names, a thread that has left a guest is a vCPU, and stays one.
+        // Without names, a thread that has left a guest is a vCPU, and remains one.
         let mut sample = at(11, 1);
         sample.vms[0].process.vcpus.clear();
         named(&mut sample, &["other"]);
@@ -314,7 +315,7 @@ pub mod tests {
             let mut collector = collector(0, 2, vcpus_max);
             let mut last: BTreeMap<Thread, (Times, f64)> = BTreeMap::new();
             for (count, second) in vms {
-                // Time may seem to go back.
+                // Time may seem to run backwards.
                 collector.take(at(second, count));
                 prop_assert_eq!(collector.exported(), (2 * count).min(vcpus_max));
                 prop_assert_eq!(collector.left_out(), (2 * count).saturating_sub(vcpus_max));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Serves HTTP to scrapers, each in its own thread. A client that neither sends nor takes anything is
-//! disconnected after a timeout, or soon if others wait for its place.
+//! Serves HTTP to scrapers, each in its own thread. A client that makes no progress is disconnected
+//! after a timeout, or earlier if other clients wait for its place.
 
 use super::request::{parse, Request, Response, HEAD_MAX};
 use std::collections::BTreeMap;
@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 /// Timeout of a request, and of its response.
 const TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Limit of connections. A further one waits until one of them is done or stands still.
+/// Limit of connections. A further one waits until one of them is done or stalls.
 pub const CONNECTIONS_MAX: usize = 32;
 
-/// A client stands still if it has sent or taken nothing for so long.
+/// A client stalls if it has neither sent nor received anything for this time.
 const STILL: Duration = Duration::from_millis(500);
 
-/// After it could not accept a connection, for want of descriptors for example.
+/// Pause after a failed accept, for example for lack of file descriptors.
 const REST: Duration = Duration::from_millis(100);
 
-/// How often it looks for room.
+/// Interval of checks for room.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Stack size of threads; calls are not deep.
@@ -31,16 +31,16 @@ const STACK: usize = 512 * 1024;
 pub trait Answer: Send + Sync + 'static {
     fn answer(&self, request: &Request) -> Response;
 
-    /// A connection was closed without a response.
+    /// Called when a connection is closed without a response.
     fn cut(&self);
 }
 
-/// What a connection waits for.
+/// What a connection is waiting for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// The client, to send its request or to take the response.
+    /// The client, to send its request or to receive the response.
     Client,
-    /// The response. It is not the client that is slow.
+    /// The response. The client is not the slow side.
     Answer,
     /// The client has its response and may close.
     Done,
@@ -50,12 +50,12 @@ enum Stage {
 struct Open {
     stream: TcpStream,
     stage: Stage,
-    /// When it last got on.
+    /// Time of its last progress.
     at: Instant,
 }
 
 impl Open {
-    /// Whether it may be closed for another.
+    /// Whether it may be closed to make room for another.
     fn may_go(&self) -> bool {
         match self.stage {
             Stage::Client => self.at.elapsed() > STILL,
@@ -103,8 +103,8 @@ impl<A: Answer> Server<A> {
         self.open.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Notes the connection once there is room. Room is made by closing those that are done, then the
-    /// one that has stood still longest.
+    /// Registers the connection once there is room. To make room, closes connections that are done,
+    /// and then the one that has stalled longest.
     fn enter(&self, id: u64, stream: &TcpStream) -> io::Result<()> {
         let stream = stream.try_clone()?;
         let start = Instant::now();
@@ -114,7 +114,7 @@ impl<A: Answer> Server<A> {
                 let may_go = open.iter().filter(|(_, open)| open.may_go());
                 let first = may_go.min_by_key(|(_, open)| (open.stage != Stage::Done, open.at));
                 if let Some(closed) = first.map(|(id, _)| *id).and_then(|id| open.remove(&id)) {
-                    // Its thread ends by that.
+                    // This ends its thread.
                     let _ = closed.stream.shutdown(Shutdown::Both);
                 }
             }
@@ -130,7 +130,7 @@ impl<A: Answer> Server<A> {
         }
     }
 
-    /// The connection got on.
+    /// Records progress of the connection.
     fn note(&self, id: u64, stage: Stage) {
         if let Some(open) = self.open().get_mut(&id) {
             (open.stage, open.at) = (stage, Instant::now());
@@ -150,7 +150,7 @@ impl<A: Answer> Server<A> {
         got_on();
         stream.write_all(&response.bytes(has_body))?;
         stream.stream.shutdown(Shutdown::Write)?;
-        // Unread input at close would discard the response.
+        // Closing a socket with unread input would discard the response.
         let end = Instant::now() + TIME_MAX;
         let mut rest = Timed { end, got_on: &|| (), ..stream };
         self.note(id, Stage::Done);
@@ -181,11 +181,11 @@ fn ask(stream: &mut Timed) -> io::Result<Result<Request, Response>> {
     }
 }
 
-/// A connection with a deadline, however slow the other side is.
+/// A connection with a deadline, for reads and writes together.
 struct Timed<'a> {
     stream: TcpStream,
     end: Instant,
-    /// Called when bytes have come or gone.
+    /// Called whenever bytes were read or written.
     got_on: &'a dyn Fn(),
 }
 
@@ -230,7 +230,7 @@ mod tests {
     use std::net::SocketAddr;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// More than the kernel keeps of a client that reads nothing.
+    /// More than the kernel buffers for a client that reads nothing.
     const LONG: usize = 32 << 20;
 
     struct Echo(Arc<AtomicUsize>);
@@ -290,7 +290,7 @@ mod tests {
         drop(hanging);
     }
 
-    /// A scrape that takes long is not the client's fault, and stays while others come that take nothing.
+    /// A slow scrape is not the client's fault: it stays while stalled clients are closed.
     #[test]
     fn who_waits_for_its_response_is_not_cut_off() {
         let (address, _) = server();

@@ -10,7 +10,7 @@ use unspin_diagnosis::{Cause, State, Waits};
 use unspin_host::{Kind as NameKind, Name};
 use unspin_uapi::{Counter, Value};
 
-/// Longest name of a VM, in characters, as its labels have it.
+/// Longest name of a VM in a label, in characters.
 const NAME_MAX: usize = 128;
 
 /// Metrics of the exporter itself.
@@ -18,7 +18,7 @@ const NAME_MAX: usize = 128;
 pub struct Own {
     pub scrapes: AtomicU64,
     pub failures: AtomicU64,
-    /// Connections closed without a response.
+    /// Number of connections closed without a response.
     pub cut: AtomicU64,
 }
 
@@ -42,7 +42,7 @@ pub fn text(collector: &Collector, own: &Own, took: Duration, format: Format) ->
     text.end()
 }
 
-/// The label of a name besides its UUID.
+/// The label for a kind of name other than the UUID.
 fn of_name((kind, name): (NameKind, &Name)) -> Option<(&'static str, String)> {
     (kind != NameKind::Uuid).then(|| (kind.key(), name.short(NAME_MAX)))
 }
@@ -75,7 +75,7 @@ fn of_vcpus(collector: &Collector, text: &mut Text) {
     }
 }
 
-/// Families of waits in the words of other tools, in the order of [`Waits::ns`].
+/// Families of waits in the terms of other tools, in the order of [`Waits::ns`].
 const WAITS: [(&str, &str); 3] = [
     ("ready", "Seconds that the vCPU could run and had no CPU (%RDY of esxtop)"),
     ("costop", "Seconds of these in which a sibling vCPU was on a CPU (%CSTP of esxtop)"),
@@ -97,7 +97,7 @@ fn of_waits(collector: &Collector, text: &mut Text) {
     }
 }
 
-/// The module's files of its VMs.
+/// The module's files about its VMs.
 fn of_module(collector: &Collector, text: &mut Text) {
     let counters = Counter::ALL.iter().map(|of| (of.file(), Kind::Counter, of.meaning()));
     let values = Value::ALL.iter().map(|of| {
@@ -169,7 +169,7 @@ fn of_exporter(collector: &Collector, own: &Own, took: Duration, text: &mut Text
 
 /// CPU time of this process.
 fn cpu_seconds() -> f64 {
-    // SAFETY: zeroes are a value of it, and it is what the call writes to.
+    // SAFETY: all zeroes are a valid value, and the call writes only to it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_SELF, &mut usage);
@@ -215,7 +215,7 @@ mod tests {
         assert!(text.contains("vm=\"calm \\\\u{1b}[31m\\\"x\\\"\\\\\\\\\\\\n\\\\xff1\""), "{text}");
     }
 
-    /// Nothing is known of a vCPU that was not seen to do something, and of throttling on some kernels.
+    /// Of a vCPU that was not observed nothing is known. Throttling is unknown on some kernels.
     #[test]
     fn what_is_unknown_has_no_series() {
         for (is_seen, tells_throttled) in [(true, true), (true, false), (false, true)] {
@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    /// What dashboards and rules of contrib/ ask for is there, also where no Prometheus is at hand.
+    /// All metrics that dashboards and rules of contrib/ use exist. This needs no Prometheus.
     #[test]
     fn contrib_asks_for_what_is_exported() {
         let mut collector = collector(2, 2, 4);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin export`: metrics of VMs, for Prometheus and others who scrape OpenMetrics.
+//! `unspin export`: metrics of VMs, for Prometheus and other scrapers of OpenMetrics.
 
 mod collect;
 mod http;
@@ -27,13 +27,13 @@ use std::time::{Duration, Instant};
 use text::Format;
 use unspin_probe::VCPUS_MAX;
 
-/// Outside the ports of Prometheus's list (9100 to 9999).
+/// Outside the ports that Prometheus's list assigns (9100 to 9999).
 const LISTEN: &str = "127.0.0.1:19455";
 
-/// How often it looks for new VMs.
+/// Interval of looking for new VMs.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Maximum age of a collection, and minimum time between two.
+/// Maximum age of a collection, and minimum time between two collections.
 const FRESH: Duration = Duration::from_millis(200);
 
 const HELP: &str = "\
@@ -115,9 +115,9 @@ struct Exporter {
 
 struct Collected {
     collector: Collector,
-    /// When the last collection ended, and how long it took.
+    /// End of the last collection, and its duration.
     last: Option<(Instant, Duration)>,
-    /// The last error, which is not reported again.
+    /// The last error. It is not reported again.
     wrong: Option<String>,
 }
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests and responses.
 
-/// Longest head of a request.
+/// Longest head of a request, in bytes.
 pub const HEAD_MAX: usize = 8192;
 const HEADERS_MAX: usize = 64;
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request {
     pub method: String,
-    /// Without what follows `?`.
+    /// Without `?` and what follows.
     pub path: String,
     pub accept: Option<String>,
 }
@@ -20,12 +20,12 @@ pub struct Response {
 }
 
 impl Response {
-    /// A line for people.
+    /// A response with one line of text for people.
     pub fn line(status: &'static str, text: &str) -> Response {
         Response { status, content_type: "text/plain; charset=utf-8", body: format!("{text}\n") }
     }
 
-    /// As it is sent. `has_body`: HEAD asks for none.
+    /// The bytes to send. `has_body` is false for HEAD.
     pub fn bytes(&self, has_body: bool) -> Vec<u8> {
         let head = format!(
             "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nAllow: GET, HEAD\r\n\
@@ -39,7 +39,7 @@ impl Response {
     }
 }
 
-/// The request whose head these bytes begin with; `None`: more is to come.
+/// Parses the head of a request; `None` if it is incomplete.
 pub fn parse(bytes: &[u8]) -> Result<Option<Request>, Response> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut parsed = httparse::Request::new(&mut headers);
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!((&*request.method, &*request.path), ("GET", "/metrics"));
         assert_eq!(request.accept.as_deref(), Some("text/plain"));
         let status = |bytes: &[u8]| parse(bytes).err().map(|response| &response.status[..3]);
-        // How TLS begins.
+        // The beginning of a TLS connection.
         assert_eq!(status(b"\x16\x03\x01\x02\x00"), Some("400"));
         assert_eq!(status(b"GET / HTTP/1.1\r\nno header\r\n\r\n"), Some("400"));
         let long = [&b"GET / HTTP/1.1\r\nx: "[..], &[b'x'; HEAD_MAX]].concat();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Metrics as text: OpenMetrics 1.0, or Prometheus's older text format 0.0.4 for those who ask for it.
+//! Metrics as text: OpenMetrics 1.0, or Prometheus's older text format 0.0.4 on request.
 
 use std::fmt::{Display, Write};
 
@@ -10,8 +10,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format of a client's `Accept` header: OpenMetrics for those who name it, and prefer nothing else
-    /// that they name. Others, such as curl, may know the older format only.
+    /// The format for a client's `Accept` header: OpenMetrics if the header names it and prefers no other
+    /// format that it names. Others, such as curl, may know only the older format.
     pub fn of_accept(accept: Option<&str>) -> Format {
         let open = quality(accept, "application/openmetrics-text");
         match open > 0.0 && open >= quality(accept, "text/plain") {
@@ -28,7 +28,7 @@ impl Format {
     }
 }
 
-/// How much a client wants `wanted`, 0 to 1; 0 if it does not name it.
+/// The quality value of `wanted`, 0 to 1; 0 if the header does not name it.
 fn quality(accept: Option<&str>, wanted: &str) -> f64 {
     let of_part = |part: &str| {
         let mut words = part.split(';').map(str::trim);
@@ -41,11 +41,11 @@ fn quality(accept: Option<&str>, wanted: &str) -> f64 {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It grows. Its samples end in `_total`.
+    /// Never decreases. Its samples end in `_total`.
     Counter,
-    /// It goes up and down.
+    /// Goes up and down.
     Gauge,
-    /// It is 1, and its labels say something. Its samples end in `_info`.
+    /// Always 1; its labels carry the information. Its samples end in `_info`.
     Info,
 }
 
@@ -53,7 +53,7 @@ pub enum Kind {
 pub struct Text {
     text: String,
     format: Format,
-    /// What samples of this family are called.
+    /// The name of this family's samples.
     name: String,
 }
 
@@ -62,7 +62,7 @@ impl Text {
         Text { text: String::new(), format, name: String::new() }
     }
 
-    /// Begins a family: `name` without the ending of its kind, `help` a phrase.
+    /// Begins a family. `name` is without the suffix of its kind, `help` is a phrase.
     pub fn family(&mut self, name: &str, kind: Kind, help: &str) {
         self.name = match kind {
             Kind::Counter => format!("{name}_total"),
@@ -75,7 +75,7 @@ impl Text {
             (Format::Prometheus, Kind::Counter) => (self.name.as_str(), "counter"),
             (_, Kind::Gauge) | (Format::Prometheus, Kind::Info) => (self.name.as_str(), "gauge"),
         };
-        // The older format knows no escaped quotes here.
+        // In the older format, quotes in a help text are not escaped.
         let help = match self.format {
             Format::OpenMetrics => escaped(help),
             Format::Prometheus => escaped(help).replace("\\\"", "\""),
@@ -83,7 +83,7 @@ impl Text {
         let _ = writeln!(self.text, "# TYPE {name} {kind}\n# HELP {name} {help}.");
     }
 
-    /// A sample of the family that was begun last.
+    /// Adds a sample to the last family.
     pub fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
         self.text.push_str(&self.name);
         for (i, (label, value)) in labels.iter().enumerate() {
@@ -102,7 +102,7 @@ impl Text {
     }
 }
 
-/// As both formats have it in quotes.
+/// Escapes text for both formats.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Takes a sample's line apart, as a scraper does.
+    /// Parses a sample's line as a scraper does.
     fn parse(line: &str) -> (String, Vec<(String, String)>, f64) {
         let (name, mut rest) = line.split_once('{').unwrap();
         let mut labels = Vec::new();

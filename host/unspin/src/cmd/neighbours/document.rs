@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who competes with whom, as JSON has it.
+//! Which cgroups and VMs compete with which: the JSON document.
 
 use super::share::{entitled, got, Sibling};
 use super::Read;
@@ -9,7 +9,7 @@ use unspin_host::{
     tightest, Groups, Host, Limit, Limited, Name, Names, Rival, Tree, Used, VmProcess,
 };
 
-/// What was looked at.
+/// What was read from the host.
 pub struct Found<'a> {
     pub host: &'a Host,
     pub tree: &'a Tree,
@@ -22,14 +22,14 @@ pub struct Found<'a> {
 pub struct Document {
     pub schema: u32,
     pub window_s: f64,
-    /// CPUs that are online; null where that is not known.
+    /// Number of online CPUs; null if unknown.
     pub cpus: Option<usize>,
-    /// A scheduler in place of the kernel's own, in words; null where none is enabled.
+    /// The scheduler that replaces the kernel's own, in words; null if none is enabled.
     pub sched_ext: Option<String>,
-    /// Each after the one that it is in.
+    /// Parents come before their children.
     pub groups: Vec<OfGroup>,
     pub vms: Vec<OfVm>,
-    /// What tables call each VM of the host, and what its process used.
+    /// The name of each VM of the host in tables, and the CPU time of its process, in CPUs.
     #[serde(skip)]
     pub all: BTreeMap<u32, (String, Option<f64>)>,
 }
@@ -37,27 +37,27 @@ pub struct Document {
 #[derive(Debug, Serialize)]
 pub struct OfGroup {
     pub path: String,
-    /// Version of its hierarchy.
+    /// Version of its cgroup hierarchy.
     pub version: u32,
-    /// The path of the one that it is in; null for the first.
+    /// The path of its parent; null for the root.
     pub within: Option<String>,
-    /// As cpu.weight has it; of version 1, cpu.shares × 100/1024. Null for the first.
+    /// In units of cpu.weight; for version 1, cpu.shares × 100/1024. Null for the root.
     pub weight: Option<f64>,
     pub quota_cpus: Option<f64>,
-    /// Null where what it used is not known.
+    /// Null if its CPU time is unknown.
     pub is_busy: Option<bool>,
-    /// Share of the CPU time of those beside it that are busy, by weight; null where it is idle.
+    /// Its share by weight of the CPU time of its busy siblings and itself; null if it is idle.
     pub entitled: Option<f64>,
-    /// Share of the CPU time that it and all beside it used.
+    /// Its share of the CPU time that it and its siblings used.
     pub got: Option<f64>,
     pub cpus: Option<f64>,
-    /// How long its own quota kept tasks from running, all CPUs together; null where that is not known.
+    /// How long its own quota kept tasks from running, summed over CPUs; null if unknown.
     pub throttled_s_per_s: Option<f64>,
-    /// What its tasks used that are in no cgroup of this list within it; null for one without others in it.
+    /// CPU time of its tasks outside of its listed children; null if it has no listed children.
     pub rest_cpus: Option<f64>,
-    /// The process of the VM whose own it is.
+    /// The process of the VM to which it belongs alone.
     pub own: Option<u32>,
-    /// Processes of VMs that compete in it thread by thread.
+    /// Processes of VMs whose threads compete in it one by one.
     pub threads_of: Vec<u32>,
 }
 
@@ -67,20 +67,20 @@ pub struct OfVm {
     pub names: Names,
     pub pid: u32,
     pub uuid: Option<String>,
-    /// The cgroup by whose weight it competes; null: the host's first, or unknown.
+    /// The cgroup by whose weight it competes; null if that is the root or unknown.
     pub group: Option<String>,
-    /// Whether that is the VM's alone; null where it is unknown.
+    /// Whether that cgroup belongs to the VM alone; null if unknown.
     pub is_own: Option<bool>,
     /// Processes of the other VMs in it.
     pub beside: Vec<u32>,
-    /// Of its own cgroup.
+    /// The weight of its own cgroup.
     pub weight: Option<f64>,
-    /// What its process used.
+    /// CPU time of its process, in CPUs.
     pub cpus: Option<f64>,
     pub quotas: Vec<OfQuota>,
-    /// What all its vCPUs together may use by these; null where none limits it.
+    /// The CPUs that these quotas allow all its vCPUs together; null if none limits it.
     pub limit_cpus: Option<f64>,
-    /// Why its cgroup is not known; else null.
+    /// The reason why its cgroup is unknown; null if it is known.
     pub unknown: Option<String>,
 }
 
@@ -88,11 +88,11 @@ pub struct OfVm {
 pub struct OfQuota {
     pub path: String,
     pub cpus: f64,
-    /// vm: of all vCPUs; vcpus: of some; others: of other threads of the VMM.
+    /// vm: all vCPUs; vcpus: some of them; others: other threads of the VMM.
     pub of: &'static str,
-    /// Where it is of some vCPUs, their numbers.
+    /// The numbers of the vCPUs, if it limits only some.
     pub vcpus: Vec<u32>,
-    /// What raises it.
+    /// How to raise it.
     pub remedy: String,
 }
 

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use unspin_host::{place, Groups, Host, Rival, Tree, Used};
 
-/// How long it watches unless it is told.
+/// The default measuring time, in seconds.
 const TIME: &str = "5";
 
 const HELP: &str = "\
@@ -56,7 +56,7 @@ pub struct Args {
     cgroups: Option<PathBuf>,
 }
 
-/// What cgroups and VMs have used at a time.
+/// The CPU time used by cgroups and VMs up to a point in time.
 struct Read {
     at: Instant,
     groups: Vec<Option<Used>>,
@@ -113,7 +113,7 @@ mod tests {
     use serde_json::Value;
     use unspin_cli::fake::Fake;
 
-    /// Groups below /sys/fs/cgroup, with what each used in a second, in ms.
+    /// Groups below /sys/fs/cgroup, with the CPU time of each per second, in ms.
     fn read(fake: &Fake, groups: &[(&str, &str, u64)], seconds: u64) {
         for (path, weight, ms) in groups {
             let dir = format!("sys/fs/cgroup{path}");
@@ -131,7 +131,7 @@ mod tests {
         fake.write(&format!("proc/{pid}/cgroup"), &format!("0::{group}"));
     }
 
-    /// The document of the VMs, or of one, after a second.
+    /// The document of all VMs, or of one, after a second.
     fn document(fake: &Fake, groups: &[(&str, &str, u64)], only: Option<u32>) -> Document {
         let host = fake.host();
         let all = vms::processes(&host).unwrap();
@@ -212,7 +212,7 @@ mod tests {
             assert!(cells.ends_with(end), "{words}: {cells}\n{text}");
         };
         assert!(text.starts_with("CPU time of 4 CPUs by cgroup, 1.0 s\n"), "{text}");
-        // Of two busy VMs by 100:300, of two busy slices and tasks beside them.
+        // Two busy VMs with weights 100:300, in two busy slices with tasks beside them.
         ends("web", "|100|1.50|25.0 %|45.0 %|0.90");
         ends("db (machine", "|300|75.0 %|55.0 %|1.10");
         ends("idle (machine", "|100|idle|0.0 %|0.00");
@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    /// A quota that nobody has, and a name that is long.
+    /// A quota that does not limit anything, and a long name.
     #[test]
     fn no_quota_and_no_name_makes_it_wider_than_the_terminal() {
         let fake = host("neighbours-huge");

@@ -1,32 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What share of CPU time cgroups beside each other are entitled to, and which they got.
+//! The share of CPU time to which each of several sibling cgroups is entitled, and the share it
+//! got.
 
-/// A cgroup that uses less, in CPUs, is idle.
+/// A cgroup that uses less, in CPUs, counts as idle.
 pub const BUSY_MIN: f64 = 0.01;
 
-/// A cgroup among those beside it.
+/// A cgroup among its siblings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sibling {
     pub weight: Option<f64>,
-    /// What it used, in CPUs; `None`: unknown.
+    /// Its CPU time, in CPUs; `None` is unknown.
     pub cpus: Option<f64>,
 }
 
 impl Sibling {
-    /// One of which nothing is known has tasks, and may be busy.
+    /// A cgroup whose CPU time is unknown has tasks, so it may be busy.
     pub fn is_busy(&self) -> bool {
         self.cpus.is_none_or(|cpus| cpus >= BUSY_MIN)
     }
 }
 
-/// By weight among those that are busy; `None` for those that are idle, or without a weight.
+/// Shares by weight among the busy ones; `None` for those that are idle or have no weight.
 pub fn entitled(siblings: &[Sibling]) -> Vec<Option<f64>> {
     let weight = |of: &Sibling| of.weight.filter(|_| of.is_busy());
     let sum: f64 = siblings.iter().filter_map(weight).sum();
     siblings.iter().map(|of| weight(of).filter(|_| sum > 0.0).map(|weight| weight / sum)).collect()
 }
 
-/// Of what all used, and tasks beside them (`rest`, in CPUs); `None` where it is unknown, or nothing was used.
+/// Shares of the CPU time of all siblings and of tasks beside them (`rest`, in CPUs); `None` if it is
+/// unknown, or nothing was used.
 pub fn got(siblings: &[Sibling], rest: f64) -> Vec<Option<f64>> {
     let sum: f64 = siblings.iter().filter_map(|of| of.cpus).sum::<f64>() + rest;
     let is_known = sum > 0.0 && siblings.iter().all(|of| of.cpus.is_some());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who competes with whom, as a tree.
+//! Which cgroups and VMs compete with which: the tree.
 
 use super::document::{Document, OfGroup};
 use super::share::BUSY_MIN;
@@ -7,9 +7,9 @@ use crate::fit::{self, Column};
 use std::collections::BTreeMap;
 use unspin_text::{printable, printable_lines};
 
-/// Larger numbers are not told apart: a quota, or a weight, may be any number.
+/// Larger numbers are shown as this one: a quota or a weight may be any number.
 const NUMBER_MAX: f64 = 1e6;
-/// Further notes are only counted.
+/// The text only counts further notes.
 const NOTES_MAX: usize = 12;
 
 /// A line of the table.
@@ -19,7 +19,7 @@ struct Row {
     inside: Vec<Row>,
 }
 
-/// In lines of at most so many cells.
+/// Lines of at most `width` cells.
 pub fn text(document: &Document, width: usize) -> String {
     let mut rows = Vec::new();
     let mut shower = Shower::new(document);
@@ -42,7 +42,7 @@ pub fn text(document: &Document, width: usize) -> String {
     };
     let head = format!("CPU time{of_cpus} by cgroup, {:.1} s", document.window_s);
     let mut text = fit::wrap_lines(&head, width);
-    // A name stands before that of its cgroup.
+    // A VM's name comes before that of its cgroup.
     let cut_all = |names: &[&str], max| names.iter().map(|name| fit::cut_end(name, max)).collect();
     text += &fit::table_with(&columns, &rows, width, &cut_all);
     let notes = notes(document, shower.idle);
@@ -71,7 +71,7 @@ fn push(rows: &mut Vec<Vec<String>>, row: &Row, before: &str, below: &str) {
 struct Shower<'a> {
     document: &'a Document,
     inside: BTreeMap<Option<&'a str>, Vec<&'a OfGroup>>,
-    /// Cgroups without VMs that are left out because they are idle.
+    /// Number of cgroups without VMs that are left out because they are idle.
     idle: usize,
 }
 
@@ -81,7 +81,7 @@ impl<'a> Shower<'a> {
         for group in &document.groups {
             inside.entry(group.within.as_deref()).or_default().push(group);
         }
-        // Those that used most first.
+        // By CPU time, largest first.
         let cpus = |group: &OfGroup| group.cpus.unwrap_or(0.0);
         for beside in inside.values_mut() {
             beside.sort_by(|a, b| cpus(b).total_cmp(&cpus(a)));
@@ -93,7 +93,7 @@ impl<'a> Shower<'a> {
         self.inside.get(&within).cloned().unwrap_or_default()
     }
 
-    /// Whether it has a VM in it.
+    /// Whether it contains a VM.
     fn has_vm(&self, group: &OfGroup) -> bool {
         group.own.is_some()
             || !group.threads_of.is_empty()
@@ -129,7 +129,8 @@ impl<'a> Shower<'a> {
         };
         let got = if group.within.is_none() { String::new() } else { share(group.got) };
         let quota = group.quota_cpus.map_or(String::new(), |cpus| number(cpus, 2));
-        // If the kernel does not count the cgroup, the VMM's process has most of a VM's CPU time.
+        // If the kernel does not account the cgroup, the VMM's process has most of the VM's CPU
+        // time.
         let vm = group.own.and_then(|pid| self.document.all.get(&pid)?.1);
         let cpus = group.cpus.or(vm).map_or("?".into(), |cpus| number(cpus, 2));
         Row { inside, ..row(self.name(group), [&weight, &quota, &entitled, &got, &cpus]) }

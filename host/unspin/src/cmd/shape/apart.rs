@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! On which CPU each vCPU runs, so that those that need most are apart. Nothing is read or written here.
+//! The CPU of each vCPU, chosen so that the vCPUs with the largest needs are on different CPUs. Pure
+//! functions: nothing is read or written here.
 //!
 //! Shan, "High Performance Cloud Computing on Multicore Computers", dissertation, New Jersey Institute of
-//! Technology, section 5.4.3. What goes in is [`Lasting`].
+//! Technology, section 5.4.3. The input is [`Lasting`].
 
 use std::collections::BTreeSet;
 use unspin_shape::asym::{self, Core, Params, Vcpu};
 use unspin_shape::lasting::Lasting;
 
-/// A vCPU: where it is, and what it needs.
+/// A vCPU: its place and its need.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mover {
     pub cpu: u32,
     need: Lasting,
     latency_us: u32,
-    /// How many of its latencies it waited for a CPU in the last period.
+    /// Its waiting time for a CPU in the last period, in units of its latency.
     waits: u64,
 }
 
@@ -23,7 +24,7 @@ impl Mover {
         Mover { cpu, need: Lasting::default(), latency_us: u32::MAX, waits: 0 }
     }
 
-    /// A period has ended: what it needs, its latency, and how long it waited for a CPU.
+    /// The end of a period: its need, its latency, and how long it waited for a CPU.
     pub fn period(&mut self, need: Lasting, latency_us: u32, waited_ns: u64) {
         self.need = need;
         self.latency_us = latency_us;
@@ -34,12 +35,12 @@ impl Mover {
 /// A VM whose vCPUs may be moved.
 #[derive(Debug)]
 pub struct Movable<'a> {
-    /// The CPUs that all its vCPUs may use.
+    /// CPUs that each of its vCPUs may use.
     pub cpus: &'a BTreeSet<u32>,
     pub vcpus: &'a mut [Mover],
 }
 
-/// CPUs for siblings that are on these now: each its own as far as there are so many, in the node it is in.
+/// CPUs for siblings that are now on these: different CPUs as far as possible, within the present node.
 pub fn laid_out(now: &[u32], cpus: &BTreeSet<u32>, nodes: &[BTreeSet<u32>]) -> Vec<u32> {
     let mut places: Vec<u32> = Vec::new();
     for cpu in now {
@@ -54,8 +55,8 @@ pub fn laid_out(now: &[u32], cpus: &BTreeSet<u32>, nodes: &[BTreeSet<u32>]) -> V
     places
 }
 
-/// Moves vCPUs of the busiest CPU of each node to others, or lets them change places. `nodes`: sets of
-/// CPUs between which no vCPU is moved.
+/// Moves vCPUs from the busiest CPU of each node to other CPUs, or exchanges two vCPUs. `nodes` are
+/// sets of CPUs; vCPUs do not move between them.
 pub fn resolve(vms: &mut [Movable], nodes: &[BTreeSet<u32>], params: &Params) {
     let of_vm = |vm: &Movable| {
         let within = nodes.iter().map(|node| node.intersection(vm.cpus).copied().collect());
@@ -67,7 +68,7 @@ pub fn resolve(vms: &mut [Movable], nodes: &[BTreeSet<u32>], params: &Params) {
     }
 }
 
-/// Those of the vCPUs that are on these CPUs, and may be on each of them.
+/// Considers only vCPUs that are on these CPUs and may run on each of them.
 fn resolve_among(vms: &mut [Movable], cpus: &BTreeSet<u32>, params: &Params) {
     let cpus: Vec<u32> = cpus.iter().copied().collect();
     let mut cores = vec![Core::default(); cpus.len()];
@@ -150,8 +151,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever vCPUs need: each stays within its CPUs and its node, and nowhere are more siblings than
-        /// the most that were together before.
+        /// For any needs, each vCPU stays within its CPUs and its node, and no CPU has more siblings than
+        /// the fullest CPU had before.
         #[test]
         fn vcpus_stay_where_they_may_be(
             vms in prop::collection::vec(

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What weights and slices a VM's vCPUs get, period by period: what they did goes to `policy/asym`, and its
-//! answer becomes these. Nothing is read or written here.
+//! Weights and slices of a VM's vCPUs, period by period. `policy/asym` gets what the vCPUs did; its answer
+//! determines the values. Pure functions: nothing is read or written here.
 //!
 //! Shan, "High Performance Cloud Computing on Multicore Computers", dissertation, New Jersey Institute of
-//! Technology, sections 5.4.1 and 5.4.2. Weights within the VM keep their sum. That the VM as a whole gets
-//! what is due to it is ours: see [`Due`].
+//! Technology, sections 5.4.1 and 5.4.2. Weights within the VM keep their sum. Correcting the VM's own
+//! weight is an addition of this project: see [`Due`].
 
 use unspin_diagnosis::State;
 use unspin_probe::{Seen, NUMBERS};
@@ -13,16 +13,17 @@ use unspin_shape::asym::{self, Params, Vcpu};
 use unspin_shape::due::{Due, Got};
 use unspin_shape::lasting::Lasting;
 
-/// What the kernel takes as `cpu.weight`.
+/// The values that the kernel accepts for `cpu.weight`.
 const WEIGHTS: std::ops::RangeInclusive<u64> = 1..=10_000;
-/// Weights and slices of which none differs by more than this factor from what is set stay: to write them
-/// costs, too. A latency goes up and down by factors of two.
+/// If no weight or slice differs from its present value by more than this factor, all stay, because a
+/// write also costs time. Latencies change by factors of two.
 pub const WEIGHTS_FAR: f64 = 1.1;
 pub const SLICES_FAR: f64 = 2.0;
-/// The same of a VM's own weight: what the VM gets beside an equal one changes by half of it.
+/// The same factor for the VM's own weight. Beside an equal VM, its CPU time changes by half as
+/// much.
 pub const WHOLE_FAR: f64 = 1.02;
 
-/// What a vCPU did in a period, in the mean of so many.
+/// What a vCPU did per period, as the mean over `periods`.
 fn got_of(seen: &Seen, periods: u32) -> Got {
     let sum = |is: fn(State) -> bool| {
         seen.times.spent().filter(|(state, _)| is(*state)).map(|(_, ns)| ns).sum::<u64>()
@@ -32,59 +33,59 @@ fn got_of(seen: &Seen, periods: u32) -> Got {
     Got { on_cpu_ns, waited_ns, wall_ns: mean_ns(seen.times.total()) }
 }
 
-/// What is adapted.
+/// The parts of shaping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parts {
-    /// vCPUs' parts of the VM's CPU time (5.4.1).
+    /// The vCPUs' shares of the VM's CPU time (5.4.1).
     pub time: bool,
-    /// How soon they get a CPU when they wake up (5.4.2).
+    /// How soon a vCPU gets a CPU when it wakes up (5.4.2).
     pub latency: bool,
-    /// On which CPU each is (5.4.3, [`super::apart`]).
+    /// The CPU of each vCPU (5.4.3, [`super::apart`]).
     pub resolver: bool,
 }
 
-/// What is decided of a vCPU.
+/// The decision about a vCPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     pub weight: u64,
-    /// `None`: latency is not adapted.
+    /// `None` if latency is not adapted.
     pub slice_ns: Option<u64>,
-    /// Its slice follows its latency: it woke up.
+    /// Whether its slice follows its latency, because it woke up.
     pub woke: bool,
-    /// What it was given in the period that ended, what it used of that, and what it is given next, in ns.
+    /// CPU time in ns: given to it in the last period, used of that, and given to it next.
     pub given_ns: u64,
     pub used_ns: u64,
     pub next_ns: u64,
-    /// What it needs that lasts.
+    /// Its lasting need.
     pub need: Lasting,
     pub ready: bool,
-    /// How soon it is to have a CPU, in us, and how long it waited for one in the period, in ns.
+    /// How soon it should get a CPU, in us; and how long it waited for one in the period, in ns.
     pub latency_us: u32,
     pub waited_ns: u64,
 }
 
-/// How a VM is set before anything is changed.
+/// The settings of a VM before any change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Own {
-    /// Of its vCPUs, and of the VM.
+    /// Weights of its vCPUs, and of the VM.
     pub weights: Vec<u64>,
     pub whole: u64,
-    /// What is the VM's part of the host's CPUs by its weight, if all VMs want what they can get.
+    /// The CPUs due to the VM by its weight, if all VMs use their shares.
     pub due_cpus: f64,
-    /// Of its vCPUs; none where latency is not adapted.
+    /// Slices of its vCPUs; empty if latency is not adapted.
     pub slices_ns: Vec<u64>,
 }
 
-/// A VM: its vCPUs, its weights before they are changed, and what it got.
+/// A VM: its vCPUs, its original weights, and its CPU time.
 #[derive(Debug)]
 pub struct Shaper {
     parts: Parts,
     params: Params,
     vcpus: Vec<Vcpu>,
-    /// What each needs that lasts: weights follow it.
+    /// The lasting need of each vCPU, which determines the weights.
     needs: Vec<Lasting>,
     own: Own,
-    /// What it gets, and what its own weight becomes by that.
+    /// The VM's CPU time, and the correction of its own weight.
     pub due: Due,
 }
 
@@ -102,13 +103,13 @@ impl Shaper {
         &self.own
     }
 
-    /// So many periods have ended in which each vCPU did this: what each gets in the next. `is_own`: the
-    /// VM had its own weights in them.
+    /// Ends `periods` periods in which the vCPUs did `seen`, and decides about the next. `is_own`: the
+    /// VM had its original weights in them.
     pub fn period(&mut self, seen: &[Seen], periods: u32, is_own: bool) -> Vec<Decision> {
         let each: Vec<Got> = seen.iter().map(|seen| got_of(seen, periods)).collect();
         let got = Got::together(&each);
         self.due.period(&got, is_own);
-        // Nothing was given out before the first period: alike.
+        // Before the first period nothing was given out, so all are alike.
         let due_ns = each.iter().map(Got::due_ns).sum();
         let even_ns = due_ns / self.vcpus.len().max(1) as u64;
         let is_first = self.vcpus.iter().all(|vcpu| vcpu.allocated_ns == 0);
@@ -142,8 +143,8 @@ impl Shaper {
         self.vcpus.iter().enumerate().take(seen.len()).map(decision).collect()
     }
 
-    /// The latency decides how soon a vCPU runs that wakes up. One that did not wake up would only be
-    /// switched more often by a short slice.
+    /// The latency decides how soon a vCPU runs after a wake-up. If it did not wake up, a short slice
+    /// would only cause more switches.
     fn slice_ns(&self, index: usize, seen: &Seen) -> Option<u64> {
         let own = *self.own.slices_ns.get(index).filter(|_| self.parts.latency)?;
         Some(match seen.wakes {
@@ -152,7 +153,7 @@ impl Shaper {
         })
     }
 
-    /// Which vCPU woke which, by their order here.
+    /// Which vCPU woke which, by their indices.
     fn wakers(&mut self, seen: &[Seen]) {
         let index_of = |number: u32| seen.iter().position(|seen| seen.number == number);
         for (vcpu, seen) in self.vcpus.iter_mut().zip(seen) {
@@ -162,7 +163,7 @@ impl Shaper {
         }
     }
 
-    /// The sum of its own weights, shared out as the vCPUs need CPU time; as it is where they are alike.
+    /// Divides the sum of the original weights by need. If the needs are equal, the weights stay.
     fn weights(&self) -> Vec<u64> {
         let sum: u64 = self.own.weights.iter().sum();
         let all_ns: f64 = self.needs.iter().map(Lasting::ns).sum();
@@ -176,7 +177,7 @@ impl Shaper {
         self.needs.iter().map(of).collect()
     }
 
-    /// The VM's own weight after it is corrected by what the VM got since this was called last.
+    /// Corrects the VM's own weight by the CPU time since the last call, and returns it.
     pub fn correct(&mut self) -> u64 {
         if self.parts.time {
             self.due.correct();
@@ -184,13 +185,13 @@ impl Shaper {
         self.whole()
     }
 
-    /// The VM's own weight as it is corrected now.
+    /// The VM's own weight with the present correction.
     pub fn whole(&self) -> u64 {
         self.due.raised(self.own.whole).clamp(*WEIGHTS.start(), *WEIGHTS.end())
     }
 }
 
-/// Whether values are so different from those that are set that it is worth setting them.
+/// Whether the wanted values differ from the present ones by enough to be worth a write.
 pub fn differ(are: &[u64], wanted: &[u64], far: f64) -> bool {
     let is_far = |(is, wanted): (&u64, &u64)| *is.max(wanted) as f64 > far * *is.min(wanted) as f64;
     are.iter().zip(wanted).any(is_far)
@@ -210,7 +211,7 @@ mod tests {
         Own { weights, whole, due_cpus, slices_ns }
     }
 
-    /// A vCPU that ran for a part of the period, waited for a part, and is ready or not at its end.
+    /// A vCPU that ran and waited for these parts of the period, and may be ready at its end.
     fn seen(ran: f64, waited: f64, ready: bool) -> Seen {
         let mut seen = Seen { ready, ..Seen::default() };
         let ns = |part: f64| (part * PERIOD_NS as f64) as u64;
@@ -224,7 +225,8 @@ mod tests {
     fn weights_go_to_those_who_could_go_on() {
         let mut vm = Shaper::new(BOTH, own(vec![100; 2], 100));
         let decided = vm.period(&[seen(0.5, 0.5, true), seen(0.25, 0.0, false)], 1, true);
-        // Half of its 80 ms is due to the first, and all to the second: 120 ms by demands of 66 and 20 ms.
+        // The first is due half of its 80 ms, the second all of it: 120 ms, divided by demands of 66 and
+        // 20 ms.
         assert_eq!(decided.iter().map(|d| d.weight).collect::<Vec<_>>(), [153, 47]);
         assert_eq!(decided[0].next_ns / 1000, 92_093);
         assert_eq!((decided[0].given_ns, decided[0].used_ns), (60_000_000, 40_000_000));
@@ -242,7 +244,8 @@ mod tests {
     #[test]
     fn who_is_late_gets_shorter_slices_and_then_those_that_woke_it() {
         let mut vm = Shaper::new(BOTH, own(vec![100; 2], 100));
-        // The first can go on, and gets half of its part; the second has used all of it, and sleeps.
+        // The first could continue, and gets half of its part. The second has used all of it, and
+        // sleeps.
         let late = |number, wakers| Seen { number, wakers, wakes: 1, ..seen(0.25, 0.5, true) };
         let asleep = |number| Seen { number, wakes: 1, ..seen(0.25, 0.0, false) };
         let mut slices = Vec::new();
@@ -261,8 +264,8 @@ mod tests {
         assert_eq!(vm.period(&awake, 1, false)[0].slice_ns, Some(SLICE_NS), "it did not wake up");
     }
 
-    /// vCPUs on a CPU each, beside an equal VM: on each CPU the two VMs' weights are shared out by what
-    /// each has there, as the kernel does it.
+    /// vCPUs with a CPU each, beside an equal VM. On each CPU the two VMs share by the weights of their
+    /// vCPUs there, as in the kernel.
     fn beside_an_equal(weights: &[u64], whole: u64) -> Vec<Seen> {
         let sum: u64 = weights.iter().sum();
         let beside = 100.0 / weights.len() as f64;
@@ -304,7 +307,7 @@ mod tests {
 
     #[test]
     fn one_whose_vcpus_leave_time_gets_it_for_the_one_that_waits() {
-        // One of its vCPUs waits, and the others leave most of what is theirs.
+        // One of its vCPUs waits. The others leave most of their time unused.
         let did = || [seen(0.4, 0.6, true), seen(0.1, 0.05, false)];
         let mut vm = Shaper::new(BOTH, own(vec![100; 2], 100));
         vm.period(&did(), 1, true);
@@ -334,7 +337,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever vCPUs did, and whatever their weights were.
+        /// For all behaviours and weights of the vCPUs.
         #[test]
         fn weights_keep_their_sum_and_are_what_the_kernel_takes(
             vcpus in prop::collection::vec((1..=10_000u64, 0.0..0.5f64, 0.0..0.5f64, any::<bool>()), 1..20),

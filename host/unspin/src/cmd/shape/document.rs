@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is decided, as a table and as JSON.
+//! The decisions, as a table and as JSON.
 
 use super::decide::Decision;
 use super::vm::Shaped;
@@ -31,10 +31,10 @@ struct OfVcpu {
     vm: String,
     vcpu: u32,
     weight: Change<u64>,
-    /// Null where latency is not adapted.
+    /// Null if latency is not adapted.
     slice_us: Option<Change<u64>>,
-    /// The CPU that it was on last, null where it has ended, and the one that it is pinned to. Both are the
-    /// same where vCPUs are not moved.
+    /// The CPU that it was on last, null if it has ended, and the CPU to which it is pinned. Both are equal
+    /// if vCPUs are not moved.
     pcpu: Change<Option<u32>>,
     why: String,
 }
@@ -45,21 +45,21 @@ struct OfVm {
     pid: u32,
     cpus: Cpus,
     weight: Change<u64>,
-    /// Its vCPUs have nice values instead of weights: the nearest, a factor of 1.25 apart. Where it has no
-    /// weight of its own, `weight` says by how much they are raised together, of 100.
+    /// The vCPUs have nice values instead of weights: the nearest ones, in steps of a factor of 1.25. If
+    /// the VM has no weight of its own, `weight` is the percentage by which all vCPUs are raised.
     by_nice: bool,
-    /// Why its vCPUs are never moved; null where they may be.
+    /// The reason why its vCPUs are never moved; null if they may be.
     pinned: Option<String>,
 }
 
-/// CPU time per time, in CPUs.
+/// CPU time per wall time, in CPUs.
 #[derive(Debug, Serialize, Deserialize)]
 struct Cpus {
-    /// With its own weights, when that was last measured.
+    /// With its original weights, when last measured.
     before: f64,
-    /// With those that are set since; null where none were set.
+    /// With the present weights; null if none were set.
     is: Option<f64>,
-    /// What was due to it in that time.
+    /// Its due share of that time.
     due: Option<f64>,
 }
 
@@ -70,7 +70,7 @@ struct Refused {
     why: String,
 }
 
-/// A VM, what was decided of it in a period, and the CPUs that its vCPUs were on last.
+/// A VM, the decisions of a period, and the CPUs that its vCPUs were on last.
 pub struct Decided<'a> {
     pub vm: &'a Shaped,
     pub cpus: Vec<Option<u32>>,
@@ -126,7 +126,7 @@ impl Document {
         });
     }
 
-    /// As wide as the terminal.
+    /// Lines of at most `width` cells.
     pub fn text(&self, width: usize) -> String {
         let columns = [
             Column::text("VM", 0),
@@ -170,14 +170,14 @@ impl Document {
         printable_lines(&text)
     }
 
-    /// What means the VM of each decision, whatever its title.
+    /// A selector that identifies the VM of each decision.
     fn selectors(&self) -> Vec<String> {
         let pid = |of: &OfVcpu| self.vms.iter().find(|vm| vm.vm == of.vm).map(|vm| vm.pid);
         let selector = |of| pid(of).map_or(String::new(), |pid| format!("pid:{pid}"));
         self.decisions.iter().map(selector).collect()
     }
 
-    /// A line per vCPU of a VM that is shaped; none of others.
+    /// A line per vCPU of this process's VM; empty if it is not shaped.
     pub fn of_process(&self, pid: u32) -> Vec<String> {
         let Some(vm) = self.vms.iter().find(|vm| vm.pid == pid) else { return Vec::new() };
         let line = |of: &OfVcpu| {
@@ -189,7 +189,7 @@ impl Document {
         self.decisions.iter().filter(|of| of.vm == vm.vm).map(line).collect()
     }
 
-    /// A line per VM: what it gets, and its weights.
+    /// A line per VM: its CPU time and its weights.
     pub fn lines(&self) -> String {
         let mut text = String::new();
         for vm in &self.vms {
@@ -215,7 +215,7 @@ impl Document {
 }
 
 impl OfVm {
-    /// As messages have it.
+    /// The VM's name in messages.
     fn title(&self) -> String {
         titled(&self.vm, self.pid)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin shape`: shares a VM's CPU time out among its vCPUs by what each can use.
+//! `unspin shape`: divides a VM's CPU time among its vCPUs by what each can use.
 
 mod apart;
 mod decide;
@@ -55,7 +55,7 @@ Each change is first recorded in /run/unspin/journal. It is restored when the co
 TERM, HUP), on an error, and by a guard process if this one is killed or hangs. If both are killed, the \
 next unspin that uses the journal restores it, or unspin diagnose --put-back does.";
 
-/// More CPUs than any kernel has.
+/// Larger than any kernel's number of CPUs.
 const CPUS_MAX: u32 = 1 << 13;
 
 #[derive(Debug, clap::Args)]
@@ -123,7 +123,7 @@ impl Args {
         Parts { time: has(Part::Time), latency: has(Part::Latency), resolver: has(Part::Resolver) }
     }
 
-    /// Sets of CPUs between which no vCPU is moved.
+    /// Sets of CPUs; vCPUs do not move between them.
     fn nodes(&self) -> Vec<BTreeSet<u32>> {
         match cpus::nodes(&self.system) {
             nodes if nodes.is_empty() || self.across_nodes => vec![(0..CPUS_MAX).collect()],
@@ -152,7 +152,7 @@ fn end_with_input(stop: &Arc<AtomicBool>) {
     });
 }
 
-/// What was put back, of a host with many vCPUs the number alone.
+/// What was restored; on a host with many vCPUs only the number.
 fn in_short(told: &[String]) -> String {
     const SHOWN: usize = 12;
     match told.len() > SHOWN {

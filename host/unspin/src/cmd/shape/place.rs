@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What there is to set of a VM: weights, slices and CPUs of its vCPUs, or why it has none that may be set.
+//! The settings of a VM that can be changed (weights, slices and CPUs of its vCPUs), or the reason why they
+//! cannot.
 
 use super::nice;
 use crate::cmd::diagnose::show::title;
@@ -15,21 +16,21 @@ use unspin_text::read_kernel_text;
 use unspin_uapi::Coscheduling;
 use unspin_uapi::COSCHEDULING;
 
-/// What is looked at.
+/// Where to look.
 pub struct Places<'a> {
     pub host: &'a Host,
-    /// The module's directory; it is there if the module is loaded.
+    /// The module's directory, which exists if the module is loaded.
     pub sysfs: &'a Path,
     pub tree: Tree,
-    /// The cgroups of all VMs, when it was looked last.
+    /// The cgroups of all VMs at the last look.
     pub groups: Groups,
-    /// A scheduler that takes no weights, where they are to be set.
+    /// A scheduler that ignores weights, if it is enabled and weights should be set.
     pub sched_ext: Option<SchedExt>,
-    /// Sets of CPUs between which no vCPU is moved.
+    /// Sets of CPUs; vCPUs do not move between them.
     pub nodes: Vec<BTreeSet<u32>>,
-    /// Whether vCPUs are moved that are pinned.
+    /// Whether pinned vCPUs may be moved.
     pub moves_pinned: bool,
-    /// The CPUs that are online, when it was looked last; none where that is not known.
+    /// The CPUs that were online at the last look; `None` if unknown.
     pub online: Option<BTreeSet<u32>>,
 }
 
@@ -37,33 +38,32 @@ pub struct Places<'a> {
 #[derive(Debug, Clone)]
 pub struct Placed {
     pub vm: VmProcess,
-    /// That of each vCPU, in the order of `vm.vcpus`: of its cgroup, or by its nice value.
+    /// The weight of each vCPU, in the order of `vm.vcpus`: of its cgroup, or by its nice value.
     pub vcpus: Vec<Weight>,
-    /// How long the scheduler gives each of them at a stretch, in ns; none where the kernel does not let
-    /// it be set.
+    /// The scheduler's slice of each vCPU, in ns; empty if the kernel does not let it be set.
     pub slices: Vec<u64>,
-    /// `cpu.weight` of the cgroup that is the VM's alone; none where it has none.
+    /// `cpu.weight` of the cgroup that belongs to the VM alone; `None` if there is no such cgroup.
     pub whole: Option<Weight>,
-    /// Its part of the CPUs that its vCPUs may use, by the weights of the cgroups beside its own; 0 where
-    /// that is not known.
+    /// Its part of the CPUs that its vCPUs may use, by the weights of its cgroup and its siblings; 0 if
+    /// unknown.
     pub due_cpus: f64,
-    /// The CPUs that its vCPUs may be moved between, or why they are not moved, in words.
+    /// The CPUs between which its vCPUs may be moved, or why they are not moved.
     pub cpus: Result<BTreeSet<u32>, String>,
-    /// The CPUs that each of them may use now, those that are offline among them.
+    /// The CPUs that each vCPU may use now, including offline ones.
     pub allowed: Vec<BTreeSet<u32>>,
 }
 
-/// What a thread's or a cgroup's weight is set by, and what it is, 1 to 10000.
+/// The weight of a thread or a cgroup, 1 to 10000, and the file or call that sets it.
 #[derive(Debug, Clone)]
 pub struct Weight {
     pub target: Target,
     pub is: u64,
-    /// How the target reads.
+    /// The target's value as text.
     pub text: String,
 }
 
 impl Placed {
-    /// An error is why this VM's weights are not set, in words.
+    /// The error says why this VM's weights are not set.
     pub fn of(places: &Places, vm: &VmProcess) -> Result<Placed, String> {
         is_fit(places, vm)?;
         is_of_version_2(places.host, vm)?;
@@ -100,7 +100,7 @@ impl Placed {
     }
 }
 
-/// Its vCPUs have a cgroup each.
+/// For vCPUs that have a cgroup each.
 fn weights(tree: &Tree, own: &[Cgroup]) -> Result<Vec<Weight>, String> {
     let parents: BTreeSet<Option<Cgroup>> = own.iter().map(Cgroup::parent).collect();
     if parents.len() > 1 {
@@ -109,8 +109,8 @@ fn weights(tree: &Tree, own: &[Cgroup]) -> Result<Vec<Weight>, String> {
     own.iter().map(|group| weight(tree, group)).collect()
 }
 
-/// They share one: the weights of threads follow from their nice values. Where the cgroup is the VM's alone,
-/// it has the VM's weight.
+/// For vCPUs that share a cgroup: nice values give the weights of threads. If the cgroup belongs to the VM
+/// alone, it has the VM's weight.
 fn nice_values(host: &Host, vm: &VmProcess) -> Result<Vec<Weight>, String> {
     let of = |tid: u32| {
         let nice = host.nice(tid).ok_or("it has ended")?;
@@ -120,12 +120,12 @@ fn nice_values(host: &Host, vm: &VmProcess) -> Result<Vec<Weight>, String> {
     vm.vcpus.iter().map(|vcpu| of(vcpu.tid)).collect()
 }
 
-/// Those of the CPUs that are online.
+/// Those CPUs that are online.
 fn usable(places: &Places, cpus: &BTreeSet<u32>) -> BTreeSet<u32> {
     cpus::usable(cpus, places.online.as_ref())
 }
 
-/// The CPUs that all its vCPUs may use; where those that are pinned are moved, too, that any of them may.
+/// The CPUs that all its vCPUs may use; if pinned vCPUs are moved too, the CPUs that any of them may use.
 fn common_cpus(places: &Places, allowed: &[BTreeSet<u32>]) -> Result<BTreeSet<u32>, String> {
     let sets = allowed.iter().map(|cpus| usable(places, cpus));
     if places.moves_pinned {
@@ -140,7 +140,7 @@ fn common_cpus(places: &Places, allowed: &[BTreeSet<u32>]) -> Result<BTreeSet<u3
     }
 }
 
-/// What the module and the scheduler say of it.
+/// Checks whether the module or the scheduler rules it out.
 fn is_fit(places: &Places, vm: &VmProcess) -> Result<(), String> {
     if let Some(scheduler) = &places.sched_ext {
         return Err(format!("{scheduler}; stop that scheduler, or use --parts resolver alone"));
@@ -178,7 +178,7 @@ fn is_fit(places: &Places, vm: &VmProcess) -> Result<(), String> {
     Ok(())
 }
 
-/// The module's id of the VM, and its coscheduling where that is not none.
+/// The module's id of the VM, and its coscheduling if that is not none.
 fn gang(places: &Places, vm: &VmProcess) -> Option<(String, String)> {
     let module = Module::open(places.sysfs).ok()?;
     let ids = vms::ids_of(&module, places.host, vm).unwrap_or_default();
@@ -198,7 +198,7 @@ fn is_of_version_2(host: &Host, vm: &VmProcess) -> Result<(), String> {
     }
 }
 
-/// Whether weights decide alone what it gets.
+/// Fails if a quota limits it, because then weights alone do not decide its CPU time.
 fn has_no_quota(places: &Places, vm: &VmProcess) -> Result<(), String> {
     let limits = places.groups.limits(&places.tree, vm.pid);
     if let Some((limit, _)) = tightest(&limits, vm.vcpus.len()) {
@@ -210,15 +210,15 @@ fn has_no_quota(places: &Places, vm: &VmProcess) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the cgroup has this thread and no other.
+/// Whether this thread is the only one of the cgroup.
 fn is_alone(tid: u32, dir: &Path) -> bool {
     let text = read_kernel_text(dir.join("cgroup.threads")).unwrap_or_default();
     let mut threads = text.split_whitespace();
     threads.next() == Some(&tid.to_string()) && threads.next().is_none()
 }
 
-/// A VM's part of the CPUs that it may use, no more than it has vCPUs: by its weight among those of the
-/// cgroups beside it that have tasks.
+/// The CPUs due to a VM, at most as many as it has vCPUs, by its weight among those of sibling cgroups
+/// with tasks.
 fn due_cpus(places: &Places, allowed: &[BTreeSet<u32>], group: &Cgroup, is: u64) -> f64 {
     let cpus: BTreeSet<u32> = allowed.iter().flat_map(|cpus| usable(places, cpus)).collect();
     let tree = &places.tree;
@@ -229,7 +229,7 @@ fn due_cpus(places: &Places, allowed: &[BTreeSet<u32>], group: &Cgroup, is: u64)
     due.min(allowed.len() as f64)
 }
 
-/// That of a cgroup for which the controller of CPU time is on.
+/// The weight of a cgroup, if the CPU controller is on for it.
 fn weight(tree: &Tree, group: &Cgroup) -> Result<Weight, String> {
     let path = tree.dir(group).join("cpu.weight");
     let text = read_kernel_text(&path).map_err(|e| {
@@ -243,7 +243,7 @@ fn weight(tree: &Tree, group: &Cgroup) -> Result<Weight, String> {
     }
 }
 
-/// A VM that is left alone, and why, in a line.
+/// A line about a VM that is not shaped, with the reason.
 pub fn left_alone(vm: &VmProcess, why: &str) -> String {
     format!("{} is left alone: {why}", title(vm))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Period after period: what vCPUs did is read, what follows is decided, and set.
+//! The loop of periods: reads what vCPUs did, decides, and sets the result.
 
 use super::apart::{resolve, Movable};
 use super::decide::Parts;
@@ -25,28 +25,28 @@ use unspin_shape::alike;
 use unspin_shape::asym::Params;
 use unspin_shape::due::{Due, OWN, ROUND};
 
-/// Every so many periods: finds VMs that started or ended, checks for values set by other programs, and
+/// Every `LOOKS` periods: finds VMs that started or ended, checks for values set by other programs, and
 /// writes the decisions for other commands.
 const LOOKS: u32 = 25;
-/// After so many looks at which nothing of any VM's vCPUs was worth setting, it looks every two periods, after
-/// as many more every four, and so on to [`TOGETHER_MAX`]: each look takes CPU time from VMs.
+/// After `STEADY` looks without a change worth setting it looks only every two periods, after as many more
+/// every four, and so on up to [`TOGETHER_MAX`], because each look takes CPU time from VMs.
 const STEADY: u32 = 4;
 const TOGETHER_MAX: u32 = 8;
-/// Where no VM is shaped, it looks for one so often.
+/// Interval of looking for VMs while none is shaped.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// What changes are made by; none in a dry run.
+/// The means to make changes; `None` in a dry run.
 pub type Hands<'a> = Option<(&'a mut Undo, &'a mut Guard, &'a Writer)>;
 
-/// What was asked for.
+/// The parameters of the command.
 pub struct Asked<'a> {
-    /// None: all VMs.
+    /// Empty: all VMs.
     pub vms: &'a [OsString],
     pub parts: Parts,
     pub period: Duration,
-    /// A dry run ends after a period.
+    /// End a dry run after one period.
     pub once: bool,
-    /// For a VM that is shaped, where there is none.
+    /// Wait for a VM to shape if there is none.
     pub wait: bool,
     pub json: bool,
     pub places: Places<'a>,
@@ -58,11 +58,11 @@ pub struct Shaping<'a> {
     source: &'a mut dyn Source,
     stop: &'a AtomicBool,
     vms: Vec<Shaped>,
-    /// VMs that are left alone, and why.
+    /// VMs that are not shaped, and why.
     refused: Vec<(VmProcess, String)>,
-    /// VMs with a value set by another program: they stay excluded.
+    /// VMs with a value set by another program. They stay excluded.
     theirs: BTreeMap<u32, String>,
-    /// No VM of the host is left alone.
+    /// Whether all VMs of the host are shaped.
     all: bool,
 }
 
@@ -72,8 +72,8 @@ impl<'a> Shaping<'a> {
         Shaping { asked, source, stop, vms, refused, theirs, all: false }
     }
 
-    /// Looks which VMs there are and which of them are shaped, when all have their own weights. An error
-    /// where there is none.
+    /// Finds the VMs and decides which are shaped; all must have their original weights. An error if
+    /// there is none to shape.
     pub fn choose(&mut self) -> anyhow::Result<()> {
         let host = self.asked.places.host;
         let all = vms::processes(host)?;
@@ -96,14 +96,15 @@ impl<'a> Shaping<'a> {
             return Ok(());
         }
         let why: Vec<String> = self.refused.iter().map(|(vm, why)| left_alone(vm, why)).collect();
-        // A value set by another program is no property of this computer.
+        // A value set by another program is not a limitation of this computer.
         match self.theirs.is_empty() {
             true => Err(Cannot(why.join("\n")).into()),
             false => bail!("{}", why.join("\n")),
         }
     }
 
-    /// Whether the VM was named, or is of somebody whose VMs this is for. Anybody may have a process with a VM.
+    /// Whether the VM was named, or its user is one whose VMs are shaped by default. Any user may start a
+    /// process with a VM.
     fn may_touch(&self, vm: &VmProcess) -> Result<(), String> {
         if !self.asked.vms.is_empty() {
             return Ok(());
@@ -118,7 +119,7 @@ impl<'a> Shaping<'a> {
         }
     }
 
-    /// Parts VMs into those that are shaped and others, and tells of others that are new.
+    /// Divides VMs into those that are shaped and others. Reports new ones among the others.
     fn place(&mut self, vms: Vec<VmProcess>) {
         let mut old: BTreeMap<u32, Shaped> =
             self.vms.drain(..).map(|vm| (vm.placed.vm.pid, vm)).collect();
@@ -142,7 +143,7 @@ impl<'a> Shaping<'a> {
         }
     }
 
-    /// Goes on with the VMs that are chosen until a signal comes; a dry run with --once ends after a period.
+    /// Shapes the chosen VMs until a signal comes; a dry run with --once ends after a period.
     pub fn run(&mut self, mut hands: Hands) -> anyhow::Result<()> {
         let result = wait(SETTLE, self.stop, &mut |_| {}).and_then(|()| self.rounds(&mut hands));
         match result {
@@ -168,7 +169,7 @@ impl<'a> Shaping<'a> {
         }
     }
 
-    /// Whether all is done.
+    /// Returns whether the command is done.
     fn round(&mut self, hands: &mut Hands) -> anyhow::Result<bool> {
         if self.vms.is_empty() {
             if let Some((_, guard, _)) = hands {
@@ -186,7 +187,7 @@ impl<'a> Shaping<'a> {
             let periods = self.taken_together(number);
             wait(self.asked.period * periods, self.stop, &mut |_| {})?;
             let looks = (number + periods) / LOOKS > number / LOOKS;
-            // Looking for new VMs is done less often: it costs more than all the rest.
+            // Looking for new VMs costs more than everything else, so it is done less often.
             let after = if looks { self.source.sample()? } else { self.source.again()? };
             let changed =
                 |vm: &Shaped| after.vms.iter().any(|now| vm.has_other_vcpus(&now.process));
@@ -225,7 +226,7 @@ impl<'a> Shaping<'a> {
         Ok(false)
     }
 
-    /// How many periods pass before the next look, of a round the period of that number.
+    /// How many periods to take together before the next look; `number` is the period of the round.
     fn taken_together(&self, number: u32) -> u32 {
         let steady = self.vms.iter().map(Shaped::steady).min().unwrap_or(0);
         if number < OWN {
@@ -235,7 +236,7 @@ impl<'a> Shaping<'a> {
         }
     }
 
-    /// By what VMs did from one sample to the next, so many periods later.
+    /// Decides from what VMs did between two samples that are `periods` periods apart.
     fn decide(&mut self, samples: [&Sample; 2], periods: u32, is_own: bool, corrects: bool) {
         for vm in &mut self.vms {
             match vm.did(samples[0], samples[1]) {
@@ -250,7 +251,7 @@ impl<'a> Shaping<'a> {
         resolve(&mut all, &self.asked.places.nodes, &Params::default());
     }
 
-    /// All VMs are shaped: slices are no shorter than they need be.
+    /// If all VMs are shaped, slices need not be shorter than necessary.
     fn lengthen_slices(&mut self) {
         let slices = || self.vms.iter().filter_map(Shaped::slices_ns);
         let own_ns = slices().map(|(own_ns, _)| own_ns).min().unwrap_or(0);
@@ -259,8 +260,9 @@ impl<'a> Shaping<'a> {
         self.vms.iter_mut().for_each(|vm| vm.lengthen_slices(factor));
     }
 
-    /// Sets what was decided. False where the round is to begin anew: a VM or a vCPU has ended, or another
-    /// hand has set a value. That is looked at before a value is changed; `all`: of those, too, that stay.
+    /// Sets what was decided. Returns false if the round must start again, because a VM or a vCPU has
+    /// ended, or another program has set a value. It checks this before any change; with `all` also values
+    /// that do not change.
     fn set(&mut self, undo: &mut Undo, all: bool) -> anyhow::Result<bool> {
         for vm in &mut self.vms {
             let pid = vm.placed.vm.pid;
@@ -282,7 +284,7 @@ impl<'a> Shaping<'a> {
         Ok(true)
     }
 
-    /// What was decided last.
+    /// The last decisions.
     fn document(&self) -> Document {
         let decided = self
             .vms
@@ -291,7 +293,7 @@ impl<'a> Shaping<'a> {
         Document::new(decided, &self.refused)
     }
 
-    /// Shows it: all of it, or a line per VM.
+    /// Prints all decisions, or a line per VM.
     fn show(&self, all: bool) -> anyhow::Result<()> {
         let document = self.document();
         match (self.asked.json, all) {
@@ -302,7 +304,7 @@ impl<'a> Shaping<'a> {
     }
 }
 
-/// How many periods are taken together after so many looks at which nothing was worth setting.
+/// How many periods to take together after this many looks without a change worth setting.
 fn together(steady: u32) -> u32 {
     1 << (steady / STEADY).min(TOGETHER_MAX.ilog2())
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A VM that is shaped: what is set of it now, and what is to be.
+//! A shaped VM: its present and its wanted settings.
 
 use super::apart::{laid_out, Movable, Mover};
 use super::decide::{differ, Decision, Own, Parts, Shaper, SLICES_FAR, WEIGHTS_FAR, WHOLE_FAR};
@@ -11,51 +11,51 @@ use unspin_host::journal::Target;
 use unspin_host::{cpus, VmProcess};
 use unspin_probe::Seen;
 
-/// The weight of a VM that has none of its own: its vCPUs' are relative to it.
+/// The weight of a VM without one of its own. Its vCPUs' weights are relative to it.
 const WHOLE: u64 = 100;
 
-/// The largest weight that a cgroup may have.
+/// The largest weight of a cgroup.
 const WEIGHT_MAX: u64 = 10_000;
 
-/// What is set of a VM.
+/// The settings of a VM.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Values {
     /// Weights of its vCPUs, and its own.
     pub weights: Vec<u64>,
     pub whole: u64,
-    /// Slices of its vCPUs, in ns; none where latency is not adapted.
+    /// Slices of its vCPUs, in ns; empty if latency is not adapted.
     pub slices: Vec<u64>,
-    /// The CPU that each vCPU is on; none where they are not moved, or not yet.
+    /// The CPU of each vCPU; empty if they are not moved, or not yet.
     pub cpus: Vec<u32>,
 }
 
 impl Values {
-    /// All but the VM's own weight.
+    /// All except the VM's own weight.
     fn of_vcpus(&self) -> (&[u64], &[u64], &[u32]) {
         (&self.weights, &self.slices, &self.cpus)
     }
 }
 
-/// A VM that is shaped.
+/// A shaped VM.
 pub struct Shaped {
     pub placed: Placed,
     pub shaper: Shaper,
-    /// Of the last period.
+    /// The decisions of the last period.
     pub decisions: Vec<Decision>,
-    /// Its own weight after that.
+    /// Its own weight after these.
     pub whole: u64,
-    /// Where its vCPUs are to be; none where they are not moved.
+    /// The wanted CPUs of its vCPUs; empty if they are not moved.
     movers: Vec<Mover>,
-    /// At so many looks in a row nothing of its vCPUs was worth setting.
+    /// Number of consecutive looks without a change of its vCPUs worth setting.
     steady: u32,
     is: Values,
-    /// What `is` is set by, and how each of these reads.
+    /// The targets that set `is`, and their texts.
     targets: Vec<Target>,
     texts: Vec<String>,
 }
 
 impl Shaped {
-    /// `before`: the same as it was in the last round.
+    /// `before`: the same VM in the last round.
     pub fn new(placed: Placed, places: &Places, parts: Parts, before: Option<Shaped>) -> Shaped {
         let own = Own {
             weights: placed.vcpus.iter().map(|weight| weight.is).collect(),
@@ -100,12 +100,12 @@ impl Shaped {
         &self.is
     }
 
-    /// Whether vCPUs have been added to it or taken from it since it was placed.
+    /// Whether vCPUs were added or removed since it was placed.
     pub fn has_other_vcpus(&self, now: &VmProcess) -> bool {
         now.pid == self.placed.vm.pid && now.vcpus != self.placed.vm.vcpus
     }
 
-    /// What its vCPUs did between two samples, in their order; `None` where it or one of them has ended.
+    /// What its vCPUs did between two samples, in their order; `None` if it or one of them has ended.
     pub fn did(&self, before: &Sample, after: &Sample) -> Option<Vec<Seen>> {
         let vm = after.vms.iter().find(|vm| vm.process.pid == self.placed.vm.pid)?;
         let watched = vm.between(&before.seen, &after.seen)?;
@@ -114,12 +114,12 @@ impl Shaped {
         vcpus.map(|vcpu| of(vcpu.index).map(|(_, seen)| seen.clone())).collect()
     }
 
-    /// At so many looks in a row nothing of its vCPUs was worth setting.
+    /// Number of consecutive looks without a change of its vCPUs worth setting.
     pub fn steady(&self) -> u32 {
         self.steady
     }
 
-    /// So many periods have ended in which its vCPUs did this.
+    /// Ends `periods` periods in which its vCPUs did `seen`.
     pub fn period(&mut self, seen: &[Seen], periods: u32, is_own: bool, corrects: bool) {
         self.decisions = self.shaper.period(seen, periods, is_own);
         self.whole = match (is_own, corrects) {
@@ -131,15 +131,15 @@ impl Shaped {
         }
     }
 
-    /// The least slice that one of its vCPUs has by itself, and the longest that follows from a latency, 0 where
-    /// there is none; in ns.
+    /// In ns: the shortest original slice of its vCPUs, and the longest that follows from a latency (0 if
+    /// none does).
     pub fn slices_ns(&self) -> Option<(u64, u64)> {
         let own_ns = *self.shaper.own().slices_ns.iter().min()?;
         let urgent = self.decisions.iter().filter(|did| did.woke);
         Some((own_ns, urgent.filter_map(|did| did.slice_ns).max().unwrap_or(0)))
     }
 
-    /// Slices that follow a latency become longer by this factor.
+    /// Multiplies slices that follow a latency by this factor.
     pub fn lengthen_slices(&mut self, factor: f64) {
         for slice_ns in
             self.decisions.iter_mut().filter(|did| did.woke).filter_map(|did| did.slice_ns.as_mut())
@@ -148,13 +148,13 @@ impl Shaped {
         }
     }
 
-    /// It, as one whose vCPUs may be moved.
+    /// Its vCPUs as input of the resolver.
     pub fn movable(&mut self) -> Option<Movable<'_>> {
         let cpus = self.placed.cpus.as_ref().ok()?;
         (!self.movers.is_empty()).then_some(Movable { cpus, vcpus: &mut self.movers })
     }
 
-    /// Its vCPUs begin where they are, siblings apart.
+    /// Places its vCPUs near their present CPUs, siblings apart.
     pub fn lay_out(&mut self, places: &Places) {
         let Ok(cpus) = &self.placed.cpus else { return };
         let now = last_cpus(places, &self.placed.vm);
@@ -166,12 +166,12 @@ impl Shaped {
         }
     }
 
-    /// Where its vCPUs are to be.
+    /// The wanted CPUs of its vCPUs.
     pub fn places(&self) -> Vec<u32> {
         self.movers.iter().map(|mover| mover.cpu).collect()
     }
 
-    /// What is to be set; what is not worth setting stays.
+    /// The values to set. Values that are not worth a write stay as they are.
     fn wanted(&self) -> Values {
         let mut wanted = self.is.clone();
         if self.decisions.len() != self.is.weights.len() {
@@ -192,12 +192,12 @@ impl Shaped {
         wanted
     }
 
-    /// How targets are to read.
+    /// The texts of the wanted values of all targets.
     fn texts(&self, wanted: &Values) -> Vec<String> {
         if *wanted == self.is {
             return self.texts.clone();
         }
-        // Where it has no weight of its own, all its vCPUs are raised.
+        // A VM without a weight of its own is raised through all its vCPUs.
         let raised = match self.placed.whole {
             Some(_) => 1.0,
             None => wanted.whole as f64 / self.shaper.own().whole as f64,
@@ -206,7 +206,7 @@ impl Shaped {
             Target::Nice { .. } => nice::nearest(*weight as f64 * raised).to_string(),
             _ => ((*weight as f64 * raised).round() as u64).min(WEIGHT_MAX).to_string(),
         };
-        // A nice value that is not to change need not be the nearest.
+        // If nothing changes, nice values stay, even if they are not the nearest.
         let are_same = (wanted.whole, &wanted.weights) == (self.is.whole, &self.is.weights);
         let weights: Vec<String> = match are_same {
             true => self.texts[..wanted.weights.len()].to_vec(),
@@ -249,12 +249,12 @@ fn theirs(target: &Target, found: &str, was: &str) -> String {
     format!("another program has set {target} to {found}, which was {was}; it stays")
 }
 
-/// The CPU that each of its vCPUs was on last; `None` where it has ended.
+/// The CPU that each of its vCPUs was on last; `None` if it has ended.
 pub fn last_cpus(places: &Places, vm: &VmProcess) -> Vec<Option<u32>> {
     vm.vcpus.iter().map(|vcpu| places.host.last_cpu(vcpu.tid)).collect()
 }
 
-/// What is set of a VM, and how it reads: weights of its vCPUs, its own, slices, and CPUs.
+/// The targets of a VM and their texts: weights of its vCPUs, its own weight, slices, and CPUs.
 fn targets(placed: &Placed, slices: usize, is_moved: bool) -> Vec<(Target, String)> {
     let weights = placed.vcpus.iter().chain(&placed.whole);
     let mut targets: Vec<(Target, String)> =

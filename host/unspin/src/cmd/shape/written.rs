@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `unspin shape` has set, for other commands: it writes it down as it goes, and `unspin status` and
-//! `unspin top` read it.
+//! The decisions of `unspin shape`, for other commands: it writes them to a file, which `unspin status`
+//! and `unspin top` read.
 
 use super::document::Document;
 use anyhow::Context;
@@ -10,21 +10,21 @@ use std::path::{Path, PathBuf};
 use unspin_host::Host;
 use unspin_text::read_kernel;
 
-/// Where it is; what /run has is gone with the boot.
+/// Path of the file. /run is empty after a boot.
 pub const SHAPED: &str = "/run/unspin/shape.json";
 
-/// What a process that shapes has decided last.
+/// The last decisions of a shaping process.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Written {
-    /// The process, and when it started, in clock ticks since the boot: it tells it from a later one of the
-    /// same id.
+    /// The process id, and the start of the process in clock ticks since boot, which distinguishes it from
+    /// a later process with the same id.
     pub process: u32,
     started: u64,
     #[serde(flatten)]
     pub document: Document,
 }
 
-/// The file, which goes with this.
+/// The file. It is removed when this is dropped.
 pub struct Writer {
     path: PathBuf,
     process: u32,
@@ -32,14 +32,14 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Writes beside the journal.
+    /// Writes to a file beside the journal.
     pub fn beside(journal: &Path) -> Writer {
         let process = std::process::id();
         let started = Host::default().start_time(process).unwrap_or_default();
         Writer { path: journal.with_file_name("shape.json"), process, started }
     }
 
-    /// Atomically: a reader gets the old or the new file.
+    /// Writes atomically: a reader gets the old or the new file.
     pub fn write(&self, document: Document) -> anyhow::Result<()> {
         let Writer { process, started, .. } = *self;
         let text = serde_json::to_string(&Written { process, started, document })?;
@@ -56,7 +56,7 @@ impl Drop for Writer {
     }
 }
 
-/// What is shaped now; `None` where nothing is: no process has written it, or it has ended.
+/// What is shaped now; `None` if no process has written the file, or that process has ended.
 pub fn read(path: &Path) -> Option<Written> {
     let written: Written = serde_json::from_slice(&read_kernel(path).ok()?).ok()?;
     let host = Host::default();

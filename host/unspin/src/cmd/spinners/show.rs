@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was counted, as tables and as JSON.
+//! The counts, as tables and as JSON.
 
 use crate::fit::{cut_end, percent, wrap_lines};
 use serde::Serialize;
@@ -10,12 +10,12 @@ use unspin_host::{Name, VmProcess};
 use unspin_spinners::{by_symbol, fit, Counts, Fit, Samples, Symbols};
 use unspin_text::{printable_lines, Framed};
 
-/// Lines of a table; --json has all places.
+/// Limit of lines in a table; --json has all places.
 const LINES_MAX: usize = 20;
-/// Cells of a symbol in a table.
+/// Limit of cells of a symbol in a table.
 const SYMBOL_MAX: usize = 64;
 
-/// Whose symbols addresses are named by.
+/// The source of the symbols that name addresses.
 pub enum Names {
     OfFile { symbols: Symbols, path: PathBuf },
     OfSeries { symbols: Symbols, series: &'static str },
@@ -35,7 +35,7 @@ impl Names {
         }
     }
 
-    /// What to do where the guest runs another kernel.
+    /// What to do if the guest runs another kernel.
     fn mend(&self) -> String {
         match self {
             Names::OfFile { path, .. } => format!(
@@ -51,7 +51,7 @@ impl Names {
     }
 }
 
-/// A VM and what was counted of it.
+/// A VM and its counts.
 pub struct Watched<'a> {
     pub vm: &'a VmProcess,
     pub threads: usize,
@@ -62,9 +62,9 @@ pub struct Watched<'a> {
 pub struct Document {
     schema: u32,
     seconds: f64,
-    /// The file that names are from.
+    /// The file with the symbols.
     symbols: Option<String>,
-    /// Exits that are in no table, because the kernel's had no room.
+    /// Exits that were not counted by place, because the kernel's table was full.
     dropped: u64,
     vms: Vec<OfVm>,
 }
@@ -77,16 +77,16 @@ struct OfVm {
     /// `web1 (process 4242)`.
     #[serde(skip)]
     title: String,
-    /// Threads that were watched.
+    /// Number of watched threads.
     threads: usize,
-    /// Whether these are its vCPUs, or all it has.
+    /// Whether these are its vCPUs, or all its threads.
     #[serde(skip)]
     vcpus_known: bool,
-    /// Whether the symbols are of its kernel; null without symbols, or where none of the kernel's
-    /// addresses was seen.
+    /// Whether the symbols are those of its kernel; null without symbols, or if no address of the
+    /// kernel was observed.
     symbols_fit: Option<bool>,
     pause_loop_exits: u64,
-    /// Of the pause-loop exits of its kernel, those in functions with names.
+    /// Of the pause-loop exits in its kernel, the share in functions with names.
     named_share: Option<f64>,
     spinners: Vec<Place>,
     interrupts: u64,
@@ -119,7 +119,7 @@ impl Document {
         }
     }
 
-    /// What is to be known before the tables are believed.
+    /// Limitations that a reader must know before trusting the tables.
     pub fn warnings(&self, names: Option<&Names>) -> Vec<String> {
         let of = |vm: &OfVm| {
             let (names, Fit { kernel, named }) = (names?, vm.fit);
@@ -135,7 +135,7 @@ impl Document {
         self.vms.iter().filter_map(of).collect()
     }
 
-    /// As wide as the terminal.
+    /// Lines of at most `width` cells.
     pub fn text(&self, width: usize) -> String {
         let vms = self.vms.iter().map(|vm| vm.text(self.seconds, width));
         let text = vms.collect::<Vec<_>>().join("\n");
@@ -167,7 +167,7 @@ impl OfVm {
             named: pause.named + interrupted.named,
         };
         let symbols_fit = (both.kernel > 0).then(|| !both.is_of_another_kernel());
-        // Names of another kernel would be wrong ones.
+        // Names from another kernel would be wrong.
         let symbols = symbols.filter(|_| symbols_fit == Some(true));
         let named_share = |_| pause.named as f64 / pause.kernel as f64;
         OfVm {
@@ -244,7 +244,7 @@ fn table(
     }
     let mut records = vec![["where", "count", "share"].map(String::from).to_vec()];
     for place in places.iter().take(LINES_MAX) {
-        // The symbols of a guest may be of any length.
+        // The symbols of a guest may have any length.
         let symbol = cut_end(&place.symbol, SYMBOL_MAX.min(width / 2));
         records.push(vec![symbol, place.count.to_string(), percent(place.share)]);
     }
@@ -353,7 +353,7 @@ interrupted by the host: 40, 8 per second
         assert_eq!(vm["spinners"], serde_json::json!([]));
     }
 
-    /// A name of another kernel's would be a wrong one.
+    /// A name from another kernel would be wrong.
     #[test]
     fn symbols_of_another_kernel_name_nothing() {
         let vm = vm(Some("web1"), 1);
@@ -374,7 +374,7 @@ interrupted by the host: 40, 8 per second
         let warning = of_series.warnings(Some(&names)).concat();
         assert!(warning.contains("kernel 6.12; the guest runs another kernel"), "{warning}");
         assert!(warning.contains("--kallsyms FILE"));
-        // A guest that was in user space alone says nothing of its kernel.
+        // A guest that was only in user space shows nothing about its kernel.
         let user = document(Some(&names), 0, &vm, samples(&[], &[(0x400, 30)]));
         assert!(user.warnings(Some(&names)).is_empty());
     }

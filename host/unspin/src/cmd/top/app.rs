@@ -22,7 +22,7 @@ pub enum Page {
 pub enum Over {
     List,
     Help,
-    /// The choice of a column, and which is marked.
+    /// The choice of a sort column, with the index of the marked one.
     Sort(usize),
     Filter,
 }
@@ -41,9 +41,9 @@ pub struct App {
     before: Option<Sample>,
     after: Option<Sample>,
     pub lines: Vec<Line>,
-    /// What `unspin shape` has decided last, if it runs.
+    /// The last decisions of `unspin shape`, if it runs.
     pub shaped: Option<Written>,
-    /// What is known of the VM whose vCPUs are shown.
+    /// The facts about the VM whose vCPUs are shown.
     pub vm: Option<OfVm>,
     pub page: Page,
     pub over: Over,
@@ -51,12 +51,12 @@ pub struct App {
     pub is_reversed: bool,
     pub filter: String,
     pub is_paused: bool,
-    /// The id of the marked line, and where it was.
+    /// The id of the marked line, and its last position.
     marked: Option<u32>,
     at: usize,
-    /// Of the list of VMs, while vCPUs are shown.
+    /// The position in the list of VMs while vCPUs are shown.
     vm_at: usize,
-    /// Lines a page has, as it was drawn last.
+    /// Lines of a page when it was last drawn.
     pub page_lines: usize,
 }
 
@@ -91,12 +91,12 @@ impl App {
         self.after.as_ref()
     }
 
-    /// Whether there are figures, which need two samples.
+    /// Whether there are figures; these need two samples.
     pub fn has_figures(&self) -> bool {
         self.before.is_some()
     }
 
-    /// Where the marked line is, if there are lines.
+    /// The position of the marked line, if there are lines.
     pub fn at(&self) -> usize {
         self.at
     }
@@ -133,7 +133,8 @@ impl App {
         self.mark_again();
     }
 
-    /// The mark stays on its VM wherever that is now; where it has ended, at its place.
+    /// Keeps the mark on its VM at the VM's new position, or at the old position if the VM has
+    /// ended.
     fn mark_again(&mut self) {
         let same = self.lines.iter().position(|line| Some(line.id) == self.marked);
         self.mark(same.unwrap_or(self.at));
@@ -334,11 +335,11 @@ pub mod tests {
         press(&mut app, KeyCode::End);
         assert_eq!(names(&app)[app.at()], "web2");
         press(&mut app, KeyCode::Enter);
-        // It ends while its vCPUs are shown.
+        // The VM ends while its vCPUs are shown.
         let fewer = Synthetic::new(6, 1);
         app.feed(fewer.at(Duration::from_secs(3)));
         assert_eq!((app.page, names(&app)[app.at()]), (Page::Vms, "web1"));
-        // None is left, and others come.
+        // No VM is left, and others start.
         app.feed(Synthetic::new(0, 1).at(Duration::from_secs(4)));
         assert!(app.lines.is_empty());
         for second in [5, 6] {

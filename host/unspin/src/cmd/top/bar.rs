@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A bar whose parts are causes. Each has a letter of its name besides its colour, for those who see no
-//! colours.
+//! A bar whose parts are causes. Each part has a letter in addition to its colour, for people who see
+//! no colours.
 
 use ratatui::style::Color;
 use unspin_diagnosis::Cause;
@@ -33,8 +33,8 @@ pub fn color(cause: Cause) -> Color {
     }
 }
 
-/// How many of `width` cells each cause takes, where all cells are all of the wall time. Parts end where
-/// their sum is rounded to, so the whole is right by half a cell.
+/// How many of `width` cells each cause takes; `width` is the whole wall time. Parts end at the rounded
+/// sum of shares so far, so the total is exact to half a cell.
 pub fn cells(lost: &[Option<f64>], width: u16) -> Vec<(Cause, u16)> {
     let (mut sum, mut end) = (0.0, 0);
     let part = |(cause, lost): (&Cause, &Option<f64>)| {

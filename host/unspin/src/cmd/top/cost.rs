@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a refresh costs with 500 vCPUs: threads are looked at, what the kernel keeps of them is read,
-//! causes are judged, and the picture is drawn.
+//! The cost of a refresh with 500 vCPUs: looking at threads, reading the kernel's counts, judging
+//! causes, and drawing.
 
 use super::app::App;
 use super::draw;
@@ -17,7 +17,7 @@ const VMS: usize = 125;
 const VCPUS: usize = 4;
 const REFRESHES: u32 = 20;
 
-/// Of a core, at a refresh per second.
+/// Limit as a share of a core, with a refresh per second.
 const COST_MAX: f64 = 0.05;
 
 /// CPU time of this thread.
@@ -28,7 +28,7 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Threads that sleep until what is returned is dropped, with their ids.
+/// Threads that sleep until the returned senders are dropped, and their ids.
 fn sleepers(count: usize) -> (Vec<Sender<()>>, Vec<u32>) {
     let (told, ids) = channel();
     let sleeper = |_| {
@@ -45,7 +45,7 @@ fn sleepers(count: usize) -> (Vec<Sender<()>>, Vec<u32>) {
     (stops, ids.iter().take(count).collect())
 }
 
-/// The programs' maps are filled with threads of this test, which the programs take for vCPUs.
+/// Fills the programs' maps with threads of this test, which the programs take for vCPUs.
 fn of_kernel(fake: &Fake, threads: &[u32]) -> anyhow::Result<Kernel> {
     for (vm, threads) in threads.chunks(VCPUS).enumerate() {
         let pid = 1_000_000 + vm;
@@ -91,7 +91,7 @@ fn a_refresh_of_500_vcpus_is_cheap() {
             each * 1e3,
             each * 100.0,
         );
-        // Without optimization it says nothing.
+        // Without optimization the time means nothing.
         assert!(cfg!(debug_assertions) || each <= COST_MAX, "{each} s");
     }
 }

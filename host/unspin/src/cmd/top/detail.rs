@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The facts about one VM, below its vCPUs: the diagnosis, its states, and advice.
+//! The facts about one VM, below its vCPUs: diagnosis, states and advice.
 
 use super::app::App;
 use super::paint::rows;
@@ -13,10 +13,10 @@ use ratatui::text::Line as Text;
 use ratatui::widgets::{Block, Borders, Paragraph, Widget, Wrap};
 use unspin_text::printable_lines;
 
-/// Lines that it always has, if there are as many.
+/// Lines that it always gets, if the screen has as many.
 const LINES_MIN: u16 = 11;
 
-/// Draws it at the bottom of an area, and says what is left for the vCPUs.
+/// Draws it at the bottom of an area. Returns the rest of the area, for the vCPUs.
 pub fn split(app: &App, area: Rect, buffer: &mut Buffer) -> Rect {
     let Some(vm) = &app.vm else { return area };
     let wanted = u16::try_from(app.lines.len() + 1).unwrap_or(u16::MAX);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The whole picture: head, list, overlays, and the keys.
+//! The whole screen: head, list, overlays and keys.
 
 use super::app::{App, Over, Page};
 use super::line::Column;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use unspin_diagnosis::Cause;
 use unspin_text::printable_lines;
 
-/// Lines above the list.
+/// Number of lines above the list.
 const HEAD: u16 = 3;
 
 pub fn draw(app: &mut App, every: Duration, area: Rect, buffer: &mut Buffer) {
@@ -89,7 +89,7 @@ fn foot(app: &App, area: Rect, buffer: &mut Buffer) {
     Text::from_iter(spans).render(area, buffer);
 }
 
-/// The columns that lines can be sorted by.
+/// The columns by which lines can be sorted.
 fn menu(marked: usize, area: Rect, buffer: &mut Buffer) {
     let height = (Column::ALL.len() as u16 + 2).min(area.height);
     let area = Rect { width: 24.min(area.width), height, ..area };
@@ -98,7 +98,7 @@ fn menu(marked: usize, area: Rect, buffer: &mut Buffer) {
         Text::styled(format!("{:<22}", column.title()), style)
     };
     let lines: Vec<Text> = Column::ALL.iter().enumerate().map(line).collect();
-    // The marked line stays visible if not all fit.
+    // Keep the marked line visible if not all lines fit.
     let scroll = (marked + 1).saturating_sub(height.saturating_sub(2).into()) as u16;
     Clear.render(area, buffer);
     let block = Block::bordered().title("Sort by");

@@ -8,30 +8,31 @@ use unspin_host::VmProcess;
 use unspin_probe::Seen;
 
 pub struct Line {
-    /// Of a VM its process, of a vCPU its number.
+    /// For a VM its process id, for a vCPU its number.
     pub id: u32,
     pub name: String,
     pub vcpus: usize,
-    /// Of its vCPUs' wall time, 0 to 1: in the guest. `None`: no thread of it is known to run a vCPU.
+    /// Share of its vCPUs' wall time in the guest, 0 to 1. `None`: none of its threads is known to
+    /// run a vCPU.
     pub guest: Option<f64>,
-    /// Likewise, asleep.
+    /// Share asleep.
     pub idle: Option<f64>,
-    /// Likewise, by cause in the order of [`Cause::ALL`]; `None` is unknown.
+    /// Shares lost, by cause in the order of [`Cause::ALL`]; `None` is unknown.
     pub lost: Vec<Option<f64>>,
-    /// How long it waited, in words of other tools.
+    /// How long it waited, in the terms of other tools.
     pub words: Words,
-    /// Why it sleeps, if the guest cannot be the reason.
+    /// Why it sleeps, if the guest cannot be the cause.
     pub held: Option<Held>,
     pub dominant: Option<Cause>,
 }
 
-/// Of what is known, the part of the wall time that is lost. `None`: nothing is known.
+/// The lost share of the wall time, as far as it is known. `None`: nothing is known.
 pub fn total(lost: &[Option<f64>]) -> Option<f64> {
     lost.iter().flatten().copied().reduce(|a, b| a + b)
 }
 
 impl Line {
-    /// What its time goes to mostly: the dominant cause, or why it sleeps.
+    /// The dominant cause of lost time, or the reason why it sleeps.
     pub fn mostly(&self) -> &'static str {
         let cause = self.dominant.map_or("-", Cause::name);
         self.held.map_or(cause, Held::name)
@@ -68,12 +69,12 @@ impl Line {
     }
 }
 
-/// As it is listed, in one line of printable characters.
+/// The name in the list: one line of printable characters.
 pub fn name(vm: &VmProcess) -> String {
     vm.title().to_string()
 }
 
-/// Whether one of its names has this text, whatever letters are large.
+/// Whether one of its names contains this text, ignoring case.
 pub fn is_called(vm: &VmProcess, text: &str) -> bool {
     let text = text.to_lowercase();
     let of_kinds = vm.names.iter().map(|(_, name)| name.to_string());
@@ -81,7 +82,7 @@ pub fn is_called(vm: &VmProcess, text: &str) -> bool {
     names.any(|name| name.to_lowercase().contains(&text))
 }
 
-/// What lines can be ordered by.
+/// The columns by which lines can be sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Column {
     /// The VM's name.
@@ -161,7 +162,7 @@ impl Column {
         }
     }
 
-    /// What it has of a line; `None` is unknown.
+    /// The line's value in this column; `None` is unknown.
     fn number(self, line: &Line) -> Option<f64> {
         match (self, self.cause()) {
             (_, Some(cause)) => line.lost.get(cause as usize).copied().flatten(),
@@ -176,8 +177,8 @@ impl Column {
         }
     }
 
-    /// Names from A on, numbers from the largest on, what is unknown last. Lines that are equal in
-    /// that are ordered by their ids, so that they stay where they are.
+    /// Names from A to Z, numbers from the largest, unknown values last. Equal lines are ordered by
+    /// their ids, so that they keep their positions.
     fn compare(self, a: &Line, b: &Line) -> Ordering {
         let order = match self {
             Column::Name => (a.name.to_lowercase(), a.vcpus).cmp(&(b.name.to_lowercase(), b.vcpus)),

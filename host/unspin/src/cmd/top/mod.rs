@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin top`: how much time VMs lose, live.
+//! `unspin top`: shows live how much time VMs lose.
 
 mod app;
 mod bar;
@@ -31,10 +31,10 @@ use std::time::{Duration, Instant};
 use terminal::{Signals, Taken};
 use unspin_host::Name;
 
-/// How long a signal may wait.
+/// Longest delay of the reaction to a signal.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Characters of a filter that messages repeat.
+/// Limit of characters of a filter in messages.
 const FILTER_SHOWN: usize = 64;
 
 const HELP: &str = "\
@@ -144,14 +144,14 @@ fn live(args: &Args, source: &mut dyn Source) -> anyhow::Result<()> {
                 Then::Redraw => taken.take_again()?,
                 Then::Stay => {}
             }
-            // One reading of the terminal may be several.
+            // One read of the terminal may return several events.
             has_event = event::poll(Duration::ZERO).context("cannot read keys")?;
         }
     }
     Ok(())
 }
 
-/// Takes a key, or the terminal's new size.
+/// Handles a key, or a change of the terminal's size.
 fn press(app: &mut App) -> anyhow::Result<Then> {
     match event::read().context("cannot read keys")? {
         Event::Key(key) if key.kind != KeyEventKind::Release => Ok(app.press(key)),

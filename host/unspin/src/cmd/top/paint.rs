@@ -7,11 +7,11 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
 use unspin_diagnosis::Cause;
 
-/// As htop has marked lines and titles.
+/// htop's style of marked lines and titles.
 pub const MARKED: Style = Style::new().fg(Color::Black).bg(Color::Cyan);
 pub const TITLES: Style = Style::new().fg(Color::Black).bg(Color::Green);
 
-/// A line of text in the first line of an area, cut where the area ends.
+/// Writes text into the first line of an area, cut at the end of the area.
 pub fn put(buffer: &mut Buffer, area: Rect, text: &str, style: Style) {
     if !area.is_empty() {
         buffer.set_stringn(area.x, area.y, text, area.width.into(), style);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The list of VMs, or of a VM's vCPUs: a line each, as far as they have room.
+//! The list of VMs, or of a VM's vCPUs: a line each, as far as there is room.
 
 use super::app::{App, Page};
 use super::bar;
@@ -11,27 +11,27 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use unspin_diagnosis::Cause;
 
-/// From here on there is a column per cause.
+/// From this width on there is a column per cause.
 const ALL_CAUSES_WIDTH: u16 = 186;
-/// From here on there is a column for %MLMTD.
+/// From this width on there is a column for %MLMTD.
 const LIMIT_WIDTH: u16 = 90;
 
 const NUMBER: u16 = 6;
 const WORD: u16 = 7;
 const CAUSE: u16 = 12;
 
-/// Where columns are.
+/// The places of the columns.
 struct Columns {
     name: Rect,
     numbers: Rect,
-    /// How long it waited, in words of other tools.
+    /// How long it waited, in the terms of other tools.
     words: Rect,
     causes: Option<Rect>,
     bar: Rect,
     dominant: Rect,
 }
 
-/// The next `width` columns of what is left of an area, as far as it has them.
+/// Takes up to `width` columns from the left of an area.
 fn take(left: &mut Rect, width: u16) -> Rect {
     let width = width.min(left.width);
     let taken = Rect { width, ..*left };
@@ -67,7 +67,7 @@ impl Columns {
     }
 }
 
-/// Numbers side by side, each at the right of its column.
+/// Numbers side by side, each right-aligned in its column.
 fn numbers(buffer: &mut Buffer, area: Rect, width: u16, texts: &[String], style: Style) {
     let mut left = area;
     for text in texts {
@@ -76,7 +76,7 @@ fn numbers(buffer: &mut Buffer, area: Rect, width: u16, texts: &[String], style:
     }
 }
 
-/// One decimal; `None` is unknown.
+/// A number with one decimal; `None` is unknown.
 fn plain(percent: Option<f64>) -> String {
     percent.map_or_else(|| "?".into(), |percent| format!("{percent:.1}"))
 }
@@ -104,7 +104,7 @@ pub fn draw(app: &mut App, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// The names of lines, each as far as its column has room for it and it is told from the others.
+/// The names of lines, cut to the column so that they stay distinguishable.
 fn names(lines: &[Line], column: Rect) -> Vec<String> {
     let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
     let selectors: Vec<String> = lines.iter().map(|line| format!("pid:{}", line.id)).collect();
@@ -149,7 +149,7 @@ fn draw_line(line: &Line, name: &str, columns: &Columns, style: Style, buffer: &
     put(buffer, columns.dominant, &format!(" {}", line.mostly()), style);
 }
 
-/// ` [CCCSS     ]`: from bracket to bracket it is all of the wall time.
+/// ` [CCCSS     ]`: the brackets enclose the whole wall time.
 fn draw_bar(line: &Line, area: Rect, style: Style, buffer: &mut Buffer) {
     let Some(width) = area.width.checked_sub(3) else { return };
     put(buffer, area, &format!(" [{}]", " ".repeat(width.into())), style);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The terminal while top uses it. It is restored however top ends.
+//! The terminal while top uses it. It is restored in every case.
 
 use anyhow::{bail, Context};
 use ratatui::backend::CrosstermBackend;
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-/// What signals have asked for.
+/// Requests from signals.
 pub struct Signals {
     end: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
@@ -44,13 +44,13 @@ impl Signals {
         self.end.load(Ordering::Relaxed)
     }
 
-    /// As if SIGTSTP had come: the terminal sends none while top has it.
+    /// Requests a stop as SIGTSTP does: the terminal sends no such signal while top uses it.
     pub fn ask_stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Makes a stop that was asked for. Whether the terminal has to be taken anew: others have used it
-    /// while we were stopped, by this signal or by one that cannot be taken.
+    /// Stops if requested. Returns whether the terminal must be set up again, because other programs
+    /// used it while we were stopped, by this signal or by SIGSTOP.
     pub fn had_stop(&self) -> anyhow::Result<bool> {
         if self.stop.swap(false, Ordering::Relaxed) {
             give_back();
@@ -61,7 +61,7 @@ impl Signals {
     }
 }
 
-/// What keys come from, as the library takes it.
+/// Where the terminal library reads keys.
 enum Keys {
     Stdin(Stdin),
     Terminal(File),
@@ -101,8 +101,8 @@ impl Taken {
         Ok(Taken { screen, keys })
     }
 
-    /// Waits for a key, the terminal's new size or a signal, for so long. Whether there is an event; an
-    /// error where the terminal was closed: the library would read it for ever.
+    /// Waits up to `left` for a key, a new size of the terminal or a signal. Returns whether there is
+    /// an event. Fails if the terminal was closed, because the library would then read for ever.
     pub fn wait(&self, left: Duration) -> anyhow::Result<bool> {
         let mut keys = libc::pollfd { fd: self.keys.fd(), events: libc::POLLIN, revents: 0 };
         let ms = left.as_millis().min(i32::MAX as u128) as i32;
@@ -111,11 +111,11 @@ impl Taken {
         if keys.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0 {
             bail!("the terminal was closed");
         }
-        // It was interrupted (found < 0) by what may be the terminal's new size.
+        // The interrupting signal (found < 0) may be a change of the terminal's size.
         Ok(found != 0 && event::poll(Duration::ZERO).context("cannot read keys")?)
     }
 
-    /// After others have used it.
+    /// Sets up the terminal again after other programs used it.
     pub fn take_again(&mut self) -> anyhow::Result<()> {
         take()?;
         self.screen.clear().context("cannot clear the terminal")
@@ -128,8 +128,8 @@ impl Drop for Taken {
     }
 }
 
-/// Ends the program after a terminal that was closed while the library read it: the library would read
-/// for ever. Where it did not read, [`Taken::wait`] is sooner.
+/// Ends the program if the terminal is closed while the library reads it: the library would read for
+/// ever. While it does not read, [`Taken::wait`] notices first.
 fn end_with_the_terminal(fd: RawFd) {
     const SOONER: Duration = Duration::from_secs(2);
     std::thread::spawn(move || {
@@ -146,13 +146,13 @@ fn take() -> anyhow::Result<()> {
     taken.inspect_err(|_| give_back()).context("cannot take the terminal")
 }
 
-/// A failure cannot be reported any more.
+/// A failure here cannot be reported.
 fn give_back() {
     let _ = execute!(stdout(), LeaveAlternateScreen, Show);
     let _ = disable_raw_mode();
 }
 
-/// Otherwise the message of a panic would be lost with the alternate screen.
+/// Restores the terminal before a panic's message, which would be lost with the alternate screen.
 fn give_back_in_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -22,7 +22,7 @@ pub struct Document {
 #[derive(Serialize)]
 struct Ab {
     name: Option<String>,
-    /// By kind.
+    /// The VM's names, by kind.
     names: Names,
     pid: u32,
     uuid: Option<String>,
@@ -31,14 +31,15 @@ struct Ab {
     b: String,
     rounds: usize,
     window_s: f64,
-    /// A letter per window, in their order.
+    /// A letter per phase (A or B), in order of time.
     order: String,
     causes: Vec<Compared>,
     states: Vec<Compared>,
     work: Option<Work>,
     /// Share of the cause by `diagnose`, in A; `None` if unknown.
     diagnosed: Option<f64>,
-    /// The time that B regains, by the work, as a share of B's pace. `None` without work.
+    /// The time that B regains, derived from the work, as a share of B's pace. `None` without
+    /// `--work`.
     found: Option<Between>,
     notes: Vec<String>,
     #[serde(skip)]
@@ -63,13 +64,13 @@ impl Compared {
     }
 }
 
-/// B less A, with the interval of 95 %.
+/// B - A, with its 95 % interval.
 #[derive(Serialize)]
 struct Difference {
     difference: f64,
     low: f64,
     high: f64,
-    /// Whether 0 is in the interval: then the difference is not significant.
+    /// Whether 0 is in the interval; if so, the difference is not significant.
     zero_within: bool,
 }
 
@@ -77,7 +78,7 @@ struct Difference {
 struct Work {
     a_per_s: f64,
     b_per_s: f64,
-    /// B to A; none where no work was done in a window.
+    /// Work in B relative to A; `None` if a phase did no work.
     ratio: Option<Between>,
 }
 
@@ -94,7 +95,7 @@ impl From<Interval> for Between {
     }
 }
 
-/// B - A in each round, of a number per window; `None` if one is unknown.
+/// B - A in each round, of a number per phase; `None` if one is unknown.
 fn differences(windows: &[Window], of: &dyn Fn(&Window) -> Option<f64>) -> Option<Vec<f64>> {
     let pair = |pair: &[Window]| {
         let (a, b) = if pair[0].is_b { (&pair[1], &pair[0]) } else { (&pair[0], &pair[1]) };
@@ -103,7 +104,7 @@ fn differences(windows: &[Window], of: &dyn Fn(&Window) -> Option<f64>) -> Optio
     windows.chunks_exact(2).map(pair).collect()
 }
 
-/// The mean of a number over the windows of an arm.
+/// The mean of a number over the phases of an arm.
 fn mean(windows: &[Window], is_b: bool, of: &dyn Fn(&Window) -> Option<f64>) -> Option<f64> {
     let all: Option<Vec<f64>> = windows.iter().filter(|w| w.is_b == is_b).map(of).collect();
     all.filter(|all| !all.is_empty()).map(|all| all.iter().sum::<f64>() / all.len() as f64)
@@ -171,7 +172,7 @@ impl Document {
         Document { schema: 1, ab }
     }
 
-    /// As wide as the terminal.
+    /// Lines of at most `width` cells.
     pub fn text(&self, width: usize) -> String {
         let ab = &self.ab;
         let head = format!(
@@ -197,7 +198,7 @@ impl Document {
 }
 
 impl Ab {
-    /// The results of diagnose and of the experiment for the cause.
+    /// What diagnose and the experiment say about the cause.
     fn answer(&self) -> String {
         let name = self.cause.name();
         let mut text = match self.diagnosed {
@@ -337,7 +338,7 @@ mod tests {
 
     #[test]
     fn work_is_a_ratio_with_its_interval() {
-        // 1.25 times the work, whatever the pace of a round.
+        // B does 1.25 times the work of A in each round, at any pace.
         let rates = |is_b, index| {
             Some([100.0, 90.0, 110.0, 80.0][index / 2] * if is_b { 1.25 } else { 1.0 })
         };

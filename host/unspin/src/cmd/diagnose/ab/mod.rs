@@ -29,7 +29,7 @@ use unspin_diagnosis::Cause;
 use unspin_host::journal::JOURNAL;
 use unspin_host::{place, Host};
 
-/// Length of a window without --seconds.
+/// Default length of a phase.
 const WINDOW: Duration = Duration::from_secs(5);
 
 #[derive(Debug, clap::Args)]
@@ -60,7 +60,7 @@ pub struct Args {
     synthetic_states: Option<Mixes>,
 }
 
-/// Accepts all causes, so that those without a switch get an error of their own.
+/// Accepts all causes. A cause without a switch then gets an error of its own.
 fn causes() -> impl TypedValueParser<Value = Cause> {
     let value = |cause: Cause| PossibleValue::new(cause.name()).hide(has_none(cause).is_some());
     let of = |name: String| Cause::ALL.into_iter().find(|cause| cause.name() == name);
@@ -83,7 +83,7 @@ impl Args {
     }
 
     pub fn put_back(&self, proc: &Path) -> anyhow::Result<()> {
-        // Only root may look into its directory: to others it is not there.
+        // Only root may look into the directory; for other users the journal seems to be missing.
         let is_there = match self.journal.symlink_metadata() {
             Err(e) if e.kind() == ErrorKind::NotFound => false,
             Err(e) if e.kind() == ErrorKind::PermissionDenied => {
@@ -114,7 +114,7 @@ impl Args {
         let window = asking.seconds.unwrap_or(WINDOW);
         let work = self.work.as_deref();
         let asked = Asked { vm: &vm, rounds: self.rounds as usize, window, work };
-        // An error of the command is reported before any change.
+        // Reports an error of the command before any change.
         work.map(|work| work::ask(work, &stop)).transpose()?;
         say!(
             "{}: A is {}; B is {}. Takes about {} s; restored after {} s at the latest",
@@ -132,7 +132,7 @@ impl Args {
         }
     }
 
-    /// Runs the windows, and restores the settings in every case.
+    /// Runs the phases. Restores the settings in every case.
     fn guarded(
         &self,
         asked: &Asked,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where vCPUs would share one last-level cache: a CPU for each, of those that it may use.
+//! A placement of vCPUs within one last-level cache: for each a CPU that it may use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A CPU per vCPU (in the order of `allowed`, which has the CPUs that each may use), all served by one
-/// cache. `caches` has the CPUs of each cache, `rank` is lower for CPUs to be taken first. Of the caches
-/// that can, the one whose CPUs rank lowest. `None` where no cache has enough CPUs.
+/// Finds a CPU for each vCPU, all of one cache. `allowed` has the CPUs that each vCPU may use, `caches`
+/// the CPUs of each cache; CPUs with a lower `rank` are preferred. Of the caches with enough CPUs, takes
+/// the one whose CPUs rank lowest. `None` if no cache has enough.
 pub fn within_one_cache(
     caches: &BTreeMap<u32, BTreeSet<u32>>,
     allowed: &[BTreeSet<u32>],
@@ -20,7 +20,7 @@ pub fn within_one_cache(
     caches.values().filter_map(place).min_by_key(cost)
 }
 
-/// A CPU per vCPU, no CPU twice; earlier ones are taken first.
+/// A CPU per vCPU, no CPU twice; prefers earlier CPUs.
 fn assign(cpus: &[u32], allowed: &[BTreeSet<u32>]) -> Option<Vec<u32>> {
     let mut owner: BTreeMap<u32, usize> = BTreeMap::new();
     for vcpu in 0..allowed.len() {
@@ -35,7 +35,7 @@ fn assign(cpus: &[u32], allowed: &[BTreeSet<u32>]) -> Option<Vec<u32>> {
     Some(placed)
 }
 
-/// Finds a CPU for a vCPU; one that has it already may get another.
+/// Finds a CPU for a vCPU; may move another vCPU from its CPU to a different one.
 fn find(
     vcpu: usize,
     cpus: &[u32],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The switch of a cause: the settings of B, or why this VM cannot be switched.
+//! The switch of a cause: the settings of B, or the reason why this VM cannot be switched.
 
 use super::placement::within_one_cache;
 use crate::cmd::diagnose::show::title;
@@ -17,10 +17,10 @@ use unspin_text::{counted, read_kernel_text};
 use unspin_uapi::MODE;
 use unspin_uapi::{Mode, Number};
 
-/// The largest possible window, in cycles: almost no spin is as long.
+/// The largest possible window, in cycles: hardly any spin lasts as long.
 const WIDE: u32 = 1 << 30;
 
-/// KVM's own longest polling after HLT on x86, in ns.
+/// KVM's default maximum of polling after HLT on x86, in ns.
 const POLL_NS: &str = "200000";
 
 /// Where the settings of a VM are.
@@ -42,11 +42,12 @@ pub struct Switch {
     /// Descriptions of A and of B.
     pub a: String,
     pub b: String,
-    /// The values of B; those of A are the present ones.
+    /// The values of B. Those of A are the present ones.
     pub wanted: Vec<(Target, String)>,
 }
 
-/// Why a cause has no switch in a running VM, and what to do instead. `None`: it has one.
+/// The reason why a cause has no switch in a running VM, and what to do instead. `None`: it has
+/// one.
 pub fn has_none(cause: Cause) -> Option<Usage> {
     let (why, instead) = match cause {
         Cause::SpinSwitch | Cause::IdleSwitch | Cause::Cache => return None,
@@ -83,7 +84,7 @@ impl Switch {
     }
 }
 
-/// The window of this VM: as it is, or as wide as it can be.
+/// Switches this VM's window between its present value and the largest.
 fn window(places: &Places) -> anyhow::Result<Switch> {
     let module = Module::open_same_version(places.sysfs)
         .context("--ab spin-switch needs the module, which sets the window of the VM")?;
@@ -115,13 +116,13 @@ fn window(places: &Places) -> anyhow::Result<Switch> {
     let files = module.vm(id);
     let of = |file: &str| files.get(file).cloned().unwrap_or_default();
     let mode = of(MODE);
-    // Keeps the code that chooses siblings.
+    // B keeps the present code for choosing siblings.
     let b_mode = match mode.as_str() {
         "hvs" | "apples" => Mode::APPLES,
         _ => Mode::APLE,
     };
     let wide = WIDE.to_string();
-    // Bounds before what they bound, the mode when all is as it should be: none moves along with another.
+    // Bounds come before the window, and the mode comes last, so that no value changes another.
     let values = [
         (Number::WINDOW_MAX.file(), wide.as_str()),
         (Number::WINDOW_INIT.file(), &wide),
@@ -142,7 +143,7 @@ fn window(places: &Places) -> anyhow::Result<Switch> {
     })
 }
 
-/// KVM's polling after HLT, which is set for the whole host.
+/// Switches KVM's polling after HLT. It is a setting of the whole host.
 fn polling(places: &Places) -> anyhow::Result<Switch> {
     let others: Vec<String> =
         places.all.iter().filter(|vm| vm.pid != places.vm.pid).map(title).collect();
@@ -179,7 +180,7 @@ fn polling(places: &Places) -> anyhow::Result<Switch> {
     })
 }
 
-/// Where vCPUs may run: as it is, or a CPU each, all of one last-level cache.
+/// Switches the CPUs of vCPUs between the present ones and one each within a last-level cache.
 fn placement(places: &Places) -> anyhow::Result<Switch> {
     let (vm, title) = (places.vm, title(places.vm));
     has_named_vcpus(vm, "so they cannot be placed one by one")?;

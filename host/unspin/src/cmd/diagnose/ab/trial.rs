@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs the windows of an experiment, and stops it early if needed.
+//! Runs the phases of an experiment, and stops it early if needed.
 
 use super::switch::Switch;
 use super::work;
@@ -17,24 +17,24 @@ use unspin_diagnosis::{losses, Cause, Did, Loss, State};
 use unspin_host::journal::Target;
 use unspin_host::VmProcess;
 
-/// If a VM waits for CPUs for this share of its vCPUs' time or more, its pause-loop exits stay on.
+/// Pause-loop exits stay on if a VM waits for CPUs for this share of its vCPUs' time or more.
 pub const CONTENTION_MAX: f64 = 0.05;
-/// The same for the last [`LOOK`] of a window of B: a short wait does no harm yet.
+/// The same limit for the last [`LOOK`] of a phase of B: a short wait does no harm yet.
 const CONTENTION_NOW_MAX: f64 = 0.10;
 
 /// How often the experiment is checked.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A VM has changed to new settings within this time, beyond [`SETTLE`]: the module patches code.
+/// A VM follows new settings within this time after [`SETTLE`]. The module patches code.
 const SWITCHED_WITHIN: Duration = Duration::from_secs(1);
 
-/// With fewer events in a window it is unknown whether the VM follows its setting.
+/// With fewer events in a phase it is unknown whether the VM follows its setting.
 const EVENTS_MIN: u64 = 50;
-/// Below this share of the wall time the VM does not poll: the time between HLT and sleep is in that
-/// state, too.
+/// Below this share of the wall time the VM does not poll: the state also contains the time from HLT
+/// to sleep.
 pub const POLL_SHARE_MIN: f64 = 0.01;
 
-/// What was asked for.
+/// The parameters of the experiment.
 pub struct Asked<'a> {
     pub vm: &'a VmProcess,
     pub rounds: usize,
@@ -42,12 +42,12 @@ pub struct Asked<'a> {
     pub work: Option<&'a str>,
 }
 
-/// What a window showed.
+/// The measurements of a phase.
 pub struct Window {
     pub is_b: bool,
     pub did: Did,
     pub losses: Vec<Loss>,
-    /// Per second.
+    /// Units of work per second.
     pub work: Option<f64>,
 }
 
@@ -80,7 +80,7 @@ impl Asked<'_> {
 }
 
 impl Trial<'_> {
-    /// Runs all windows. At the end, and on an error, B may be set: the caller restores.
+    /// Runs all phases. At the end, or after an error, B may be set: the caller restores A.
     pub fn run(&mut self) -> anyhow::Result<Vec<Window>> {
         let (start, takes) = (Instant::now(), self.asked.takes());
         let mut passing = Passing::new(takes, "comparing A and B");
@@ -168,8 +168,8 @@ impl Trial<'_> {
         Ok(watched.did(&before.facts, &after.facts))
     }
 
-    /// Whether the experiment is harmless still: its VM waits for CPUs for less than `waits_max` of its
-    /// vCPUs' time.
+    /// Fails if the experiment does harm: its VM waits for CPUs for `waits_max` of its vCPUs' time or
+    /// more.
     fn may_go_on(&self, did: &Did, now: &Sample, waits_max: f64) -> anyhow::Result<()> {
         let title = title(self.asked.vm);
         if self.switch.cause == Cause::IdleSwitch && now.vms.len() > 1 {
@@ -217,7 +217,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Whether the VM goes by what B sets, as its first window of B shows.
+    /// Fails if the VM does not follow the settings of B, as its first phase of B shows.
     fn follows(&self, a: Option<&Window>, window: &Window) -> anyhow::Result<()> {
         let (Some(a), true) = (a, window.is_b) else { return Ok(()) };
         let title = title(self.asked.vm);
@@ -234,8 +234,8 @@ impl Trial<'_> {
             ),
             Cause::IdleSwitch if halts(a).min(halts(window)) >= EVENTS_MIN => {
                 let (least, most) = (polls(a).min(polls(window)), polls(a).max(polls(window)));
-                // One of the arms does not poll, if the VM goes by the parameter. Both may be without: KVM
-                // does not poll for sleeps that are long.
+                // If the VM follows the parameter, one of the arms does not poll. Neither may poll,
+                // because KVM does not poll for long sleeps.
                 if most >= POLL_SHARE_MIN && least > most / 2.0 {
                     bail!(
                         "{title} polled {} of the time in A, and {} in B: it does not use \

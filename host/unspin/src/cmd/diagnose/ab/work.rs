@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 /// Time limit of the command.
 pub const LIMIT: Duration = Duration::from_secs(5);
 
-/// Limit of its output.
+/// Limit of its output, in bytes.
 const OUTPUT_BYTES_MAX: u64 = 4096;
 
-/// Its output is closed this soon after its end.
+/// Its output must be closed within this time after its end.
 const CLOSES_WITHIN: Duration = Duration::from_secs(1);
 
 const LOOK: Duration = Duration::from_millis(2);
 
-/// How much is done at a time.
+/// An amount of work at a point in time.
 #[derive(Debug, Clone, Copy)]
 pub struct Done {
     pub number: f64,
@@ -41,15 +41,15 @@ impl Done {
     }
 }
 
-/// Runs the command in a shell, and takes the number that it prints.
+/// Runs the command in a shell, and parses the number that it prints.
 pub fn ask(command: &str, stop: &AtomicBool) -> anyhow::Result<Done> {
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(command).process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = shell.spawn().context("cannot run /bin/sh for --work")?;
     let output = child.stdout.take().map(read);
     let ended = wait(&mut child, stop);
-    // A process that it left running would keep its output open. SAFETY: the group is that of our child,
-    // which was not waited for unless it ended just now.
+    // A process that the command left running would keep the output open. SAFETY: the group is that of
+    // our child, which was not waited for unless it ended just now.
     unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
     let at = Instant::now();
     let _ = child.wait();
@@ -80,7 +80,7 @@ pub fn ask(command: &str, stop: &AtomicBool) -> anyhow::Result<Done> {
     Ok(Done { number, at })
 }
 
-/// Reads the output of a command, up to 1 byte more than is allowed; further output has no reader.
+/// Reads the output of a command, up to 1 byte more than allowed. Nothing reads further output.
 fn read(out: ChildStdout) -> Receiver<Vec<u8>> {
     let (tell, told) = channel();
     std::thread::spawn(move || {
