@@ -36,7 +36,7 @@ pub enum Error {
 #[derive(Debug)]
 pub struct Program<'a> {
     pub source: &'a Path,
-    /// Folders of headers besides libbpf's.
+    /// Include directories besides libbpf's.
     pub folders: &'a [PathBuf],
     /// Flags besides the usual ones.
     pub flags: &'a [&'a str],
@@ -53,7 +53,7 @@ impl Program<'_> {
         for folder in self.folders {
             clang.arg("-I").arg(folder);
         }
-        // Paths of this computer do not belong into the type information.
+        // Keep paths of this computer out of the type information.
         for place in [std::env::var_os("CARGO_MANIFEST_DIR").as_deref(), Some(out.as_os_str())] {
             let mut map = OsStr::new("-fdebug-prefix-map=").to_os_string();
             map.push(place.unwrap_or_default());
@@ -69,7 +69,7 @@ impl Program<'_> {
     }
 }
 
-/// The folder that libbpf's headers are included from, as `bpf/…`.
+/// The directory from which libbpf's headers are included as `bpf/…`.
 fn libbpf_headers(out: &Path) -> Result<PathBuf, Error> {
     let include = out.join("include");
     let bpf = include.join("bpf");

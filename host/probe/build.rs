@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compiles the BPF programs. The states and the exits that lead to them are written out for them, so
-//! that unspin-diagnosis alone says which there are.
+//! Compiles the BPF programs. Generates the states and the exit reasons that lead to them, so that
+//! unspin-diagnosis alone defines them.
 
 mod bpf;
 
@@ -9,12 +9,12 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use unspin_diagnosis::{exits, State};
 
-/// As the C has a state: `STATE_EXIT_PAUSE`.
+/// The C name of a state, such as `STATE_EXIT_PAUSE`.
 fn constant(state: State) -> String {
     format!("STATE_{}", state.name().to_uppercase().replace([':', '-'], "_"))
 }
 
-/// Codes that a table has.
+/// Number of codes in a table.
 const EXITS: u16 = 256;
 
 /// A table from each code to the state that it leads to.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The preprocessor makes Rust of uapi/unspin.h and unspin_guest.h: src/tables.c says how.
+//! Generates Rust tables from uapi/unspin.h and unspin_guest.h by the preprocessor; see
+//! src/tables.c.
 
 use std::path::PathBuf;
 
-/// In src/tables.c, after which all is Rust.
+/// The line in src/tables.c after which the output is Rust.
 const BEGIN: &str = "rust_from_here";
 
 fn main() {

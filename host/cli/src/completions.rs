@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `completions`: for bash, zsh, fish and others.
+//! `completions`: shell completions for bash, zsh, fish and others.
 
 use crate::out;
 use clap::{Arg, Command};
@@ -22,7 +22,7 @@ pub fn run(args: &Args, name: &'static str, command: &Command) -> anyhow::Result
     })
 }
 
-/// The command as people type it: no hidden subcommands, and no hidden options.
+/// The command as people type it, without hidden subcommands and options.
 fn typed(name: &'static str, command: &Command) -> Command {
     let subs = command.get_subcommands().filter(|sub| !sub.is_hide_set());
     let args = command.get_arguments().filter(|arg| !arg.is_hide_set());
@@ -36,7 +36,7 @@ fn typed(name: &'static str, command: &Command) -> Command {
         .subcommands(subs.map(|sub| typed(leaked(sub.get_name()), sub)))
 }
 
-/// The argument without what it says of others, which may be hidden.
+/// The argument without relations to other arguments, which may be hidden.
 fn alone(arg: Arg) -> Arg {
     let bare = Arg::new(arg.get_id().clone())
         .help(first_line(&arg))
@@ -64,12 +64,12 @@ fn first_line(arg: &Arg) -> String {
     help.lines().next().unwrap_or_default().trim_end_matches(':').to_string()
 }
 
-/// clap's names last as long as the program, which ends soon.
+/// clap needs names that live as long as the program, which ends soon.
 fn leaked(name: &str) -> &'static str {
     Box::leak(name.to_string().into_boxed_str())
 }
 
-/// For bash: no space follows a word such as `mode=`, whose value comes next.
+/// For bash: adds no space after a word such as `mode=`, whose value follows.
 fn without_space(name: &str) -> String {
     format!(
         "\n__{name}_key() {{\n    _{name} \"$@\"\n    [[ ${{COMPREPLY[0]-}} != *= ]] || compopt -o \
@@ -77,7 +77,7 @@ fn without_space(name: &str) -> String {
     )
 }
 
-/// For fish: the words that arguments without an option take, which clap leaves out.
+/// For fish: the words of positional arguments, which clap leaves out.
 fn words(name: &str, command: &Command) -> String {
     let of_sub = |sub: &Command| {
         let values = sub.get_positionals().flat_map(Arg::get_possible_values);

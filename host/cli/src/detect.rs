@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether this host has KVM with pause-loop exiting. A /dev/kvm alone proves nothing: it may be
-//! an emulation without PLE.
+//! Detects whether this host has KVM with pause-loop exiting. The existence of /dev/kvm is not
+//! enough: it may be an emulation without PLE.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -9,7 +9,7 @@ use std::path::Path;
 use unspin_host::place::under;
 use unspin_text::read_kernel_text;
 
-/// What the CPU offers against spinning vCPUs.
+/// The processor's feature against spinning vCPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     /// Intel pause-loop exiting.
@@ -18,7 +18,7 @@ pub enum Found {
     PauseFilter,
 }
 
-/// IA32_VMX_PROCBASED_CTLS2 (Intel SDM, A.3.3): the upper half says which controls may be 1.
+/// IA32_VMX_PROCBASED_CTLS2 (Intel SDM, A.3.3). The upper half has the controls that may be 1.
 const MSR_PROCBASED_CTLS2: u64 = 0x48b;
 /// PAUSE-loop exiting, bit 10 of the secondary controls.
 const PLE_ALLOWED: u64 = 1 << (32 + 10);
@@ -26,9 +26,9 @@ const PLE_ALLOWED: u64 = 1 << (32 + 10);
 /// Why spinning vCPUs do not exit on a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lacks {
-    /// The processor cannot make them exit.
+    /// The processor does not support it.
     Processor(String),
-    /// It may be able to: KVM is not loaded, is set otherwise, or does not tell.
+    /// The processor may support it, but KVM is not loaded, has it off, or does not show it.
     Kvm(String),
 }
 
@@ -40,14 +40,14 @@ impl Lacks {
     }
 }
 
-/// What KVM on the host under `root` can do against spinning, or why this process cannot use it.
+/// What KVM on the host under `root` supports against spinning, or why this process cannot use it.
 pub fn kvm(root: &Path) -> Result<Found, String> {
     let cpuinfo = cpuinfo(root).map_err(Lacks::why)?;
     may_open(&root.join("dev/kvm"))?;
     of_cpuinfo(root, &cpuinfo).map_err(Lacks::why)
 }
 
-/// What the processor of the host under `root` can do against spinning, and KVM lets it do.
+/// What both processor and KVM of the host under `root` support against spinning.
 pub fn processor(root: &Path) -> Result<Found, Lacks> {
     of_cpuinfo(root, &cpuinfo(root)?)
 }
@@ -88,7 +88,7 @@ fn may_open(dev: &Path) -> Result<(), String> {
 fn intel(root: &Path, cpuinfo: &str) -> Result<Found, Lacks> {
     let has_ple = match field(cpuinfo, "vmx flags") {
         Some(flags) => has_word(flags, "ple"),
-        // Kernels before 5.6 do not list them.
+        // Kernels before 5.6 do not list these features.
         None => read_msr(&root.join("dev/cpu/0/msr"), MSR_PROCBASED_CTLS2)
             .map(|v| v & PLE_ALLOWED != 0)
             .map_err(|e| {
@@ -153,7 +153,7 @@ mod tests {
     use std::fs;
     use std::path::PathBuf;
 
-    /// A host made of files.
+    /// A host in files of a temporary directory.
     struct Host(PathBuf);
 
     impl Host {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which distribution a host runs, and how it installs packages and the headers of its kernel.
+//! The distribution of a host, and its commands to install packages and kernel headers.
 
 use std::fs;
 use std::path::Path;
@@ -8,18 +8,18 @@ use unspin_host::place::under;
 /// Distributions by how they package kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Distribution {
-    /// Debian, Ubuntu and those made from them.
+    /// Debian, Ubuntu and their derivatives.
     Debian,
-    /// A kernel of Proxmox, whatever is below it.
+    /// A kernel of Proxmox, on any distribution.
     Proxmox,
-    /// RHEL, Fedora and those made from them.
+    /// RHEL, Fedora and their derivatives.
     RedHat,
     /// SLES and openSUSE.
     Suse,
     Arch,
     Alpine,
     NixOs,
-    /// One that this program knows nothing about.
+    /// An unknown one.
     Other,
 }
 
@@ -55,7 +55,7 @@ impl Distribution {
 
     /// How to install the headers of kernel `release`: a command, or what is missing.
     pub fn headers(self, release: &str) -> String {
-        // Packages of these name the flavour, which ends the release.
+        // The packages of these distributions contain the flavour, the last part of the release.
         let flavour = release.rsplit('-').next().unwrap_or_default();
         match self {
             Debian => self.install(&format!("linux-headers-{release}")),
@@ -64,7 +64,7 @@ impl Distribution {
                 Some(0..=5u32) => self.install(&format!("pve-headers-{release}")),
                 _ => self.install(&format!("proxmox-headers-{release}")),
             },
-            // Oracle's own kernel.
+            // The kernel of Oracle.
             RedHat if release.contains("uek") => {
                 self.install(&format!("kernel-uek-devel-{release}"))
             }
@@ -89,7 +89,7 @@ impl Distribution {
         }
     }
 
-    /// The command that installs packages; they have these names everywhere.
+    /// The command that installs packages, which have these names in all distributions.
     pub fn install(self, packages: &str) -> String {
         let program = match self {
             Debian | Proxmox => "apt-get install",
@@ -103,7 +103,8 @@ impl Distribution {
     }
 }
 
-/// From the text of os-release(5): `ID` goes before `ID_LIKE`, whose words come from near to far.
+/// Parses os-release(5). `ID` takes precedence over `ID_LIKE`, whose words are ordered from near to
+/// far.
 fn of_text(text: &str) -> Distribution {
     let value = |key: &str| {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(key)?.strip_prefix('='));

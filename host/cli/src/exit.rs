@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Exit codes: 0 done, 1 failed, 2 the command or a file given to it is wrong, 77 this computer
-//! cannot do it.
+//! Exit codes: 0 success, 1 failure, 2 wrong usage or an error in a file, 77 not possible on this
+//! computer.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -10,15 +10,15 @@ pub const FAILED: u8 = 1;
 pub const USAGE: u8 = 2;
 pub const CANNOT: u8 = 77;
 
-/// The command or a file given to it is wrong.
+/// Wrong usage, or an error in a given file.
 #[derive(Debug)]
 pub struct Usage(pub String);
 
-/// This computer cannot do what was asked, and why.
+/// The reason why this computer cannot do it.
 #[derive(Debug)]
 pub struct Cannot(pub String);
 
-/// The output has said why: this exit code is all that is left to say.
+/// The reason is already printed; only the exit code remains.
 #[derive(Debug)]
 pub struct Told(pub u8);
 
@@ -44,7 +44,7 @@ impl std::error::Error for Told {}
 impl std::error::Error for Usage {}
 impl std::error::Error for Cannot {}
 
-/// A file that was named and cannot be read: the name is wrong, or this computer fails.
+/// A given file cannot be read: either its name is wrong, or this computer failed.
 pub fn unread(e: ReadError) -> anyhow::Error {
     match e.is_wrong_file() {
         true => Usage(e.to_string()).into(),
@@ -73,8 +73,8 @@ pub fn code(program: &str, result: anyhow::Result<()>) -> ExitCode {
     }
 }
 
-/// An error and its causes, fit for a terminal. A cause that its error already names is not repeated.
-/// Control characters of quoted input are replaced.
+/// An error and its causes, safe for a terminal. A cause that its error already contains is not
+/// repeated. Control characters of quoted input are replaced.
 pub fn said(e: &anyhow::Error) -> String {
     let mut all = String::new();
     for cause in e.chain().map(ToString::to_string) {

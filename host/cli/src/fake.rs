@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hosts made of files, for tests.
+//! Hosts in files of a temporary directory, for tests.
 
 use crate::sysfs::Module;
 use std::fs;
@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use unspin_host::Host;
 
-/// A module and processes made of files.
+/// A module and processes, as files.
 pub struct Fake(pub PathBuf);
 
 impl Fake {
@@ -37,7 +37,7 @@ impl Fake {
         fs::read_to_string(self.0.join(path)).unwrap().trim().to_string()
     }
 
-    /// A VM that follows the defaults, of a process of QEMU's with this `-name`.
+    /// A VM that follows the defaults, in a QEMU process with this `-name`.
     pub fn vm(&self, id: &str, name: &str) {
         let (pid, _) = id.split_once('-').unwrap();
         for file in fs::read_dir(self.0.join("sys/default")).unwrap().flatten() {

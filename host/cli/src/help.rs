@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The first page of `--help`: subcommands under the heads of those who need them. clap has heads for
+//! The first page of `--help`: subcommands in groups, by purpose. clap itself supports groups for
 //! options only.
 
 use crate::out;
 use clap::{ArgMatches, Command, Error};
 use std::fmt::Write;
 
-/// A head and its subcommands.
+/// The title of a group and its subcommands.
 pub type Groups = &'static [(&'static str, &'static [&'static str])];
 
 /// The command with the list of its subcommands in groups.
@@ -25,7 +25,7 @@ fn list(command: &Command, groups: Groups) -> String {
     let mut text = String::new();
     for (head, names) in groups {
         let subs: Vec<_> = names.iter().filter_map(|name| command.find_subcommand(name)).collect();
-        // A build may be without all of a group.
+        // A build may be without all subcommands of a group.
         if subs.is_empty() {
             continue;
         }
@@ -40,13 +40,13 @@ fn list(command: &Command, groups: Groups) -> String {
     text
 }
 
-/// The arguments of this process. Ends it where they are wrong, or ask for help.
+/// The arguments of this process. Prints usage errors or help, and ends the process in these cases.
 pub fn matches(command: Command) -> ArgMatches {
     command.try_get_matches().unwrap_or_else(|e| end(&e))
 }
 
-/// Ends the process with what clap says. It quotes arguments as they are; those that would command
-/// the terminal are shown without colours.
+/// Prints clap's message and ends the process. clap quotes arguments unchanged; a message that
+/// would control the terminal is printed without colours.
 pub fn end(e: &Error) -> ! {
     let text = e.render().to_string();
     let safe = out::printable_lines(&text);
@@ -57,7 +57,7 @@ pub fn end(e: &Error) -> ! {
     std::process::exit(e.exit_code())
 }
 
-/// Subcommands that `--help` should show once and does not, and names of groups that are no subcommand.
+/// Subcommands that `--help` does not show exactly once, and names in groups that are no subcommand.
 pub fn misplaced(command: &Command, groups: Groups) -> Vec<String> {
     let text = command.clone().render_help().to_string();
     let shown = |name: &str| text.matches(&format!("\n  {name} ")).count() == 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The module on this host: whether it can be built and loaded here, and doing so.
+//! The module on this host: whether it can be built and loaded, and building and loading it.
 
 use crate::distribution::Distribution;
 use crate::exit::Cannot;
@@ -17,7 +17,7 @@ use unspin_text::{read_kernel, read_kernel_text, Lock};
 /// Kernel series that the module's tests boot.
 pub const TESTED: [&str; 3] = ["6.1", "6.12", "7.3"];
 
-/// How long the kernel may take to unload the module.
+/// Limit of the time in which the kernel unloads the module.
 const UNLOAD_MAX: Duration = Duration::from_secs(30);
 
 /// `uname -r` of the host under `root`.
@@ -27,10 +27,10 @@ pub fn release(root: &Path) -> anyhow::Result<String> {
     Ok(text.trim().to_string())
 }
 
-/// The oldest kernel that the module can be built for, as core/kmod/Kbuild has it.
+/// The oldest kernel for which the module can be built, as in core/kmod/Kbuild.
 pub const OLDEST: (u32, u32) = (6, 1);
 
-/// Why the module is for none of a kernel's age: the build would say the same.
+/// Why the module does not support a kernel of this age. The build has the same error.
 pub fn too_old(release: &str) -> Option<String> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
     let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return None };
@@ -43,8 +43,8 @@ pub fn too_old(release: &str) -> Option<String> {
     })
 }
 
-/// A note for kernels that the module's tests do not boot. The module itself probes whether it works
-/// there.
+/// A note about kernels that the module's tests do not boot. The module itself checks whether it
+/// works there.
 pub fn untested(release: &str) -> Option<String> {
     let is_of = |series: &str| {
         let rest = release.strip_prefix(series);
@@ -60,7 +60,7 @@ pub fn untested(release: &str) -> Option<String> {
     ))
 }
 
-/// Why the module cannot be built and loaded on the host under `root`, if it cannot.
+/// Why the module cannot be built and loaded on the host under `root`; `None` if it can.
 pub fn obstacle(root: &Path, release: &str, is_root: bool) -> Option<String> {
     if let Some(why) = too_old(release) {
         return Some(why);
@@ -82,7 +82,7 @@ pub fn obstacle(root: &Path, release: &str, is_root: bool) -> Option<String> {
     None
 }
 
-/// Whether the kernel takes signed modules only.
+/// Whether the kernel accepts only signed modules.
 pub fn must_be_signed(root: &Path) -> bool {
     let read = |p: &str| read_kernel_text(under(root, p)).unwrap_or_default();
     secure_boot(root)
@@ -112,7 +112,7 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Builds the module for the running kernel from the source tree; what was built is kept.
+/// Builds the module for the running kernel from the source tree. An existing build is reused.
 pub fn build(release: &str, stop: &AtomicBool, say: &dyn Fn(&str)) -> anyhow::Result<PathBuf> {
     let sources = module_source().join("kmod");
     let headers = headers(Path::new("/"), release);
@@ -168,11 +168,11 @@ fn can_build(sources: &Path, headers: &Path, release: &str) -> Result<(), String
     }
 }
 
-/// Loads the module: `file`, or the one installed for this kernel.
+/// Loads the module from `file`, or the one installed for this kernel.
 pub fn insert(file: Option<&Path>) -> anyhow::Result<()> {
     let mut command = match file {
         Some(file) => {
-            // Unlike modprobe, insmod brings nothing else in.
+            // Unlike modprobe, insmod does not load dependencies.
             let _ = Command::new("modprobe").args(["-q", "kvm"]).status();
             let mut c = Command::new("insmod");
             c.arg(file);
@@ -207,8 +207,8 @@ fn refusal_in(log: &str) -> Option<&str> {
     line.split_once("unspin: ").map(|(_, said)| said).filter(|said| said.contains("not loading"))
 }
 
-/// Unloads the module. If the kernel does not release a hook, rmmod never returns, and no signal reaches it:
-/// it is not waited for longer than [`UNLOAD_MAX`].
+/// Unloads the module. If the kernel does not release a hook, rmmod never returns and ignores signals; then
+/// this stops waiting after [`UNLOAD_MAX`].
 pub fn remove() -> anyhow::Result<()> {
     ends_within(Command::new("rmmod").arg("unspin"), UNLOAD_MAX)
 }
@@ -259,7 +259,7 @@ mod tests {
 
     const DEBIAN: &str = "6.12.43+deb13-amd64";
 
-    /// A host made of files, with headers for Debian's kernel.
+    /// A host in files, with headers for Debian's kernel.
     fn host(name: &str) -> PathBuf {
         let root = std::env::temp_dir().join(format!("unspin-host-{name}-{}", std::process::id()));
         file(&root, &format!("lib/modules/{DEBIAN}/build/Makefile"), b"");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the commands `unspin` and `unspin-lab` do alike: output and exit codes, help and manuals, and the
-//! module: whether this host can have it, loading it, its files, and VMs by the names people give them.
+//! What the commands `unspin` and `unspin-lab` share: output and exit codes, help and manuals, and the
+//! module: whether this host can have it, loading it, its settings, and VMs by name.
 
 #[macro_use]
 pub mod out;

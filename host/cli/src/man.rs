@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What all commands end with.
+/// The end of each page.
 const EXIT_STATUS: &[u8] = br#".SH "EXIT STATUS"
 .TP
 \fB0\fR
@@ -26,8 +26,7 @@ Wrong usage, or an error in a file.
 Not possible on this computer; standard error has the reason.
 "#;
 
-/// A subcommand, as in `lab boot`, or "" for the command itself, with its examples: a command line and what it
-/// does.
+/// Examples per subcommand, such as `lab boot`, or "" for the command itself: a command line and its effect.
 pub type Examples = &'static [(&'static str, &'static [(&'static str, &'static str)])];
 
 #[derive(Debug, clap::Args)]
@@ -60,7 +59,7 @@ pub fn run(args: &Args, command: Command, examples: Examples) -> anyhow::Result<
     }
 }
 
-/// A page per command that people type.
+/// Writes a page for each visible command.
 fn write_all(command: Command, root: &str, dir: &Path, examples: Examples) -> io::Result<()> {
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
         write_all(sub.clone(), root, dir, examples)?;
@@ -69,12 +68,12 @@ fn write_all(command: Command, root: &str, dir: &Path, examples: Examples) -> io
     fs::write(file, page(command, root, examples)?)
 }
 
-/// The subcommand of `root` that a page is of: it is called `ROOT-SUB` or `ROOT-SUB-SUB`.
+/// The subcommand of `root` in the name of a page: `ROOT-SUB` or `ROOT-SUB-SUB`.
 fn sub_of(page: &str, root: &str) -> String {
     page.strip_prefix(root).unwrap_or(page).trim_start_matches('-').replace('-', " ")
 }
 
-/// Subcommands without an example, and examples that are wrong.
+/// Subcommands without an example, and invalid examples.
 pub fn wrong_examples(command: &Command, examples: Examples) -> Vec<String> {
     let mut all = vec![String::new()];
     let mut subs: Vec<(String, &Command)> = vec![(String::new(), command)];
@@ -82,7 +81,7 @@ pub fn wrong_examples(command: &Command, examples: Examples) -> Vec<String> {
         for sub in of.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
         {
             let name = format!("{name} {}", sub.get_name()).trim_start().to_string();
-            // One that only has others in it needs none of its own.
+            // A command that only groups others needs no example.
             if sub.get_subcommands().next().is_none() {
                 all.push(name.clone());
             }
@@ -145,7 +144,7 @@ fn page(command: Command, root: &str, examples: Examples) -> io::Result<Vec<u8>>
     Ok(text)
 }
 
-/// Paragraphs as roff: lines that begin with spaces are a list, and stay lines of their own.
+/// Paragraphs as roff. Lines that begin with spaces are a list, and keep their line breaks.
 fn filled(text: &str) -> String {
     let mut out = String::new();
     let mut is_list = false;
@@ -166,7 +165,7 @@ fn filled(text: &str) -> String {
     out
 }
 
-/// A line of text in which roff finds nothing to interpret.
+/// A line of text, escaped for roff.
 fn escaped(line: &str) -> String {
     let text = line.replace('\\', "\\e").replace('-', "\\-");
     match text.starts_with(['.', '\'']) {

@@ -6,8 +6,8 @@ use std::io::Write;
 use unspin_text::fit::{error_width, wrap_lines};
 pub use unspin_text::printable_lines;
 
-/// Writes a line to standard error, fit for a terminal, and ignores a closed one. A terminal gets it in lines
-/// of its width.
+/// Writes a line to standard error, safe for a terminal, and ignores errors. For a terminal it is wrapped to
+/// the width.
 #[macro_export]
 macro_rules! say {
     ($($arg:tt)*) => {{
@@ -17,7 +17,7 @@ macro_rules! say {
     }};
 }
 
-/// Text for standard error. Logs and programs get each line as it is.
+/// Text for standard error: wrapped for a terminal, otherwise unchanged.
 pub fn of_error(text: &str) -> String {
     let text = printable_lines(text);
     match error_width() {
@@ -26,7 +26,7 @@ pub fn of_error(text: &str) -> String {
     }
 }
 
-/// Writes `text` to standard output, fit for a terminal.
+/// Writes `text` to standard output, safe for a terminal.
 pub fn print(text: &str) -> anyhow::Result<()> {
     write(&printable_lines(text))
 }
@@ -41,7 +41,8 @@ pub fn json<T: serde::Serialize>(value: &T) -> anyhow::Result<()> {
     write(&(json_text(value)? + "\n"))
 }
 
-/// JSON in which characters that would command a terminal are escaped: readers get them as they are.
+/// JSON in which characters that would control a terminal are escaped. Parsers read the original
+/// text.
 fn json_text<T: serde::Serialize>(value: &T) -> anyhow::Result<String> {
     let mut text = String::new();
     for c in serde_json::to_string(value)?.chars() {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Progress of a fixed time.
+//! Progress of an operation with a known duration.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// Without a terminal a line is written this often.
+/// Interval of lines without a terminal.
 pub const LINE_EVERY: Duration = Duration::from_secs(30);
-/// What is over sooner needs no bar.
+/// Shorter operations have no bar.
 const BAR_FROM: Duration = Duration::from_secs(2);
 
-/// A bar of that length on standard error.
+/// A bar of this length on standard error.
 pub fn bar(total_ms: u64, shown: bool) -> ProgressBar {
     let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some(total_ms), target);
@@ -22,7 +22,7 @@ pub fn bar(total_ms: u64, shown: bool) -> ProgressBar {
     bar
 }
 
-/// Progress of a known duration; dropping it removes the bar.
+/// Progress of an operation with a known duration. Dropping it removes the bar.
 pub struct Passing {
     bar: ProgressBar,
     on_terminal: bool,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The module's settings as people give them, and why they are refused; its files are in
+//! The module's settings as people write them, and the reasons for refusals. Its files are in
 //! [`unspin_host::module`].
 
 use crate::exit::{Cannot, Usage};
@@ -13,7 +13,7 @@ use unspin_host::module::{self, Refused, Whose};
 use unspin_uapi::{setting_files, Coscheduling, Mode, Number, Variant};
 use unspin_uapi::{COSCHEDULING, HVS_VARIANT, MODE};
 
-/// What a file takes.
+/// The values of a file.
 #[derive(Debug)]
 enum Takes {
     /// One of these words.
@@ -21,10 +21,10 @@ enum Takes {
     Number(Number),
 }
 
-/// Files that can be written, in the order they are written in.
+/// The writable files, in the order of writing.
 static SETTINGS: LazyLock<Vec<(&str, Takes)>> =
     LazyLock::new(|| setting_files().chain([RESET]).map(|file| (file, Takes::of(file))).collect());
-/// Of a VM only, and cannot be read.
+/// Exists only for VMs, and cannot be read.
 const RESET: &str = "reset";
 
 impl Takes {
@@ -53,7 +53,7 @@ impl std::fmt::Display for Takes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Takes::Word(words) => f.write_str(&words.join(", ")),
-            // A range that is its own unit.
+            // A number whose unit describes the whole range.
             Takes::Number(n) if n.most() == 1 => f.write_str(n.unit()),
             Takes::Number(n) => {
                 write!(f, "{} to {} {}", n.least(), n.most(), n.unit())?;
@@ -66,12 +66,12 @@ impl std::fmt::Display for Takes {
     }
 }
 
-/// Bounded by the largest window besides.
+/// Whether the largest window is its upper bound.
 fn is_step(number: Number) -> bool {
     matches!(number, Number::DELTA | Number::DELTA_MAX)
 }
 
-/// Every setting and what it takes, one a line.
+/// Every setting and its values, one per line.
 pub fn settings_help() -> String {
     let line = |(key, takes): &(&str, Takes)| match *key {
         RESET => format!("\n  {key}: {takes}; sets the counters of the VM named with --vm to 0"),
@@ -85,12 +85,12 @@ pub fn keys() -> impl Iterator<Item = &'static str> {
     SETTINGS.iter().map(|(key, _)| *key)
 }
 
-/// Every setting that can be kept: all but `reset`, which is done once.
+/// Every setting that can be kept: all except `reset`, which is an action.
 pub fn names() -> impl Iterator<Item = &'static str> {
     setting_files()
 }
 
-/// The values that setting `key` accepts, if `value` is not one of them; `None` for an unknown setting.
+/// The allowed values of setting `key`, if `value` is not one of them; `None` for an unknown setting.
 pub fn allowed_instead(key: &str, value: &str) -> Option<String> {
     let (_, takes) = SETTINGS.iter().find(|(k, _)| *k == key)?;
     (!takes.accepts(value)).then(|| takes.to_string())
@@ -113,7 +113,8 @@ impl Module {
         Ok(Module(module::Module::open(root).ok_or_else(not_loaded)?))
     }
 
-    /// The module, if it has the version of this command: files of other versions may differ in meaning.
+    /// The module, if its version is that of this command: in other versions, files may have another
+    /// meaning.
     pub fn open_same_version(root: &Path) -> anyhow::Result<Module> {
         let module = Module::open(root)?;
         match module.other_version() {
@@ -122,7 +123,7 @@ impl Module {
         }
     }
 
-    /// An error text if the module has another version than this command.
+    /// An error text if the module's version is not that of this command.
     pub fn other_version(&self) -> Option<String> {
         let ours = env!("CARGO_PKG_VERSION");
         let version = self.value("version").unwrap_or_else(|| "unknown".to_string());
@@ -135,8 +136,8 @@ impl Module {
         })
     }
 
-    /// Writes settings of a VM or of the defaults: all, or none if a key or a value is wrong or the
-    /// module refuses one.
+    /// Writes settings of a VM or of the defaults: all, or none if a key or a value is invalid or
+    /// the module refuses one.
     pub fn set(&self, vm: Option<&str>, pairs: &[(&str, &str)]) -> anyhow::Result<()> {
         check_settings(vm.is_some(), pairs)?;
         let id = vm.map(|id| self.full_id(id)).transpose()?;
@@ -150,7 +151,7 @@ impl Module {
         })
     }
 
-    /// A process with one VM may be named by its pid alone.
+    /// Completes the id of a process's only VM: its pid is enough.
     fn full_id(&self, id: &str) -> anyhow::Result<String> {
         let of_pid = format!("{id}-");
         let all = self.ids()?;
@@ -170,7 +171,7 @@ impl Module {
     }
 }
 
-/// Checks settings of a VM or of the defaults, as far as possible without the module.
+/// Checks settings of a VM or of the defaults as far as possible without the module.
 pub fn check_settings(of_vm: bool, pairs: &[(&str, &str)]) -> Result<(), Usage> {
     for (i, (key, value)) in pairs.iter().enumerate() {
         check(of_vm, key, value)?;
@@ -276,7 +277,7 @@ mod tests {
         let m = Module::open(&root).unwrap();
         let dir = root.join("default");
         fs::write(dir.join("window_max_cycles"), "32768\n").unwrap();
-        // Cannot be written, by root either.
+        // Even root cannot write this.
         fs::create_dir(dir.join("delta_cycles")).unwrap();
         let pairs = [("mode", "hvs"), ("delta_cycles", "5"), ("window_max_cycles", "9000")];
         m.set(None, &pairs).unwrap_err();

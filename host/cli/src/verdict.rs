@@ -12,7 +12,8 @@ use unspin_host::place::under;
 use unspin_text::fit::wrap;
 use unspin_text::read_kernel_text;
 
-/// The functions that the module redirects, when, and what a host is without.
+/// The functions that the module redirects, what needs them, and the verdict if one is not
+/// available.
 const HOOKED: [(&str, &str, Verdict); 2] = [
     ("kvm_vcpu_on_spin", "any VM is in a mode other than off", Verdict::Cannot),
     ("xfer_to_guest_mode_handle_work", "VMs have turns", Verdict::CanWith),
@@ -24,30 +25,31 @@ const HOOKED: [(&str, &str, Verdict); 2] = [
 pub enum Verdict {
     /// The module loads and works.
     Can,
-    /// The same, but something has to be done first, or part of it does not work, or nobody has tried.
+    /// It works with limitations: something has to be done first, a part does not work, or the kernel
+    /// is untested.
     CanWith,
     /// It does not load, or has no effect.
     Cannot,
 }
 
-/// One thing that is known of the host.
+/// A fact about the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reason {
-    /// A word for programs, which stays the same.
+    /// A stable identifier for programs.
     pub id: &'static str,
-    /// What would follow from this reason alone.
+    /// The verdict that follows from this reason alone.
     pub verdict: Verdict,
     /// A sentence for people.
     pub text: String,
 }
 
-/// The verdict on a host, as `unspin load --check --json` prints it.
+/// The verdict about a host, as `unspin load --check --json` prints it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Judgement {
     schema: u32,
     /// The worst of the reasons.
     pub verdict: Verdict,
-    /// Those that decide come first.
+    /// The decisive ones come first.
     pub reasons: Vec<Reason>,
 }
 
@@ -56,14 +58,14 @@ pub struct Judgement {
 pub enum From {
     /// It was installed for this kernel.
     Installed,
-    /// A file that is named.
+    /// A given file.
     File,
     /// It is built from the sources.
     Build,
 }
 
 impl Judgement {
-    /// The host under `root`, which runs kernel `release`.
+    /// Judges the host under `root`, whose kernel is `release`.
     pub fn of(root: &Path, release: &str, from: From) -> Judgement {
         let mut all = Reasons(Vec::new());
         let loaded = under(root, "sys/module/unspin");
@@ -75,7 +77,7 @@ impl Judgement {
             all.of_kernel(root);
             all.of_processor(root);
             all.of_redirection(root);
-            // Advice that could not help is not given.
+            // Give no advice if it cannot help.
             if all.0.iter().all(|reason| reason.verdict != Verdict::Cannot) {
                 all.of_source(root, release, from);
             }
@@ -92,12 +94,12 @@ impl Judgement {
         Judgement { schema: 1, verdict, reasons }
     }
 
-    /// Why the host cannot have the module, if it cannot.
+    /// The reason why the host cannot have the module; `None` if it can.
     pub fn obstacle(&self) -> Option<&Reason> {
         self.reasons.first().filter(|reason| reason.verdict == Verdict::Cannot)
     }
 
-    /// For people: the verdict, and a paragraph for each reason, in lines of at most so many cells.
+    /// For people: the verdict, and a paragraph per reason, in lines of at most `width` cells.
     pub fn text(&self, width: usize) -> String {
         let (head, rest) = match (self.verdict, self.reasons.split_first()) {
             (Verdict::Cannot, Some((first, rest))) => {
@@ -113,7 +115,7 @@ impl Judgement {
     }
 }
 
-/// A remark, in lines of at most so many cells.
+/// A remark, in lines of at most `width` cells.
 pub fn note(text: &str, width: usize) -> String {
     wrap(text, width, "note: ").join("\n") + "\n"
 }
@@ -122,7 +124,7 @@ fn reason(id: &'static str, verdict: Verdict, text: impl Into<String>) -> Reason
     Reason { id, verdict, text: text.into() }
 }
 
-/// What was found so far.
+/// The reasons so far.
 struct Reasons(Vec<Reason>);
 
 impl Reasons {
@@ -137,7 +139,7 @@ impl Reasons {
         }
     }
 
-    /// Kernels that the module never supports, and settings of others.
+    /// Kernels that the module never supports, and settings of other kernels.
     fn of_kernel(&mut self, root: &Path) {
         let read = |p: &str| read_kernel_text(under(root, p)).unwrap_or_default();
         if read("sys/kernel/realtime").trim() == "1" {
@@ -164,7 +166,7 @@ impl Reasons {
         self.add(id, verdict, format!("{why}: without PLE exits the module has no effect"));
     }
 
-    /// What is to be done for the module itself.
+    /// What has to be done to get the module.
     fn of_source(&mut self, root: &Path, release: &str, from: From) {
         let missing = match from {
             From::Build => host::obstacle(root, release, true),
@@ -179,7 +181,7 @@ impl Reasons {
         }
     }
 
-    /// Others who redirect the same functions.
+    /// Other users of the same functions.
     fn of_redirection(&mut self, root: &Path) {
         let enabled = under(root, "sys/kernel/tracing/enabled_functions");
         let redirected = read_kernel_text(enabled).unwrap_or_default();
@@ -226,7 +228,7 @@ fn not_installed(root: &Path, release: &str) -> Option<String> {
     })
 }
 
-/// Livepatches that replace a function: PATCH/OBJECT/FUNCTION,POSITION.
+/// Livepatches that replace a function, as PATCH/OBJECT/FUNCTION,POSITION.
 fn livepatches(root: &Path, function: &str) -> Vec<String> {
     let mut found = Vec::new();
     for patch in entries(&under(root, "sys/kernel/livepatch")) {

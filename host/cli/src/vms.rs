@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! VMs by the names people give them. The module calls a VM `<pid>-<n>`; without it there are the
-//! processes.
+//! VMs by name. The module's id of a VM is `<pid>-<n>`; without the module, VMs are found by
+//! process.
 
 use crate::exit::Usage;
 use crate::sysfs::Module;
@@ -13,12 +13,12 @@ use unspin_host::module::maker_of;
 use unspin_host::{keep_told, meant, tell_apart, By, Host, Kind, Name, VmProcess};
 use unspin_text::names::distance;
 
-/// Characters of a given name that messages repeat.
+/// Limit of characters of a given name in messages.
 const NAME_SHOWN_MAX: usize = 64;
 
-/// A VM, and the process behind it where it is known.
+/// A VM, and its process if known.
 pub struct Vm {
-    /// The module's, or where it is not asked the process's.
+    /// The module's id; without the module, the process id.
     pub id: String,
     pub process: Option<VmProcess>,
 }
@@ -38,7 +38,8 @@ impl Vm {
         meant(given, self.process.as_ref(), Some(&self.id))
     }
 
-    /// How far its names are from `given`, in small letters: edits, fewer where one holds the other.
+    /// Distance of its names from `given`, in lower case: the number of edits, less if one contains
+    /// the other.
     fn distance(&self, given: &str) -> usize {
         let Some(vm) = &self.process else { return usize::MAX };
         let names = vm.names.iter().map(|(_, name)| name.short(NAME_SHOWN_MAX).to_lowercase());
@@ -49,7 +50,7 @@ impl Vm {
         names.map(of).min().unwrap_or(usize::MAX)
     }
 
-    /// What commands take for it, whatever names others have.
+    /// A text by which commands find this VM, whatever names others have.
     fn told_apart(&self) -> String {
         match self.process.as_ref().and_then(VmProcess::apart) {
             Some(apart) if !apart.contains(' ') => apart.to_string(),
@@ -62,7 +63,7 @@ impl Vm {
     }
 }
 
-/// `4242-0 (web1)`, or `4242-0 (web1, vmid:104)` where others have this name.
+/// `4242-0 (web1)`, or `4242-0 (web1, vmid:104)` if others have this name.
 impl fmt::Display for Vm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.process {
@@ -72,12 +73,12 @@ impl fmt::Display for Vm {
     }
 }
 
-/// The VMs the module knows. Their processes' titles tell them apart.
+/// The VMs of the module. The titles of their processes are distinct.
 pub fn all(module: &Module, host: &Host) -> anyhow::Result<Vec<Vm>> {
     Ok(with_ids(module.ids()?, host))
 }
 
-/// Those with these ids.
+/// The VMs with these ids.
 pub fn with_ids(ids: Vec<String>, host: &Host) -> Vec<Vm> {
     let mut vms: Vec<Vm> = ids.into_iter().map(|id| Vm::new(host, id)).collect();
     let maker = |vm: &Vm| maker_of(&vm.id);
@@ -99,13 +100,13 @@ pub fn with_ids(ids: Vec<String>, host: &Host) -> Vec<Vm> {
     vms
 }
 
-/// The module's id of the one VM that `given` names, as [`meant`] reads it. A bare number is not silently
-/// that of a process.
+/// The module's id of the one VM that `given` names, by the rules of [`meant`]. If a bare number is a process
+/// id, a message says so.
 pub fn find(module: &Module, host: &Host, given: &OsStr) -> anyhow::Result<String> {
     Ok(one(all(module, host)?, given, |vm| vm.meant(given.as_bytes()))?.id)
 }
 
-/// Those of these VMs that `given` means as a name.
+/// The VMs that have `given` as a name.
 pub fn called<'a>(vms: &[&'a Vm], given: &str) -> Vec<&'a Vm> {
     let by = |vm: &'a Vm| Some((vm.meant(given.as_bytes())?, vm));
     let mut found: Vec<(By, &Vm)> = vms.iter().filter_map(|vm| by(vm)).collect();
@@ -113,13 +114,13 @@ pub fn called<'a>(vms: &[&'a Vm], given: &str) -> Vec<&'a Vm> {
     found.into_iter().filter(|(by, _)| *by > By::Number).map(|(_, vm)| vm).collect()
 }
 
-/// That a text means several VMs, which, and how to say which one.
+/// The error for a text that names several VMs: which ones, and how to select one.
 pub fn ambiguous(given: &OsStr, found: &[&Vm]) -> String {
     let found: Vec<(By, &Vm)> = found.iter().map(|vm| (By::Name, *vm)).collect();
     several(&found, &shortened(given))
 }
 
-/// What the module calls the VMs of a process: after the threads that made them.
+/// The module's ids of a process's VMs, which contain the threads that created them.
 pub fn ids_of(module: &Module, host: &Host, process: &VmProcess) -> anyhow::Result<Vec<String>> {
     let threads = host.threads(process.pid);
     let is_its =
@@ -127,19 +128,19 @@ pub fn ids_of(module: &Module, host: &Host, process: &VmProcess) -> anyhow::Resu
     Ok(module.ids()?.into_iter().filter(is_its).collect())
 }
 
-/// The processes that have VMs, whether the module knows them or not. That a process has several is
-/// not seen here.
+/// The processes that have VMs, whether the module knows them or not. Several VMs of one process
+/// count as one.
 pub fn processes(host: &Host) -> anyhow::Result<Vec<VmProcess>> {
     host.vm_processes().context("cannot look for VMs")
 }
 
-/// The one of these that `given` names, as [`find`] takes it.
+/// The one of these that `given` names, by the rules of [`find`].
 pub fn find_process(
     processes: Vec<VmProcess>,
     host: &Host,
     given: &OsStr,
 ) -> anyhow::Result<VmProcess> {
-    // The module's id of a VM may begin with any of its threads.
+    // The module's id of a VM may begin with any thread of the process.
     let of_thread = of_module_id(host, given.as_bytes());
     let is_meant = |vm: &Vm| {
         let id = of_thread.filter(|(pid, _)| vm.has_pid(*pid)).map(|(_, id)| id);
@@ -150,7 +151,7 @@ pub fn find_process(
     vm.process.context("a VM without a process")
 }
 
-/// The process behind `<pid>-<n>`, or `pid:<pid>-<n>`, and that id; a name may follow in parentheses.
+/// The process of `<pid>-<n>` or `pid:<pid>-<n>`, and the id. A name may follow in parentheses.
 fn of_module_id<'g>(host: &Host, given: &'g [u8]) -> Option<(u32, &'g str)> {
     let id = std::str::from_utf8(given.strip_prefix(b"pid:").unwrap_or(given)).ok()?;
     let id = id.split_once(" (").map_or(id, |(id, _)| id);
@@ -158,10 +159,10 @@ fn of_module_id<'g>(host: &Host, given: &'g [u8]) -> Option<(u32, &'g str)> {
     host.of_module_id(id).map(|process| (process.pid, id))
 }
 
-/// How many VMs messages name.
+/// Limit of VMs in a message.
 const NAMED_MAX: usize = 5;
 
-/// The one of them that is meant. That there is none is a failure, that there are several wrong usage.
+/// The one VM that is named. None is a failure, several are wrong usage.
 fn one(vms: Vec<Vm>, given: &OsStr, meant: impl Fn(&Vm) -> Option<By>) -> anyhow::Result<Vm> {
     let count = vms.len();
     let has_vmids = vms.iter().any(Vm::has_vmid);
@@ -197,7 +198,7 @@ fn one(vms: Vec<Vm>, given: &OsStr, meant: impl Fn(&Vm) -> Option<By>) -> anyhow
     }
 }
 
-/// A given name in quotes, as far as messages have room for it; a number without them.
+/// A given name in quotes, shortened for messages; a number without quotes.
 fn shortened(given: &OsStr) -> String {
     let name = Name::new(given.as_bytes()).short(NAME_SHOWN_MAX);
     match !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -206,7 +207,7 @@ fn shortened(given: &OsStr) -> String {
     }
 }
 
-/// The VMs that `given` may have meant, by their titles, and how many there are.
+/// The VMs that `given` may have meant, by title, and their number.
 fn nearest(vms: Vec<Vm>, given: &OsStr, count: usize) -> String {
     let given = Name::new(given.as_bytes()).short(NAME_SHOWN_MAX).to_lowercase();
     let mut vms: Vec<(usize, Vm)> = vms.into_iter().map(|vm| (vm.distance(&given), vm)).collect();
@@ -352,7 +353,7 @@ mod tests {
         fake.vm("43-0", "twin");
         fake.vm("44-0", "twin");
         fake.vm("50-0", "41-0");
-        // A thread that made the VM of 41.
+        // A thread that created the VM of process 41.
         fake.write("proc/45/status", "Tgid:\t41");
         let host = fake.host();
         let find = |given: &str| find_process(processes(&host).unwrap(), &host, OsStr::new(given));

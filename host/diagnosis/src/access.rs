@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a guest accesses that KVM or the VMM emulates: each access makes its vCPU leave the guest.
+//! Guest accesses that KVM or the VMM emulates. Each access makes its vCPU leave the guest.
 
 use crate::devices::{self, Kind};
 
-/// One port, one register, or a page of a device's memory.
+/// A port, a register, or a page of a device's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Access {
     pub kind: Kind,
-    /// `None`: of those beyond the first few hundred, which are not told apart.
+    /// `None`: the accesses beyond the first few hundred addresses, which are not distinguished.
     pub address: Option<u64>,
 }
 
-/// How often, and for how long.
+/// The number of accesses, and their time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Accessed {
-    /// Exits for it.
+    /// Number of exits for it.
     pub count: u64,
-    /// Time of the vCPUs on a CPU, from these exits to the entries after them, in ns.
+    /// Time of the vCPUs on a CPU, from these exits to the following entries, in ns.
     pub ns: u64,
-    /// How many of the exits the VMM served, and not the kernel alone.
+    /// Number of these exits that the VMM served, not the kernel alone.
     pub visits: u64,
 }
 
 impl Accessed {
-    /// What was added since `before`.
+    /// The difference since `before`.
     pub fn since(&self, before: &Accessed) -> Accessed {
         Accessed {
             count: self.count.saturating_sub(before.count),
@@ -37,9 +37,10 @@ impl Accessed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
     pub kind: Kind,
-    /// The lowest and the highest address that was accessed; `None`: these are not told apart.
+    /// The lowest and the highest address that was accessed; `None`: addresses that are not
+    /// distinguished.
     pub range: Option<(u64, u64)>,
-    /// What is known to be there.
+    /// The known device at these addresses.
     pub device: Option<&'static devices::Device>,
     pub accessed: Accessed,
 }
@@ -67,7 +68,8 @@ impl Group {
     }
 }
 
-/// Joins what is of one device, and unknown neighbours; those that took longest come first.
+/// Groups accesses to one device, and neighbouring unknown addresses. The groups with most time
+/// come first.
 pub fn groups(accesses: impl IntoIterator<Item = (Access, Accessed)>) -> Vec<Group> {
     let mut all: Vec<(Access, Accessed)> = accesses.into_iter().collect();
     all.sort_by_key(|(access, _)| *access);
@@ -102,7 +104,7 @@ pub fn groups(accesses: impl IntoIterator<Item = (Access, Accessed)>) -> Vec<Gro
     groups
 }
 
-/// Unknown addresses that are no farther apart are taken for one device's.
+/// Unknown addresses that are at most this far apart count as one device.
 fn reach(kind: Kind) -> u64 {
     match kind {
         Kind::Port => 0x20, // ports of a PCI device: 32 of a UHCI

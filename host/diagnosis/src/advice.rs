@@ -7,44 +7,44 @@ use crate::machine::Machine;
 use crate::state::State;
 use serde::Serialize;
 
-/// Advice needs at least this share of the vCPUs' wall time.
+/// Advice requires at least this share of the vCPUs' wall time.
 pub(crate) const WORTH_IT: f64 = 0.02;
 
 /// Settings of the host, as far as known.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Setting {
-    /// What the VM is called on a command line.
+    /// The VM's name for command lines.
     pub name: String,
     /// CPUs that its vCPUs may run on.
     pub allowed_cpus: usize,
-    /// The quota of its cgroups that it meets first; `None`: none is known.
+    /// The quota that limits it first; `None`: none is known.
     pub quota: Option<Quota>,
-    /// Whether it competes by the weight of a cgroup that is its own; `None`: unknown.
+    /// Whether it competes by the weight of a cgroup of its own; `None`: unknown.
     pub has_cgroup: Option<bool>,
-    /// The module's mode for this VM; `None`: it is not loaded.
+    /// The module's mode for this VM; `None`: the module is not loaded.
     pub module_mode: Option<String>,
     /// Longest polling after HLT, in ns.
     pub halt_poll_ns: Option<u64>,
-    /// Whether the processor serves guests' interrupt controllers.
+    /// Whether the processor virtualizes guests' interrupt controllers.
     pub apicv: Option<bool>,
     /// Whether NUMA balancing is on: the kernel unmaps guest memory to see which node uses it.
     pub numa_balancing: bool,
-    /// What QEMU's command line says; `None`: it is no QEMU, or the line cannot be read.
+    /// The machine on QEMU's command line; `None`: the VMM is not QEMU, or the line cannot be read.
     pub machine: Option<Machine>,
 }
 
 /// A limit of CPU time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quota {
-    /// CPUs' worth of time, above 0.
+    /// The limit, in CPUs; above 0.
     pub cpus: f64,
     /// Whether it limits a vCPU, or the whole VM.
     pub is_per_vcpu: bool,
-    /// What raises it: a command, or a file.
+    /// How to raise it: a command or a file.
     pub remedy: String,
 }
 
-/// Something to do.
+/// A piece of advice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Advice {
     #[serde(rename = "do")]
@@ -53,13 +53,13 @@ pub struct Advice {
     pub expected: String,
     /// The figures that it is based on.
     pub evidence: String,
-    /// Its certainty. Measured: what it is about was timed. Estimated: it is inferred, from counts or the
-    /// command line, that it would help. Unknown: how much it would help is not known.
+    /// Its certainty. Measured: its subject was timed. Estimated: that it would help is inferred from
+    /// counts or the command line. Unknown: the amount of help is unknown.
     pub sure: Sure,
 }
 
 impl Advice {
-    /// All of it, for people.
+    /// The whole advice as a line for people.
     pub fn line(&self) -> String {
         let Advice { what, expected, evidence, sure } = self;
         format!("{what}: {expected} ({evidence}; {})", sure.name())
@@ -74,7 +74,7 @@ pub(crate) fn up_to(share: f64) -> String {
     format!("up to {} of its vCPUs' time", percent(share))
 }
 
-/// Advice for what vCPUs do and wait for, each with the share of their time that it is about.
+/// Advice about what vCPUs do and wait for, each with the share of their time that it concerns.
 pub(crate) fn of_vcpus(did: &Did, losses: &[Loss], setting: &Setting) -> Vec<(f64, Advice)> {
     let mut all: Vec<(f64, Advice)> = Vec::new();
     let mut add = |on: &Part, what: String, expected: String| {
@@ -112,10 +112,10 @@ pub(crate) fn of_vcpus(did: &Did, losses: &[Loss], setting: &Setting) -> Vec<(f6
     all
 }
 
-/// What advice is about.
+/// The subject of advice.
 #[derive(Debug, Clone, PartialEq)]
 struct Part {
-    /// Of the vCPUs' wall time.
+    /// Share of the vCPUs' wall time.
     share: f64,
     /// The figures.
     told: String,
@@ -193,20 +193,20 @@ fn for_spinning(kernel: &Part, user: &Part, setting: &Setting, add: Add) {
         add(kernel, format!("{load}unspin set --vm {name} mode=hvs"), up_to(kernel.share));
     }
     let first = match setting.has_cgroup {
-        // Without, a VM that computes beside one that has turns gets less than its share.
+        // Without cgroups, a VM that computes beside one with turns gets less than its share.
         Some(false) => "put this VM and its neighbours into a cgroup each, as libvirt does, then ",
         _ => "",
     };
     let what = format!("{first}unspin set --vm {name} mode=hvs coscheduling=vcrd-both");
     add(user, what, up_to(user.share));
-    // Turns need no change in the guest; this does.
+    // Turns need no change in the guest, this advice does.
     let what =
         "in the guest, let threads sleep where they wait: OMP_WAIT_POLICY=passive for OpenMP, \
                 or fewer threads than it has vCPUs";
     add(user, what.into(), up_to(user.share));
 }
 
-/// Sleeps that last longer are not caught by polling, which KVM does for 0.2 ms unless it is told.
+/// Polling does not catch longer sleeps: by default KVM polls for 0.2 ms.
 const POLLED_NS: u64 = 1_000_000;
 
 fn for_idling(did: &Did, lost: &Part, setting: &Setting, add: Add) {
@@ -228,7 +228,7 @@ fn for_idling(did: &Did, lost: &Part, setting: &Setting, add: Add) {
             "find what wakes the guest so often (in Linux, powertop), or give it fewer vCPUs";
         add(&Part { told, ..lost.clone() }, what.into(), a_part);
     } else if shared {
-        // To poll, in the host or in the guest (idle=poll), would take the CPU from the others.
+        // Polling, in the host or in the guest (idle=poll), would take the CPU from others.
         let what = "give it fewer vCPUs, so that each sleeps less often";
         add(lost, what.into(), up_to(lost.share));
     } else {

@@ -6,7 +6,7 @@ use crate::idle;
 use crate::judge::{Did, Loss};
 use crate::right_size::right_size;
 
-/// Lines of advice, those that could give most first.
+/// All advice as lines, largest possible gain first.
 pub fn advice(did: &Did, losses: &[Loss], setting: &Setting) -> Vec<Advice> {
     let mut all = of_vcpus(did, losses, setting);
     all.extend(idle::advice(did, setting));
@@ -15,9 +15,9 @@ pub fn advice(did: &Did, losses: &[Loss], setting: &Setting) -> Vec<Advice> {
     all.into_iter().map(|(_, advice)| advice).collect()
 }
 
-/// Fewer vCPUs, where these would lose nothing.
+/// Fewer vCPUs, if the VM would lose nothing by that.
 fn for_size(did: &Did) -> Option<(f64, Advice)> {
-    /// Shorter looks may have missed its busy time.
+    /// A shorter measurement may have missed its busy time.
     const LONG_S: f64 = 60.0;
     let size = right_size(did)?;
     let (vcpus, watched) = (size.vcpus, size.watched_s);

@@ -3,16 +3,16 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The five overheads of the dissertation's chapter 2, waiting for a CPU, and what the host does for a guest's
+/// The five overheads of the dissertation's chapter 2, waiting for a CPU, and the host's work for a guest's
 /// devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// A vCPU is runnable, but another task has its CPU, or its quota is used up.
     Contention,
-    /// Pause-loop exits: spinning in the guest's kernel until they come, and serving them.
+    /// Pause-loop exits: spinning in the guest's kernel until the exit, and handling it.
     SpinSwitch,
-    /// Going to sleep and waking up again: HLT, polling, the way back into the guest.
+    /// Going to sleep and waking up: HLT, polling, and the way back into the guest.
     IdleSwitch,
     /// Interrupts: those that vCPUs send each other, and those that end their guest.
     Ipi,
@@ -24,7 +24,7 @@ pub enum Cause {
     Device,
     /// Accesses to model-specific registers, such as those of timers.
     Msr,
-    /// CPU time of the VMM's threads that run no vCPU. It comes on top of the vCPUs' time.
+    /// CPU time of the VMM's threads that run no vCPU. It adds to the vCPUs' time.
     Monitor,
 }
 
@@ -41,7 +41,7 @@ impl Cause {
         Cause::Monitor,
     ];
 
-    /// As tables, JSON and scenarios have it.
+    /// The name in tables, JSON and scenarios.
     pub const fn name(self) -> &'static str {
         match self {
             Cause::Contention => "contention",

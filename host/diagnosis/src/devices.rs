@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is behind well-known ports, registers and addresses of x86 machines as QEMU builds them.
+//! The devices behind well-known ports, registers and addresses of x86 machines of QEMU.
 
 use serde::Serialize;
 
@@ -16,27 +16,27 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// In the order of the BPF programs' numbers, from 1 on.
+    /// In the order of their numbers in the BPF programs, from 1 on.
     pub const ALL: [Kind; 3] = [Kind::Port, Kind::Msr, Kind::Mmio];
 }
 
-/// What a guest wants of a device, as far as advice depends on it.
+/// The purpose of a device, as far as advice depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// The real-time clock, which some guests take their ticks from.
+    /// The real-time clock, from which some guests get their ticks.
     Rtc,
-    /// The timer of the first PCs.
+    /// The timer of the original PC.
     Pit,
-    /// A clock that guests read where they trust no better one.
+    /// A clock that guests read if they trust no better one.
     PmTimer,
     Hpet,
-    /// The processor's own timer: how most guests are woken at a time.
+    /// The processor's timer, which most guests use for wake-ups.
     ApicTimer,
     /// The rest of the processor's interrupt controller.
     Apic,
-    /// Timers of Hyper-V's interface, and the controller that delivers their interrupts.
+    /// Timers of Hyper-V's interface, and the controller for their interrupts.
     HvTimer,
-    /// The clock of Hyper-V's interface, read by an exit.
+    /// The clock of Hyper-V's interface, read with an exit.
     HvClock,
     /// The interrupt controller in Hyper-V's interface.
     HvApic,
@@ -44,9 +44,9 @@ pub enum Role {
     Hv,
     Serial,
     Display,
-    /// A disk or CD controller that is no virtio device.
+    /// A disk or CD controller other than virtio.
     Disk,
-    /// Counters that measure programs.
+    /// Performance counters.
     Counters,
     /// Power, temperature and frequency of the processor.
     Sensors,
@@ -54,13 +54,13 @@ pub enum Role {
 }
 
 impl Role {
-    /// Only a guest that runs on Hyper-V's interface accesses these: Windows, mostly.
+    /// Whether only a guest on Hyper-V's interface accesses it, mostly Windows.
     pub fn is_of_hyperv(self) -> bool {
         matches!(self, Role::HvTimer | Role::HvClock | Role::HvApic | Role::Hv)
     }
 }
 
-/// A range of addresses that is known.
+/// A known range of addresses.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Device {
     first: u64,
@@ -73,7 +73,7 @@ const fn of(first: u64, last: u64, role: Role, name: &'static str) -> Device {
     Device { first, last, role, name }
 }
 
-/// What is at an address; `None`: nothing that is known.
+/// The device at an address; `None` if unknown.
 pub fn at(kind: Kind, address: u64) -> Option<&'static Device> {
     let table = match kind {
         Kind::Port => PORTS,
@@ -85,7 +85,7 @@ pub fn at(kind: Kind, address: u64) -> Option<&'static Device> {
 }
 
 /// Ports of the IBM PC/AT are in Linux's arch/x86/kernel/setup.c (`standard_io_resources`) and in
-/// QEMU's hw/i386/pc.c, hw/isa and hw/char; those of others as their lines say.
+/// QEMU's hw/i386/pc.c, hw/isa and hw/char. For others see the comments.
 const PORTS: &[Device] = &[
     of(0x0, 0x1f, Role::Other, "DMA controller"),
     of(0x20, 0x21, Role::Other, "interrupt controller (8259)"),
@@ -138,8 +138,8 @@ const PORTS: &[Device] = &[
     of(0xb00c, 0xb03f, Role::Other, "power management (ACPI, pc)"),
 ];
 
-/// Intel's registers are in volume 4 of its manual (SDM); names here are those of Linux's
-/// arch/x86/include/asm/msr-index.h where no other file is named.
+/// Intel's registers are in volume 4 of its manual (SDM). Names are those of Linux's
+/// arch/x86/include/asm/msr-index.h unless another file is named.
 const MSRS: &[Device] = &[
     of(0x10, 0x10, Role::Other, "time stamp counter"),
     // arch/x86/include/uapi/asm/kvm_para.h
@@ -216,7 +216,7 @@ const MSRS: &[Device] = &[
     of(0xc001_0299, 0xc001_029b, Role::Sensors, "power (RAPL)"),
 ];
 
-/// Memory of devices, whole pages. What PCI devices have lies where the firmware put it.
+/// Memory of devices, in whole pages. The firmware chooses the addresses of PCI devices.
 const MEMORY: &[Device] = &[
     of(0xa_0000, 0xb_ffff, Role::Display, "display (VGA)"),
     // include/hw/i386/ioapic.h of QEMU: IO_APIC_DEFAULT_ADDRESS

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which state an exit's reason leads to. Reasons that are not listed are [`State::ExitOther`].
+//! The state to which an exit's reason leads. Reasons that are not listed lead to
+//! [`State::ExitOther`].
 
 use crate::State;
 use State::*;
@@ -38,7 +39,7 @@ pub const SVM: &[(u16, State)] = &[
     (0x402, ExitApic),
 ];
 
-/// Codes of [`SVM`] from here on follow each other again.
+/// The codes of [`SVM`] from here on are consecutive again.
 pub const SVM_SECOND_FIRST: u16 = 0x400;
 
 #[cfg(test)]

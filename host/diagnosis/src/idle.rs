@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Advice for what the host does for a guest's devices, timers and clocks: most of what an idle VM costs.
+//! Advice about the host's work for a guest's devices, timers and clocks: most of the cost of an idle VM.
 
 use crate::access::Group;
 use crate::advice::{percent, up_to, Advice, Setting, WORTH_IT};
@@ -10,24 +10,24 @@ use crate::machine::{Launcher, Machine};
 use crate::remedy;
 use crate::state::State;
 
-/// CPUs from which on something is worth advice also where a VM has many vCPUs.
+/// From this many CPUs on, something is worth advice even if the VM has many vCPUs.
 const CPUS_MIN: f64 = 0.05;
 
-/// A VM whose vCPUs are in the guest for so long computes rather than idles.
+/// A VM whose vCPUs are in the guest for this share of the time computes.
 const COMPUTES: f64 = 0.9;
 
-/// Clocks and timers that an enlightened Windows has no use for.
+/// Clocks and timers that an enlightened Windows does not need.
 const OF_WINDOWS: [Role; 7] =
     [Role::Rtc, Role::Pit, Role::PmTimer, Role::Hpet, Role::ApicTimer, Role::Apic, Role::HvClock];
 
-/// What was measured of a VM, and what its command line says.
+/// The measurements of a VM, and its command line.
 struct Idle<'a> {
     did: &'a Did,
     setting: &'a Setting,
     all: Vec<(f64, Advice)>,
 }
 
-/// Advice, with the share of the vCPUs' time that it is about.
+/// Advice, with the share of the vCPUs' time that it concerns.
 pub fn advice(did: &Did, setting: &Setting) -> Vec<(f64, Advice)> {
     let mut idle = Idle { did, setting, all: Vec::new() };
     match &setting.machine {
@@ -40,7 +40,7 @@ pub fn advice(did: &Did, setting: &Setting) -> Vec<(f64, Advice)> {
 }
 
 impl Idle<'_> {
-    /// Time for the accesses of these roles, in ns; `None`: unknown.
+    /// Time of accesses to devices with these roles, in ns; `None`: unknown.
     fn ns(&self, roles: &[Role]) -> Option<u64> {
         let is_one = |group: &&Group| group.device.is_some_and(|of| roles.contains(&of.role));
         let groups = self.did.accesses.as_ref()?;
@@ -60,7 +60,7 @@ impl Idle<'_> {
         self.all.push((self.share(ns), Advice { what, expected, evidence, sure }));
     }
 
-    /// What was measured of these roles: `ports 0x70-0x71: real-time clock (RTC) 4.1 %, 2048 per s`.
+    /// The measurements of these roles: `ports 0x70-0x71: real-time clock (RTC) 4.1 %, 2048 per s`.
     fn groups(&self, roles: &[Role]) -> String {
         let is_one = |group: &&Group| group.device.is_some_and(|of| roles.contains(&of.role));
         self.told(self.did.accesses.iter().flatten().filter(is_one))
@@ -75,8 +75,8 @@ impl Idle<'_> {
         groups.take(3).map(tell).collect::<Vec<_>>().join("; ")
     }
 
-    /// The states that devices and registers take, each with its share. Where no entry into the guest is
-    /// seen, it is not known what a vCPU does on a CPU.
+    /// The time in states of devices and registers, and the share of each. If no entries into the guest
+    /// are visible, it is unknown what a vCPU does on a CPU.
     fn states(&self) -> (u64, String) {
         if self.did.is_unseen() {
             return (0, String::new());
@@ -89,7 +89,7 @@ impl Idle<'_> {
         (self.did.times.of(&states), told.join(", "))
     }
 
-    /// Whether the guest uses Hyper-V's interface: Windows does, where it has one.
+    /// Whether the guest uses Hyper-V's interface, as Windows does if it is offered.
     fn is_seen_as_windows(&self) -> bool {
         let groups = self.did.accesses.iter().flatten();
         groups.filter_map(|group| group.device).any(|device| device.role.is_of_hyperv())
@@ -128,10 +128,10 @@ impl Idle<'_> {
         }
     }
 
-    /// Windows without what lets it idle.
+    /// Windows without the enlightenments that make it cheap while idle.
     fn of_windows(&mut self, machine: &Machine, windows: Option<&str>, missing: &[&str]) {
         let (states_ns, states) = self.states();
-        // What accesses are for is not known everywhere.
+        // The purpose of accesses is not always known.
         let ns = self.ns(&OF_WINDOWS).unwrap_or(states_ns);
         let looks_so = [Role::Rtc, Role::PmTimer, Role::Hpet];
         let looks_so = self.ns(&looks_so).is_some_and(|ns| self.is_worth(ns));
@@ -154,12 +154,12 @@ impl Idle<'_> {
         self.add(ns, Sure::Estimated, [what, up_to(self.share(ns)), evidence]);
     }
 
-    /// Windows whose vCPUs send each other interrupts one by one.
+    /// Windows whose vCPUs interrupt each other one by one.
     fn of_interrupts(&mut self, machine: &Machine, why: &str) {
         let all = ["vpindex", "ipi", "tlbflush"];
         let missing: Vec<&str> = all.into_iter().filter(|name| !machine.has(name)).collect();
         let share = self.did.share(&[State::ExitIpi]);
-        // Proxmox VE sets these for Windows as far as it wants them.
+        // Proxmox VE sets the enlightenments for Windows by itself.
         let is_fixed = matches!(machine.launcher, Launcher::Proxmox(_)) && machine.is_enlightened();
         if share < WORTH_IT || missing.is_empty() || is_fixed {
             return;
@@ -203,7 +203,7 @@ impl Idle<'_> {
         self.add(ns, Sure::Unknown, [what, expected, evidence]);
     }
 
-    /// Devices that are known, whatever the guest.
+    /// Known devices, for any guest.
     fn of_devices(&mut self) {
         let advice = [
             (Role::Serial, "let it write less to its serial line, or to a virtio console"),
@@ -235,7 +235,7 @@ impl Idle<'_> {
         }
     }
 
-    /// What has no name.
+    /// Unknown devices.
     fn of_unknown_devices(&mut self) {
         let (states_ns, states) = self.states();
         let Some(groups) = &self.did.accesses else {
@@ -275,7 +275,7 @@ mod tests {
     const HV: &str =
         "hv_relaxed,hv_vapic,hv_spinlocks=0x1fff,hv_vpindex,hv_time,hv_synic,hv_stimer";
 
-    /// Of one vCPU in 10 s: shares in per mille. The rest it is blocked.
+    /// One vCPU for 10 s, with shares in per mille. In the rest it is blocked.
     fn did(states: &[(State, u64)]) -> Did {
         let mut did = Did { vcpus: 1, window_ns: 10 * S, ..Did::default() };
         for (state, per_mille) in states {
@@ -288,7 +288,7 @@ mod tests {
         did
     }
 
-    /// An idle Windows, as people report it.
+    /// An idle Windows guest, as people report it.
     fn idle() -> Did {
         did(&[(State::ExitIo, 60), (State::ExitMsr, 40), (State::Vmm, 50)])
     }

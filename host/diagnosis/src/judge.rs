@@ -6,14 +6,14 @@ use crate::cause::{Cause, Sure};
 use crate::state::{State, Times};
 use State::*;
 
-/// A cause is dominant from this share of the vCPUs' wall time on. Below, a VM has no dominant cause.
+/// The smallest share of the vCPUs' wall time for a dominant cause.
 pub const DOMINANT_SHARE_MIN: f64 = 0.05;
 
 /// With fewer samples of the module the share is unknown.
 const USER_LOOKS_MIN: u64 = 20;
 
-/// Share of a VM's time in the guest that it spins in user space, of so many looks of the module's;
-/// `None`: it has not looked enough.
+/// Share of a VM's guest time in which it spins in user space, from the module's samples; `None` if
+/// there are too few.
 pub fn user_spin_share(looks: u64, spins: u64) -> Option<f64> {
     (looks >= USER_LOOKS_MIN).then(|| spins as f64 / looks as f64)
 }
@@ -28,50 +28,50 @@ const LOST: &[(Cause, &[State])] = &[
     (Cause::Msr, &[ExitMsr]),
 ];
 
-/// What a VM did, all its vCPUs together.
+/// What all vCPUs of a VM did together.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Did {
-    /// How many there are; 0 where no thread is known to run one, and nothing of them is known.
+    /// Number of these vCPUs; 0 if no thread is known to run one, so that nothing is known of them.
     pub vcpus: usize,
-    /// vCPUs besides these of which nothing was seen: what they did is unknown.
+    /// Number of further vCPUs that were not observed: what they did is unknown.
     pub unseen: usize,
     /// Wall time, in ns; above 0.
     pub window_ns: u64,
     pub times: Times,
     /// Exits, by the state that follows.
     pub exits: Times,
-    /// Whether this host makes spinning vCPUs exit; `None`: the kernel does not say.
+    /// Whether spinning vCPUs exit on this host; `None`: the kernel does not show it.
     pub pause_loop_exits: Option<bool>,
     /// Spinning before a pause-loop exit, in ns; `None`: the window is unknown.
     pub spin_ns_per_exit: Option<f64>,
-    /// Share of its time in the guest that it spins in user space; `None`: not sampled.
+    /// Share of its guest time in which it spins in user space; `None`: not sampled.
     pub user_spin_share: Option<f64>,
-    /// Last-level caches that its vCPUs may use; `None`: the kernel does not say.
+    /// Last-level caches that its vCPUs may use; `None`: the kernel does not show it.
     pub caches: Option<usize>,
-    /// Whether a quota limits it, and the kernel does not show for how long. Such waits are among those for
-    /// others, or for a CPU that is idle.
+    /// Whether a quota limits it and the kernel does not show for how long. Such waits are counted as waits
+    /// for other tasks, or for an idle CPU.
     pub hides_throttling: bool,
-    /// Whether the host does not tell why its guest exits.
+    /// Whether the host does not show the reasons of exits.
     pub hides_reasons: bool,
     /// CPU time of its VMM's threads that run no vCPU, in ns; `None`: not measured.
     pub monitor_ns: Option<u64>,
-    /// For how long 0, 1, 2, … of its vCPUs wanted a CPU at a time, in ns; the last entry has all larger
-    /// numbers. Empty: not measured.
+    /// How long 0, 1, 2, … of its vCPUs wanted a CPU at the same time, in ns; the last entry is for all
+    /// larger numbers. Empty: not measured.
     pub wanting_ns: Vec<u64>,
-    /// What its guest accesses, what took longest first; `None`: unknown.
+    /// Its guest's accesses, longest time first; `None`: unknown.
     pub accesses: Option<Vec<Group>>,
 }
 
-/// What a VM loses to a cause.
+/// The loss of a VM to a cause.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loss {
     pub cause: Cause,
-    /// vCPU-seconds per second of wall time, of [`Cause::Monitor`] CPU-seconds; `None` where it is unknown.
+    /// vCPU-seconds per second of wall time, for [`Cause::Monitor`] CPU-seconds; `None` if unknown.
     pub lost_s_per_s: Option<f64>,
-    /// The same in relation to the wall time of all its vCPUs, 0 to 1.
+    /// The same as a share of the wall time of all its vCPUs, 0 to 1.
     pub share: Option<f64>,
     pub sure: Sure,
-    /// How the figure was computed, one line.
+    /// How the figure was computed, in one line.
     pub stands_on: String,
 }
 
@@ -81,18 +81,18 @@ impl Did {
         self.vcpus.max(1) as f64 * self.window_ns.max(1) as f64
     }
 
-    /// CPUs that so much time keeps busy.
+    /// The number of CPUs that this time keeps busy.
     pub fn cpus(&self, ns: u64) -> f64 {
         ns as f64 / self.window_ns.max(1) as f64
     }
 
-    /// CPUs that its vCPUs keep busy, in the guest or for it.
+    /// The number of CPUs that its vCPUs keep busy, inside and outside the guest.
     pub fn cpus_of_vcpus(&self) -> f64 {
         let on_cpu = State::ALL.iter().filter(|state| state.is_on_cpu());
         self.cpus(on_cpu.map(|state| self.times[*state]).sum())
     }
 
-    /// Of that, what these states have.
+    /// Share of the vCPUs' wall time in these states.
     pub fn share(&self, states: &[State]) -> f64 {
         self.times.of(states) as f64 / self.wall()
     }
@@ -109,7 +109,8 @@ impl Did {
         }
     }
 
-    /// Whether its entries into the guest are not seen: its vCPUs ran, and none was in a guest or left it.
+    /// Whether entries into the guest are invisible: its vCPUs ran, but none seemed to enter or leave a
+    /// guest.
     pub fn is_unseen(&self) -> bool {
         let ran = State::ALL.iter().any(|state| state.is_on_cpu() && self.times[*state] > 0);
         ran && self.times[Guest] == 0 && self.exits.total() == 0
@@ -121,7 +122,7 @@ impl Did {
     }
 }
 
-/// What a VM loses, the causes in the order of [`Cause::ALL`].
+/// The loss to each cause, in the order of [`Cause::ALL`].
 pub fn losses(did: &Did) -> Vec<Loss> {
     Cause::ALL.iter().map(|cause| loss(did, *cause)).collect()
 }
@@ -200,7 +201,7 @@ fn spin_switch(did: &Did, measured: f64) -> Loss {
             did.loss(cause, Some(measured), Sure::Measured, "no pause-loop exits".into())
         }
         Some(spin_ns) => {
-            // Spinning is time in the guest; there cannot be more of it.
+            // Spinning is part of the time in the guest, and cannot exceed it.
             let spun = (exits as f64 * spin_ns).min(did.times[Guest] as f64);
             let text = format!("exit:pause, plus {exits} pause-loop exits times their window");
             did.loss(cause, Some(measured + spun), Sure::Estimated, text)
@@ -227,19 +228,19 @@ fn user_spin(did: &Did) -> Loss {
     }
 }
 
-/// The cause that costs most, if that is enough to speak of.
+/// The cause with the largest loss, if it is large enough.
 pub fn dominant(losses: &[Loss]) -> Option<Cause> {
     dominant_of(losses.iter().filter_map(|loss| Some((loss.cause, loss.share?))))
 }
 
-/// The one of these shares of the vCPUs' wall time that is largest, if it is large enough.
+/// The cause with the largest of these shares of the vCPUs' wall time, if it is large enough.
 pub fn dominant_of(shares: impl Iterator<Item = (Cause, f64)>) -> Option<Cause> {
     let most = shares.max_by(|a, b| a.1.total_cmp(&b.1))?;
     (most.1 >= DOMINANT_SHARE_MIN).then_some(most.0)
 }
 
-/// What is neither lost to a cause, nor spent in the guest, nor asleep: other exits. As a share of the
-/// vCPUs' wall time.
+/// Other exits: time that is neither lost to a cause, nor spent in the guest or asleep, as a share of
+/// the vCPUs' wall time.
 pub fn remainder(did: &Did) -> f64 {
     let is_lost = |state: &State| LOST.iter().any(|(_, states)| states.contains(state));
     let accounted = [Guest, Halted, Blocked, Stopped];
@@ -321,9 +322,9 @@ pub(crate) mod tests {
             let mut more = did.clone();
             more.times[states[0]] += 4 * did.times.total();
             more.window_ns += 4 * did.times.total() / did.vcpus as u64;
-            // A spin that is estimated may still be more.
+            // An estimated spin may exceed this.
             prop_assume!(cause == Cause::SpinSwitch || did.spin_ns_per_exit.is_none());
-            // So may be what other threads have.
+            // So may the time of other threads.
             more.monitor_ns = None;
             prop_assert_eq!(dominant(&losses(&more)), Some(cause));
         }
@@ -350,7 +351,7 @@ pub(crate) mod tests {
         did.exits[ExitPause] = 1;
         assert_eq!(sure(&did)[Cause::SpinSwitch as usize], Sure::Estimated);
 
-        // Whatever its time on a CPU seems to be: KVM has reported no exit.
+        // For any time on a CPU: KVM has reported no exit.
         for on_cpu in [Vmm, ExitInterrupt, Waking] {
             let mut unseen = Did { vcpus: 1, window_ns: 1000, ..Did::default() };
             unseen.times[on_cpu] = 800;
@@ -371,7 +372,7 @@ pub(crate) mod tests {
         assert_eq!(known.map(|loss| loss.cause).collect::<Vec<_>>(), [Cause::Contention]);
     }
 
-    /// Whoever had the CPU meanwhile.
+    /// For any task that had the CPU meanwhile.
     #[test]
     fn a_quota_that_hides_makes_waits_unknown() {
         let mut did = Did { vcpus: 1, window_ns: 1000, ..Did::default() };

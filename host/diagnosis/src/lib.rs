@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From the time that vCPUs spend in each [`State`] to what their VM loses, on what, and what would
-//! help. It only computes; other crates measure the states.
+//! Computes what a VM loses, to which causes, and what would help, from the time of its vCPUs in
+//! each [`State`]. Other crates measure the states.
 
 mod access;
 mod advice;

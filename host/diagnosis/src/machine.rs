@@ -1,52 +1,52 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What QEMU's command line says of the machine that a guest sees.
+//! The machine that a guest sees, from QEMU's command line.
 
 use std::collections::BTreeSet;
 
-/// Options of a command line in their order: a name without its hyphens, and the entries of its value. The
-/// key of an entry without one is empty.
+/// Options of a command line in order: a name without hyphens, and the entries of its value. An entry
+/// without a key has an empty key.
 pub type Options = [(String, Vec<(String, String)>)];
 
-/// Who wrote a command line, and so how it is changed.
+/// The program that wrote a command line, which determines how to change it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Launcher {
     /// A person or a script.
     #[default]
     Qemu,
     Libvirt,
-    /// By libvirt.
+    /// KubeVirt, through libvirt.
     Kubevirt,
-    /// With the number of the VM.
+    /// Proxmox VE, with the VMID.
     Proxmox(String),
 }
 
-/// As far as advice depends on it.
+/// The properties on which advice depends.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Machine {
     pub launcher: Launcher,
-    /// Why the guest is taken for Windows; `None`: nothing says so.
+    /// Why the guest seems to be Windows; `None` if nothing indicates it.
     pub windows: Option<String>,
-    /// Enlightenments for Windows that are on, without `hv_`.
+    /// Enabled enlightenments for Windows, without `hv_`.
     pub(crate) enlightenments: BTreeSet<String>,
-    /// Whether it may have an HPET.
+    /// Whether it has an HPET, as far as known.
     pub has_hpet: bool,
-    /// Whether ticks of the RTC that a guest missed are made up for.
+    /// Whether missed RTC ticks are delivered later.
     pub drift_fix: bool,
-    /// The USB controller of a tablet, where the VMM has to look at that controller again and again.
+    /// The USB controller of a tablet, if the VMM has to poll it.
     pub polled_tablet: Option<&'static str>,
     /// Whether idle vCPUs keep their CPUs (`-overcommit cpu-pm=on`).
     pub keeps_cpus: bool,
 }
 
-/// Those that Windows wants to be idle at little cost, and what they need, in QEMU's words
+/// The enlightenments that make an idle Windows cheap, and those that they need, with QEMU's names
 /// (docs/system/i386/hyperv.rst).
 pub const ENLIGHTENMENTS: [&str; 7] =
     ["relaxed", "vapic", "spinlocks", "vpindex", "time", "synic", "stimer"];
 
-/// Turns all on that KVM has.
+/// Enables all that KVM supports.
 const PASSTHROUGH: &str = "passthrough";
 
-/// `hv_vendor_id` and the like set what others say of themselves.
+/// `hv_vendor_id` and these are options of other enlightenments, not enlightenments.
 const NO_ENLIGHTENMENTS: [&str; 3] = ["vendor_id", "enforce_cpuid", "no_nonarch_coresharing"];
 
 impl Machine {
@@ -108,7 +108,7 @@ impl Machine {
         [enlightenment, PASSTHROUGH].iter().any(|name| self.enlightenments.contains(*name))
     }
 
-    /// Those of [`ENLIGHTENMENTS`] that it lacks.
+    /// The [`ENLIGHTENMENTS`] that it lacks.
     pub fn missing(&self) -> Vec<&'static str> {
         ENLIGHTENMENTS.into_iter().filter(|name| !self.has(name)).collect()
     }
@@ -118,7 +118,7 @@ fn is_on(value: &str) -> bool {
     !matches!(value, "off" | "no" | "n" | "false" | "0")
 }
 
-/// `hv_time`, `hv-time=on`, `+hv_time`; the last of a name wins.
+/// Parses `hv_time`, `hv-time=on`, `+hv_time`; the last one of a name wins.
 fn enlightenments(entries: &[(String, String)]) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for (key, value) in entries {
@@ -138,8 +138,8 @@ fn enlightenments(entries: &[(String, String)]) -> BTreeSet<String> {
     all
 }
 
-/// The kind of a controller that the VMM polls once a millisecond, or more often, while the guest has it on:
-/// UHCI and EHCI, whose bus has this name. XHCI is not polled.
+/// The kind of a controller that the VMM polls every millisecond or more often while the guest has it
+/// enabled: UHCI and EHCI, found by the name of their bus. XHCI is not polled.
 fn polled(options: &Options, bus: &str) -> Option<&'static str> {
     let id = bus.split('.').next().unwrap_or_default();
     let devices = options.iter().filter(|(option, _)| option == "device").map(|(_, entries)| {
@@ -155,7 +155,7 @@ fn polled(options: &Options, bus: &str) -> Option<&'static str> {
     let controllers: Vec<(&str, &str)> =
         devices.filter_map(|(driver, of)| Some((kind(driver)?, of))).collect();
     let named = controllers.iter().find(|(_, of)| *of == id);
-    // Without a name it is the first; the machine's own, which `-usb` adds, is a UHCI.
+    // Without a name it is the first one. The machine's own controller (`-usb`) is a UHCI.
     let found = named.or(controllers.first()).map_or("UHCI", |(kind, _)| kind);
     Some(found).filter(|kind| *kind != "XHCI")
 }
@@ -173,7 +173,7 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Options as a command line would have them: `-cpu host,hv_time`, without doubled commas.
+    /// Parses a command line such as `-cpu host,hv_time`, without doubled commas.
     pub fn machine(line: &str) -> Machine {
         let mut options: Vec<(String, Vec<(String, String)>)> = Vec::new();
         for word in line.split_whitespace() {

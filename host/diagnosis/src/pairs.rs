@@ -12,7 +12,7 @@ const STUDENT: [f64; 30] = [
 /// The same of the normal distribution.
 const NORMAL: f64 = 1.959_964;
 
-/// A mean, and the interval that holds the true one in 95 % of all experiments.
+/// A mean, and its 95 % confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
     pub mean: f64,
@@ -21,7 +21,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Of differences that come from independent pairs (Student's t). `None` of fewer than two.
+    /// For differences of independent pairs (Student's t). `None` for fewer than two.
     pub fn of(differences: &[f64]) -> Option<Interval> {
         if differences.len() < 2 {
             return None;
@@ -37,13 +37,13 @@ impl Interval {
         (self.low..=self.high).contains(&value)
     }
 
-    /// The same on another scale, which must not turn the order around.
+    /// The same on another scale; `scale` must be increasing.
     pub fn map(self, scale: impl Fn(f64) -> f64) -> Interval {
         Interval { mean: scale(self.mean), low: scale(self.low), high: scale(self.high) }
     }
 }
 
-/// Beyond the table, Fisher's expansion.
+/// Beyond the table it uses Fisher's expansion.
 fn student(degrees: usize) -> f64 {
     let (z, v) = (NORMAL, degrees as f64);
     STUDENT.get(degrees.wrapping_sub(1)).copied().unwrap_or_else(|| {
@@ -52,8 +52,8 @@ fn student(degrees: usize) -> f64 {
     })
 }
 
-/// Whether a window, counted from 0, is of B: ABBA ABBA …. Windows 2n and 2n + 1 are a pair, and what
-/// grows steadily while it is measured adds to A as much as to B.
+/// Whether a phase, counted from 0, is of B. The order is ABBA ABBA …. Phases 2n and 2n + 1 are a
+/// pair. A steady drift adds as much to A as to B.
 pub fn is_of_b(window: usize) -> bool {
     matches!(window % 4, 1 | 2)
 }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A normal distribution's numbers, from splitmix64.
+    /// Normally distributed numbers, from splitmix64.
     struct Normal(u64);
 
     impl Normal {
@@ -96,7 +96,7 @@ mod tests {
         }
     }
 
-    /// The distribution's own density, summed up.
+    /// Integrates the distribution's density.
     #[test]
     fn quantiles_are_those_of_the_distribution() {
         for degrees in (1..=60).chain([100, 400]) {
@@ -108,7 +108,7 @@ mod tests {
                 let middle = |i| density((f64::from(i) + 0.5) * step) * step;
                 (0..steps).map(middle).sum::<f64>()
             };
-            // t = sqrt(v) tan(x) takes all of it to a quarter of a circle.
+            // t = sqrt(v) tan(x) maps the whole line to a finite interval.
             let steps = 20_000;
             let step = std::f64::consts::FRAC_PI_2 / f64::from(steps);
             let half: f64 = (0..steps)

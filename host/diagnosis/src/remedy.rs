@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a VM's machine is changed, in the words of what started it.
+//! How to change a VM's machine, in the terms of the program that started it.
 
 use crate::machine::{Launcher, Machine};
 
-/// Enlightenments for Windows; `name` is what the VM is called.
+/// How to enable enlightenments for Windows; `name` is the VM's name.
 pub fn enlighten(machine: &Machine, missing: &[&str], name: &str) -> String {
     let spelled = |spell: &dyn Fn(&str) -> String, separator: &str| {
         let words: Vec<String> = missing.iter().map(|name| spell(name)).collect();
@@ -49,7 +49,7 @@ pub fn enlighten(machine: &Machine, missing: &[&str], name: &str) -> String {
     }
 }
 
-/// No HPET.
+/// How to remove the HPET.
 pub fn no_hpet(machine: &Machine) -> String {
     match &machine.launcher {
         Launcher::Libvirt => "<timer name='hpet' present='no'/> in <clock>".into(),
@@ -61,7 +61,7 @@ pub fn no_hpet(machine: &Machine) -> String {
     }
 }
 
-/// Ticks of the RTC that were lost are made up for.
+/// How to have missed RTC ticks delivered later.
 pub fn drift_fix(machine: &Machine) -> String {
     match &machine.launcher {
         Launcher::Libvirt => "<timer name='rtc' tickpolicy='catchup'/> in <clock>".into(),
@@ -71,7 +71,7 @@ pub fn drift_fix(machine: &Machine) -> String {
     }
 }
 
-/// A tablet that nobody has to look at.
+/// How to get a tablet that the VMM need not poll.
 pub fn other_tablet(machine: &Machine) -> String {
     match &machine.launcher {
         Launcher::Libvirt => {

@@ -1,41 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How many vCPUs a VM would do with, of how many it wanted a CPU for at a time.
+//! How many vCPUs would be enough for a VM, from how many wanted a CPU at the same time.
 
 use crate::cause::Sure;
 use crate::judge::Did;
 use serde::Serialize;
 
-/// Fewer vCPUs are enough if this share of the time that they wanted a CPU would have had to wait.
+/// Fewer vCPUs are enough if at most this share of the time in which they wanted a CPU would be a
+/// wait.
 const WAIT_MAX: f64 = 0.01;
 
-/// Shorter looks say nothing.
+/// Shorter measurements are not used.
 const WINDOW_MIN_NS: u64 = 9_500_000_000;
 
-/// A VM that wanted less of a CPU than this, on average, was idle: that says nothing of its size.
+/// A VM that wanted less of a CPU than this, on average, was idle; that does not show which size it
+/// needs.
 const BUSY_MIN: f64 = 0.05;
 
-/// Fewer vCPUs that would have been enough.
+/// A smaller number of vCPUs that would have been enough.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RightSize {
     pub vcpus: usize,
-    /// How many it has.
+    /// Its present number.
     pub has: usize,
-    /// Share of the time that more of them wanted a CPU than that.
+    /// Share of the time in which more vCPUs than that wanted a CPU.
     pub more_share: f64,
-    /// Of the time that its vCPUs wanted a CPU, the share that would have had to wait longer.
+    /// Share of the time in which its vCPUs wanted a CPU and would have had to wait longer.
     pub wait_share: f64,
-    /// CPUs that it wanted on average.
+    /// Number of CPUs that it wanted on average.
     pub mean: f64,
     pub watched_s: f64,
     pub sure: Sure,
 }
 
-/// The least number of vCPUs with which it would have waited for less than 1 % more. `None`: it needs those
-/// that it has, or was not watched for long enough (10 s), or was idle all the time, or how many wanted a CPU
-/// is not known.
+/// The least number of vCPUs with which it would have waited for less than 1 % more. `None` if it needs all
+/// its vCPUs, was measured for less than 10 s, was idle, or the number that wanted a CPU is unknown.
 ///
-/// A vCPU that waits wants a CPU for longer than it would with one of its own. So of a VM that waits much
-/// this is too large rather than too small.
+/// A waiting vCPU wants a CPU for longer than it would if it had one. So for a VM that waits much, the result
+/// is too large rather than too small.
 pub fn right_size(did: &Did) -> Option<RightSize> {
     let watched: u64 = did.wanting_ns.iter().sum();
     if did.vcpus < 2
@@ -45,7 +46,7 @@ pub fn right_size(did: &Did) -> Option<RightSize> {
     {
         return None;
     }
-    // Those of the last entry may be all.
+    // The last entry may mean all of them.
     let last = did.wanting_ns.len() - 1;
     let number = |entry: usize| if entry == last { entry.max(did.vcpus) } else { entry };
     let times = || did.wanting_ns.iter().enumerate().map(|(entry, ns)| (number(entry), *ns as f64));
@@ -58,7 +59,7 @@ pub fn right_size(did: &Did) -> Option<RightSize> {
         let more = times().filter(|(many, _)| *many > vcpus);
         more.map(|(many, ns)| (many - vcpus) as f64 * ns).sum::<f64>() / wanted
     };
-    // How many more than the last entry's is not known.
+    // How many more than the last entry's number is unknown.
     let vcpus = (1..did.vcpus.min(last)).find(|vcpus| waits(*vcpus) < WAIT_MAX)?;
     let more = times().filter(|(many, _)| *many > vcpus).map(|(_, ns)| ns);
     Some(RightSize {

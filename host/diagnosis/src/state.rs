@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The states a vCPU is in: at any time exactly one.
+//! The states of a vCPU; it is always in exactly one.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -8,7 +8,7 @@ use std::ops::{AddAssign, Index, IndexMut};
 
 macro_rules! states {
     ($($state:ident $name:literal $meaning:literal)*) => {
-        /// What a vCPU's time goes into. Each moment of its wall time is in one state.
+        /// The use of a vCPU's time. Each moment of its wall time is in one state.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum State {
@@ -18,7 +18,7 @@ macro_rules! states {
         impl State {
             pub const ALL: &'static [State] = &[$(State::$state),*];
 
-            /// As tables, JSON and exported labels have it.
+            /// The name in tables, JSON and exported labels.
             pub const fn name(self) -> &'static str {
                 match self { $(State::$state => $name),* }
             }
@@ -69,17 +69,17 @@ impl State {
         State::ALL.iter().find(|state| state.name() == name).copied()
     }
 
-    /// The exits that the kernel serves, and nothing else.
+    /// Whether the kernel serves an exit.
     pub fn is_exit(self) -> bool {
         (State::ExitPause..=State::ExitOther).contains(&self)
     }
 
-    /// On a CPU: what the scheduler counts as the thread's CPU time.
+    /// Whether it is on a CPU, so that the scheduler counts the time as the thread's CPU time.
     pub fn is_on_cpu(self) -> bool {
         (State::Guest..=State::Vmm).contains(&self)
     }
 
-    /// Runnable, by the task that has the CPU.
+    /// Whether it is runnable without a CPU; the states differ by the task that has the CPU.
     pub fn is_ready(self) -> bool {
         (State::ReadySibling..=State::ReadyNobody).contains(&self)
     }
@@ -105,18 +105,18 @@ impl Times {
         states.iter().map(|state| self[*state]).sum()
     }
 
-    /// What was added since `before`. A state that went back counts as unchanged.
+    /// The difference since `before`. A state whose time went back counts as unchanged.
     pub fn since(&self, before: &Times) -> Times {
         Times(std::array::from_fn(|i| self.0[i].saturating_sub(before.0[i])))
     }
 
-    /// Each state with its time, those without any left out.
+    /// Each state with its time, without states that have none.
     pub fn spent(&self) -> impl Iterator<Item = (State, u64)> + '_ {
         State::ALL.iter().map(|state| (*state, self[*state])).filter(|(_, time)| *time > 0)
     }
 }
 
-/// By the states' names, those without any left out.
+/// By the states' names, without states that have no time.
 impl Serialize for Times {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_map(self.spent().map(|(state, time)| (state.name(), time)))

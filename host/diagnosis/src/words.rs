@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long vCPUs waited, in the words of other tools: esxtop's %RDY, %CSTP and %MLMTD, and the steal time
+//! How long vCPUs waited, in the terms of other tools: esxtop's %RDY, %CSTP and %MLMTD, and the steal time
 //! that guests show.
 
 use crate::state::{State, Times};
@@ -9,14 +9,14 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Waits {
     vcpus: u64,
-    /// Of all of them together, in ns, as are the others.
+    /// Sum over all vCPUs, in ns, as are the other fields.
     wall: u64,
     ready: Option<u64>,
     limited: Option<u64>,
     costop: Option<u64>,
 }
 
-/// In percent of the wall time of one vCPU; of a VM they are the sums of its vCPUs' (but for
+/// In per cent of the wall time of one vCPU. For a VM these are sums over its vCPUs (except
 /// `steal_pct`). `None` is unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Words {
@@ -26,13 +26,14 @@ pub struct Words {
     pub costop_pct: Option<f64>,
     /// The part of `ready_pct` in which a quota was used up. esxtop's %MLMTD.
     pub limit_pct: Option<f64>,
-    /// What the guest sees as steal time, 0 to 100: the mean of `ready_pct` of the vCPUs.
+    /// The steal time that the guest sees, 0 to 100: the mean of `ready_pct` of the vCPUs.
     pub steal_pct: Option<f64>,
 }
 
 impl Waits {
-    /// Of one vCPU. `costop`: how long it was ready while a sibling was on a CPU, in ns. `tells_throttled`:
-    /// whether the times tell throttling from other waits. Of a vCPU without any times all is unknown.
+    /// For one vCPU. `costop`: how long it was ready while a sibling was on a CPU, in ns.
+    /// `tells_throttled`: whether the times distinguish throttling from other waits. For a vCPU without any
+    /// times all is unknown.
     pub fn of(times: &Times, costop: Option<u64>, tells_throttled: bool) -> Waits {
         let limited = times[State::Throttled];
         let ready: u64 = State::ALL.iter().filter(|s| s.is_ready()).map(|s| times[*s]).sum();
@@ -46,7 +47,7 @@ impl Waits {
         }
     }
 
-    /// Of these vCPUs together; what is unknown of one is unknown.
+    /// The sum over these vCPUs; a value that is unknown for one is unknown.
     pub fn sum(all: impl IntoIterator<Item = Waits>) -> Waits {
         let add = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
         all.into_iter()
@@ -60,7 +61,8 @@ impl Waits {
             .unwrap_or_default()
     }
 
-    /// In ns: ready, of that with a sibling on a CPU, and of that over a quota; `None` is unknown.
+    /// In ns: ready, the part with a sibling on a CPU, and the part over a quota; `None` is
+    /// unknown.
     pub fn ns(&self) -> [Option<u64>; 3] {
         [self.ready, self.costop, self.limited]
     }
@@ -68,7 +70,7 @@ impl Waits {
     pub fn words(&self) -> Words {
         let window = self.wall as f64 / self.vcpus.max(1) as f64;
         let percent = |ns: u64| (window > 0.0).then(|| 100.0 * ns as f64 / window);
-        // A part is not read at the same moment as the whole.
+        // The part and the whole are not read at the same moment.
         let part = |ns: u64| percent(ns.min(self.ready?));
         Words {
             ready_pct: self.ready.and_then(percent),
@@ -94,7 +96,7 @@ mod tests {
         fn a_vm_has_the_sum_of_its_vcpus(
             times in times(), costops in prop::collection::vec(0..1_000_000_000u64, 1..9),
         ) {
-            // All watched for as long.
+            // All were watched for the same time.
             let all: Vec<Waits> =
                 costops.iter().map(|costop| Waits::of(&times, Some(*costop), true)).collect();
             let vm = Waits::sum(all.clone()).words();

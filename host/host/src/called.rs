@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which VM a text means, and what to call VMs so that each is told from the others.
+//! Finds the VM that a text names, and gives VMs distinct titles.
 
 use crate::names::{forms, shown, Kind, ID_DIGITS};
 use crate::VmProcess;
 use std::collections::{BTreeSet, HashMap};
 
 const UUID_LENGTH: usize = 36;
-/// Stands for what was cut out of a title.
+/// Replaces the part that was cut out of a title.
 const CUT: &str = "…";
 
-/// How a text means a VM.
+/// How a text names a VM, from the weakest to the strongest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum By {
-    /// It is a number, and that of a process or thread.
+    /// The number of its process or of a thread.
     Number,
-    /// It is a name, or part of what is shown.
+    /// A name, or a part of what is shown.
     Name,
-    /// Part of it says the kind, or is an id of the module's.
+    /// It contains a kind, or is an id of the module.
     Told,
-    /// It is the VM's title, or it says the kind, and the VM has it of that kind.
+    /// The VM's title, or a kind with the VM's name of that kind.
     Exact,
 }
 
-/// Kinds by which VMs of one name are told apart, best first. Others tell people less than the process.
+/// Kinds of names that distinguish VMs with equal names, best first. Other kinds help people less than
+/// the process id.
 const APART: [Kind; 7] = [
     Kind::Vmid,
     Kind::Incus,
@@ -33,22 +34,22 @@ const APART: [Kind; 7] = [
     Kind::Unit,
 ];
 
-/// Whether `given` means the VM of this process, which the module calls `id`, and how:
+/// Whether `given` names the VM of this process, whose module id is `id`, and how:
 ///
-/// * `NAME`: it has this name, of any kind;
+/// * `NAME`: a name of any kind;
 /// * `PID`, or the module's `PID-N`;
-/// * `pid:PID`, `process PID`, `vmid:104` and so on: that kind only. `name:NAME` is a name of any kind where
-///   no VM has it of the kind `name`;
-/// * its title, and its title with `…` for a part that was cut out;
-/// * `ONE (OTHER, …)`: each of them means it.
+/// * `pid:PID`, `process PID`, `vmid:104` and so on: a name of that kind only. `name:NAME` is a name of any
+///   kind if no VM has it as its kind `name`;
+/// * its title, or its title with `…` in place of a part;
+/// * `ONE (OTHER, …)`: each of them names the VM.
 ///
-/// A text that says the kind means no VM that is only named like it: see [`keep_told`].
+/// A text with a kind does not name VMs that merely have this text as a name: see [`keep_told`].
 pub fn meant(given: &[u8], process: Option<&VmProcess>, id: Option<&str>) -> Option<By> {
     let title = process.map(VmProcess::title);
     Of { process, id, title, is_any_id: false }.is_called(given)
 }
 
-/// Of the VMs that a text means, leaves those that it means most, where it tells more than a name does.
+/// Of the VMs that a text names, keeps the strongest matches, if they are stronger than a name.
 pub fn keep_told<T>(found: &mut Vec<(By, T)>) {
     let most = found.iter().map(|(by, _)| *by).max();
     if let Some(most) = most.filter(|most| *most > By::Name) {
@@ -61,12 +62,12 @@ struct Of<'a> {
     process: Option<&'a VmProcess>,
     id: Option<&'a str>,
     title: Option<&'a str>,
-    /// Whether any id of the module's may be its.
+    /// Whether any module id of the process matches.
     is_any_id: bool,
 }
 
 impl<'a> Of<'a> {
-    /// Without its title, and by any id.
+    /// Matches without the title, and by any module id.
     fn any(process: &'a VmProcess) -> Of<'a> {
         Of { process: Some(process), id: None, title: None, is_any_id: true }
     }
@@ -77,13 +78,13 @@ impl<'a> Of<'a> {
             return Some(By::Exact);
         }
         let meant = self.is_meant(given).max(self.is_both(given, true));
-        // A text with a part cut out may be another VM's, too, whatever its beginning says.
+        // If a part is cut out, the text may also name another VM, whatever its beginning is.
         let is_cut_short = given.ends_with(CUT.as_bytes());
         let meant = if is_cut_short { meant.map(|by| by.min(By::Name)) } else { meant };
         meant.or_else(|| title.filter(|title| is_cut(title, given)).map(|_| By::Name))
     }
 
-    /// Whether it is `ONE (OTHER)`, or `ONE (OTH…`, and both mean it; `ONE` may be so itself.
+    /// Matches `ONE (OTHER)` or `ONE (OTH…` if both name the VM. `ONE` may have this form itself.
     fn is_both(self, given: &[u8], is_first: bool) -> Option<By> {
         let inner = match given.ends_with(CUT.as_bytes()) {
             true => given,
@@ -105,14 +106,14 @@ impl<'a> Of<'a> {
         both.max()
     }
 
-    /// Whether it is a name, or means it in another way, as part of a text.
+    /// Matches a part of a text: a name, or another form.
     fn is_part(self, text: &[u8]) -> Option<By> {
         let by = self.is_meant(text).or_else(|| self.has_name(text).then_some(By::Name))?;
         let is_id = std::str::from_utf8(text).is_ok_and(is_id) && self.is_numbered(text);
         Some(by.max(if is_id { By::Told } else { By::Name }))
     }
 
-    /// Messages have a name and what tells it apart, between commas. A name may have commas, too.
+    /// Messages separate a name and what distinguishes it by commas. Names may contain commas, too.
     fn is_list(self, text: &[u8]) -> Option<By> {
         let commas = (0..text.len()).filter(|at| text[*at..].starts_with(b", "));
         let both = |at: usize| Some(self.is_part(&text[..at])?.max(self.is_part(&text[at + 2..])?));
@@ -145,7 +146,7 @@ impl<'a> Of<'a> {
         self.process.is_some_and(|vm| vm.names.has(given))
     }
 
-    /// Whether it is the module's id, or that of the process or of the thread that made the VM.
+    /// Matches the module's id, the process id, or the id of the thread that created the VM.
     fn is_numbered(self, given: &[u8]) -> bool {
         let Some(text) = std::str::from_utf8(given).ok().filter(|text| !text.is_empty()) else {
             return false;
@@ -158,7 +159,7 @@ impl<'a> Of<'a> {
     }
 }
 
-/// Whether `given` is the title with `…` for a part of it.
+/// Whether `given` is the title with `…` in place of a part.
 fn is_cut(title: &[u8], given: &[u8]) -> bool {
     let cut = CUT.as_bytes();
     let mut marks = (0..given.len()).filter(|at| given[*at..].starts_with(cut));
@@ -169,13 +170,13 @@ fn is_cut(title: &[u8], given: &[u8]) -> bool {
     })
 }
 
-/// Whether the module may call a VM so: `PID-N`.
+/// Whether the text has the form of the module's ids: `PID-N`.
 fn is_id(text: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     text.split_once('-').is_some_and(|(pid, n)| is_number(pid) && is_number(n))
 }
 
-/// The kind that stands before a name, and the name; without a kind: before a number.
+/// Splits a kind from the name after it. Without a kind, the rest is a number.
 fn explicit(given: &[u8]) -> Option<(Option<Kind>, &[u8])> {
     let at = given.iter().position(|byte| *byte == b':')?;
     let (key, text) = (&given[..at], &given[at + 1..]);
@@ -186,12 +187,12 @@ fn explicit(given: &[u8]) -> Option<(Option<Kind>, &[u8])> {
     Some((Some(*kind), text))
 }
 
-/// Whether it says how it is meant, and so that no other VM is meant than those that have it so.
+/// Whether the text says how it names a VM, so that it names no VM otherwise.
 pub fn is_explicit(given: &[u8]) -> bool {
     explicit(given).is_some()
 }
 
-/// What commands would read as more than a name, or as the beginning of one.
+/// Whether commands would read the text as more than a name, or as the beginning of more.
 fn is_special(text: &str) -> bool {
     let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let is_like_uuid = text.len() == UUID_LENGTH && text.contains('-');
@@ -203,12 +204,11 @@ fn is_special(text: &str) -> bool {
         || text.contains(" (")
 }
 
-/// How many VMs a text means, as a name of a kind, or of any.
+/// How many VMs have a name, of a kind or of any kind.
 type Known = HashMap<(Option<Kind>, Vec<u8>), u32>;
 
-/// Says for each of these VMs what it is called, so that no other of them is meant by that: its best
-/// name, with what tells it from others of that name. `makers`: the threads that made VMs, where the module
-/// calls VMs after them.
+/// Gives each of these VMs a title that names no other of them: its best name, and what distinguishes it
+/// from others with that name. `makers`: the threads that created VMs, if the module's ids contain them.
 pub fn tell_apart(vms: &mut [VmProcess], makers: &[u32]) {
     let mut known = Known::new();
     for vm in vms.iter() {
@@ -230,16 +230,16 @@ pub fn tell_apart(vms: &mut [VmProcess], makers: &[u32]) {
     }
 }
 
-/// What a VM is called.
+/// A VM's title.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Title {
     pub text: String,
-    /// Where what tells it from others of its name begins, in its parentheses.
+    /// Where the part in parentheses begins that distinguishes it from VMs with the same name.
     pub apart_at: Option<usize>,
 }
 
 impl Title {
-    /// The name, and what tells it from others of that name.
+    /// The name, and what distinguishes it from equal names.
     pub fn parts(&self) -> (&str, Option<&str>) {
         match self.apart_at {
             Some(at) => (&self.text[..at], self.text[at..].get(2..self.text.len() - at - 1)),
@@ -262,7 +262,7 @@ fn title(vm: &VmProcess, all: &[VmProcess], known: &Known) -> Title {
     let Some((kind, name)) = vm.names.best() else { return explicit.into() };
     let short = shown(kind, name);
     let others = || all.iter().filter(|other| other.pid != vm.pid);
-    // Whether it means this VM, and no other as much.
+    // Whether it names this VM, and no other as strongly.
     let is_alone = |text: &str| {
         let by = Of::any(vm).is_called(text.as_bytes());
         let others = || others().filter_map(|other| Of::any(other).is_called(text.as_bytes()));
@@ -273,7 +273,7 @@ fn title(vm: &VmProcess, all: &[VmProcess], known: &Known) -> Title {
         }
     };
     let is_odd = is_special(&short);
-    // Another may be called so: by the module, or where its title is cut.
+    // Another VM may have this as its module id, or as its cut title.
     let is_taken = is_id(&short) || name.to_string().contains(CUT);
     if count(None, short.as_bytes()) == 1 && !is_taken && (!is_odd || is_alone(&short)) {
         return short.into();

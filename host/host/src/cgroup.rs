@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cgroup that a thread's CPU time is controlled by, of version 2 or 1.
+//! The cgroup that controls a thread's CPU time, of version 2 or 1.
 
 /// A cgroup of the hierarchy that controls CPU time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cgroup {
-    /// From the hierarchy's root on, with a slash first.
+    /// Path from the hierarchy's root, with a leading slash.
     pub path: String,
     pub version: Version,
 }
@@ -16,8 +16,8 @@ pub enum Version {
 }
 
 impl Cgroup {
-    /// Reads `/proc/TID/cgroup`. Where both versions are mounted the CPU controller is in one of them, and
-    /// version 1 is asked first.
+    /// Reads `/proc/TID/cgroup`. If both versions are mounted, only one has the CPU controller; version 1
+    /// is checked first.
     pub fn parse(text: &str) -> Option<Cgroup> {
         let mut unified = None;
         for line in text.lines() {
@@ -43,25 +43,25 @@ impl Cgroup {
         self.path == "/"
     }
 
-    /// The cgroup that it is in; `None` for the root.
+    /// The parent; `None` for the root.
     pub fn parent(&self) -> Option<Cgroup> {
         let (parent, name) = self.path.rsplit_once('/')?;
         let path = if parent.is_empty() { "/" } else { parent };
         (!name.is_empty()).then(|| Cgroup { path: path.into(), version: self.version })
     }
 
-    /// It, and all that it is in, up to the root.
+    /// This cgroup and its ancestors, up to the root.
     pub fn upwards(&self) -> impl Iterator<Item = Cgroup> {
         std::iter::successors(Some(self.clone()), Cgroup::parent)
     }
 
-    /// A cgroup in it.
+    /// A child.
     pub fn child(&self, name: &str) -> Cgroup {
         let path = format!("{}/{name}", self.path.trim_end_matches('/'));
         Cgroup { path, version: self.version }
     }
 
-    /// Whether the other is it, or in it.
+    /// Whether `other` is this cgroup or inside it.
     pub fn holds(&self, other: &Cgroup) -> bool {
         let inside = other.path.strip_prefix(self.path.trim_end_matches('/'));
         self.version == other.version

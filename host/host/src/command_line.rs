@@ -5,14 +5,15 @@ use crate::qemu::{options, FLAGS};
 use std::path::Path;
 use unspin_text::read_kernel;
 
-/// An option without its hyphens, and the entries of its value as `key=value`. The key of a first entry
-/// without one is empty, a later one without a value is `on`. Text that is no UTF-8 is replaced.
+/// An option without its hyphens, and the entries of its value as `key=value`. If the first entry has
+/// no key, its key is empty; a later entry without a value has the value `on`. Invalid UTF-8 is
+/// replaced.
 pub type QemuOption = (String, Vec<(String, String)>);
 
-/// More of a command line is not read.
+/// Limit of options that are read.
 const OPTIONS_MAX: usize = 4096;
 
-/// The options of the process whose directory in /proc this is; none where it cannot be read.
+/// The options of the process with this directory in /proc; empty if it cannot be read.
 pub fn qemu_options(dir: &Path) -> Vec<QemuOption> {
     let line = read_kernel(dir.join("cmdline")).unwrap_or_default();
     of_arguments(line.split(|b| *b == 0).skip(1))

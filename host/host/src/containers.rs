@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The records of container engines about containers that VMMs run in: their names and pods. A
+//! Names and pods of the containers in which VMMs run, from the records of container engines. A
 //! container without a readable record has no name.
 
 use crate::names::{Kind, Names};
@@ -7,21 +7,21 @@ use serde_json::Value;
 use std::path::Path;
 use unspin_text::read_file;
 
-/// Notes that are longer are not read.
+/// Longer records are not read, in bytes.
 const NOTE_MAX: u64 = 8 << 20;
 
-/// Where containerd notes containers, with a directory per namespace.
+/// Directories in which containerd records containers; a subdirectory per namespace.
 const CONTAINERD: [&str; 2] = [
     "run/containerd/io.containerd.runtime.v2.task",
     "run/k3s/containerd/io.containerd.runtime.v2.task",
 ];
 
-/// The storage of CRI-O while containers run, and of podman.
+/// The storage of CRI-O, for running containers, and of podman.
 const CRIO: &str = "run/containers/storage/overlay-containers";
 const PODMAN: &str = "var/lib/containers/storage/overlay-containers/containers.json";
 const DOCKER: &str = "var/lib/docker/containers";
 
-/// Of a container's labels, with those of its engine: namespace, pod, container.
+/// The labels of namespace, pod and container, for each engine.
 const KEYS: [[&str; 3]; 2] = [
     [
         "io.kubernetes.cri.sandbox-namespace",
@@ -61,7 +61,7 @@ fn add_labels(labels: &Value, names: &mut Names) {
         let of = |key: &str| labels[key].as_str().filter(|text| !text.is_empty());
         if let (Some(namespace), Some(pod)) = (of(namespace), of(pod)) {
             names.add(Kind::Pod, format!("{namespace}/{pod}"));
-            // The sandbox of a pod has no container's name, or this one.
+            // A pod's sandbox has no container name, or this one.
             if let Some(container) = of(container).filter(|name| *name != "POD") {
                 names.add(Kind::Container, format!("{namespace}/{pod}/{container}"));
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Physical CPUs: lists of them, and what they share.
+//! Physical CPUs: lists of CPUs, and what CPUs share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,7 +13,7 @@ pub fn parse(text: &str) -> Option<BTreeSet<u32>> {
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        // More than any kernel has.
+        // Larger than any kernel's number of CPUs.
         if last < first || last >= 1 << 16 {
             return None;
         }
@@ -38,12 +38,12 @@ pub fn list(cpus: &BTreeSet<u32>) -> String {
     ranges.iter().map(range).collect::<Vec<_>>().join(",")
 }
 
-/// Those of the CPUs that are online; all where that is not known.
+/// Those of the CPUs that are online; all of them if that is unknown.
 pub fn usable(allowed: &BTreeSet<u32>, online: Option<&BTreeSet<u32>>) -> BTreeSet<u32> {
     online.map_or_else(|| allowed.clone(), |online| allowed & online)
 }
 
-/// Lets a thread run on these CPUs only.
+/// Restricts a thread to these CPUs.
 pub fn set_affinity(tid: u32, cpus: &BTreeSet<u32>) -> io::Result<()> {
     const BITS: u32 = u64::BITS;
     let mut mask = vec![0u64; (cpus.last().unwrap_or(&0) / BITS) as usize + 1];
@@ -59,7 +59,7 @@ pub fn set_affinity(tid: u32, cpus: &BTreeSet<u32>) -> io::Result<()> {
     }
 }
 
-/// The CPUs of each NUMA node that has some, by `/sys/devices/system`. None where the kernel names no nodes.
+/// The CPUs of each NUMA node with CPUs, from `/sys/devices/system`. Empty if the kernel lists no nodes.
 pub fn nodes(system: &Path) -> Vec<BTreeSet<u32>> {
     let Ok(entries) = fs::read_dir(system.join("node")) else { return Vec::new() };
     let number = |name: &str| name.strip_prefix("node")?.parse::<u32>().ok();
@@ -70,13 +70,13 @@ pub fn nodes(system: &Path) -> Vec<BTreeSet<u32>> {
     nodes.filter(|cpus| !cpus.is_empty()).collect()
 }
 
-/// How many last-level caches serve these CPUs; `None` where the kernel does not say.
+/// The number of last-level caches that serve these CPUs; `None` if the kernel does not show it.
 pub fn last_level_caches(system: &Path, cpus: &BTreeSet<u32>) -> Option<usize> {
     by_last_level_cache(system, cpus).map(|caches| caches.len()).filter(|count| *count > 0)
 }
 
-/// These CPUs by the last-level cache that serves them: the first CPU of a cache, and those of `cpus` that
-/// it serves. `None` where the kernel does not say.
+/// Groups these CPUs by last-level cache: the first CPU of a cache, and those of `cpus` that it serves.
+/// `None` if the kernel does not show it.
 pub fn by_last_level_cache(
     system: &Path,
     cpus: &BTreeSet<u32>,
@@ -97,7 +97,7 @@ pub fn by_last_level_cache(
     Some(caches)
 }
 
-/// Which thread of its core a CPU is, counted from 0; 0 where the kernel does not say.
+/// The index of a CPU among the threads of its core; 0 if the kernel does not show it.
 pub fn thread_of_core(system: &Path, cpu: u32) -> usize {
     let path = system.join(format!("cpu/cpu{cpu}/topology/thread_siblings_list"));
     let siblings = read_kernel_text(path).ok().and_then(|text| parse(&text)).unwrap_or_default();

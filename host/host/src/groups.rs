@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! In which cgroups the threads of VMs are, and what follows: by whose weight a VM competes, with which other
-//! VMs it shares it, and which quotas limit it.
+//! The cgroups of VMs' threads, and what follows from them: by whose weight a VM competes, with which other
+//! VMs it shares that weight, and which quotas limit it.
 
 use crate::{Cgroup, Host, Kind, Name, Tree, VmProcess};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Default)]
 pub struct Groups {
     vms: BTreeMap<u32, Arc<Threads>>,
-    /// The VMs that have a thread in a cgroup, or in one in it.
+    /// The VMs that have a thread in a cgroup or in a descendant of it.
     held: BTreeMap<Cgroup, BTreeSet<u32>>,
 }
 
@@ -28,31 +28,32 @@ struct Threads {
 /// Where a VM competes for CPU time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The cgroup whose weight decides: the nearest around all its vCPUs for which the CPU controller is on.
-    /// Within a systemd scope or service that is the VM's alone, the scope or service itself. `None`: the
-    /// host's first cgroup.
+    /// The cgroup whose weight decides: the nearest around all its vCPUs that has the CPU controller. If it
+    /// is within a systemd scope or service that belongs to the VM alone, that scope or service. `None`: the
+    /// root cgroup.
     pub group: Option<Cgroup>,
-    /// Whether it is the VM's alone. Helpers in it (swtpm, virtiofsd, virt-launcher) are the VM's.
+    /// Whether it belongs to the VM alone. Helpers in it (swtpm, virtiofsd, virt-launcher) count as
+    /// the VM's.
     pub is_own: bool,
     /// The other VMs in it.
     pub beside: BTreeSet<u32>,
 }
 
-/// A quota of a cgroup that a thread of the VM is in.
+/// A quota that limits a thread of the VM.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limit {
     pub group: Cgroup,
-    /// Time per period; above 0.
+    /// CPU time per period, in CPUs; above 0.
     pub cpus: f64,
     pub of: Limited,
 }
 
-/// Whose time a quota limits.
+/// The threads that a quota limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Limited {
     /// All vCPUs together.
     Vm,
-    /// Only these, by their numbers.
+    /// Some vCPUs, by number.
     Vcpus(Vec<u32>),
     /// Only other threads of the VMM: libvirt's cgroups `emulator` and `iothreadN`.
     Others,
@@ -65,7 +66,7 @@ impl Groups {
         groups
     }
 
-    /// Looks anew where the threads of a VM are.
+    /// Reads the cgroups of the VM's threads again.
     pub fn renew(&mut self, tree: &Tree, host: &Host, vm: &VmProcess) {
         self.forget(vm.pid);
         let threads = Arc::new(Threads::of(tree, host, vm));
@@ -75,12 +76,12 @@ impl Groups {
         self.vms.insert(vm.pid, threads);
     }
 
-    /// Whether a VM's threads are where they were; a VM that is new is not.
+    /// Whether a VM's threads are still in the same cgroups; false for a new VM.
     pub fn is_same(&self, tree: &Tree, host: &Host, vm: &VmProcess) -> bool {
         self.vms.get(&vm.pid).is_some_and(|known| **known == Threads::of(tree, host, vm))
     }
 
-    /// Only these VMs remain.
+    /// Keeps only these VMs.
     pub fn retain(&mut self, is_there: impl Fn(u32) -> bool) {
         let ended: Vec<u32> = self.vms.keys().copied().filter(|pid| !is_there(*pid)).collect();
         ended.into_iter().for_each(|pid| self.forget(pid));
@@ -98,12 +99,12 @@ impl Groups {
         }
     }
 
-    /// All VMs, by their processes.
+    /// All VMs, by process id.
     pub fn vms(&self) -> impl Iterator<Item = u32> + '_ {
         self.vms.keys().copied()
     }
 
-    /// Where a VM competes; an error says, in words, why that is not known.
+    /// Where a VM competes. The error is the reason, in words, why that is unknown.
     pub fn place(&self, tree: &Tree, pid: u32) -> Result<Place, String> {
         let threads = self.vms.get(&pid).ok_or("its cgroups were not looked at")?;
         let common = match (&threads.unseen, threads.common()) {
@@ -121,7 +122,7 @@ impl Groups {
             Some(group) => self.beside(group, pid),
             None => self.vms.keys().copied().filter(|other| *other != pid).collect(),
         };
-        // A cgroup around that without the controller has others' tasks, too, or may get them.
+        // An ancestor without the controller has other tasks, or may get them.
         let is_own = group.as_ref() == Some(&own) && beside.is_empty();
         Ok(Place { group, is_own, beside })
     }
@@ -131,13 +132,13 @@ impl Groups {
         self.held.contains_key(group)
     }
 
-    /// The first cgroup of the hierarchy that a VM is in.
+    /// The root of the hierarchy in which the VM is.
     pub(crate) fn first(&self, pid: u32) -> Option<Cgroup> {
         let (_, of_vcpu) = self.vms.get(&pid)?.vcpus.first()?;
         of_vcpu.upwards().last()
     }
 
-    /// The cgroups within this one that have others with threads of the VM in them, and it.
+    /// This cgroup, and those of its descendants that have children with threads of the VM.
     pub(crate) fn inside(&self, pid: u32, group: &Cgroup) -> BTreeSet<Cgroup> {
         let threads = self.vms.get(&pid).into_iter().flat_map(|threads| threads.all());
         let ways = threads.flat_map(|of| of.upwards().skip(1));
@@ -190,7 +191,7 @@ impl Threads {
         Threads { vcpus, others, unseen }
     }
 
-    /// Threads of which some are vCPUs', and it is not known which.
+    /// Threads that include vCPUs' threads, without knowing which.
     fn of_some(threads: impl Iterator<Item = Result<Cgroup, String>>) -> Threads {
         let (found, failed): (Vec<_>, Vec<_>) = threads.partition(Result::is_ok);
         let all: BTreeSet<Cgroup> = found.into_iter().flatten().collect();
@@ -210,7 +211,7 @@ impl Threads {
         self.vcpus.iter().map(|(_, group)| group).chain(&self.others)
     }
 
-    /// The smallest cgroup around all vCPUs; where each has its own, the one around these.
+    /// The smallest cgroup around all vCPUs. If each has its own, the parent of these.
     fn common(&self) -> Option<Cgroup> {
         let (_, first) = self.vcpus.first()?;
         let holds_all = |group: &Cgroup| self.vcpus.iter().all(|(_, of)| group.holds(of));
@@ -223,7 +224,7 @@ impl Threads {
     }
 }
 
-/// The quota that a VM of so many vCPUs meets first if all want CPU time, and the CPUs that it then has.
+/// The quota that limits a VM of this many vCPUs first if all want CPU time, and the CPUs that remain.
 pub fn tightest(limits: &[Limit], vcpus: usize) -> Option<(&Limit, f64)> {
     let of_vm = limits.iter().filter(|limit| limit.of == Limited::Vm);
     let of_vm = of_vm.min_by(|a, b| a.cpus.total_cmp(&b.cpus));
@@ -248,7 +249,7 @@ pub fn tightest(limits: &[Limit], vcpus: usize) -> Option<(&Limit, f64)> {
 }
 
 impl Limited {
-    /// How many vCPUs share a quota of vCPUs.
+    /// The number of vCPUs that share the quota.
     fn count(&self) -> usize {
         match self {
             Limited::Vcpus(numbers) => numbers.len(),
@@ -258,7 +259,7 @@ impl Limited {
 }
 
 impl Limit {
-    /// What raises it for a VM, by who made its cgroup: a command, or the file.
+    /// How to raise it for a VM: a command or a file, depending on who created the cgroup.
     pub fn remedy(&self, vm: &VmProcess) -> String {
         let parts: Vec<&str> = self.group.path.split('/').skip(1).collect();
         let last = self.group.name();
@@ -298,7 +299,7 @@ impl Limit {
     }
 }
 
-/// What libvirt's commands take for a VM, as one word for a shell.
+/// The name by which libvirt's commands know a VM, quoted for a shell.
 fn domain(vm: &VmProcess) -> String {
     let name = vm.names.get(Kind::Libvirt).or(vm.name()).map(Name::to_text).unwrap_or_default();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@+,=%".contains(c);

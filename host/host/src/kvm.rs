@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How KVM is set on this host: what its modules' parameters say.
+//! KVM's settings on this host, from the parameters of its modules.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -11,8 +11,8 @@ const KVM_CREATE_VM: libc::c_ulong = 0xae01;
 const KVM_CREATE_VCPU: libc::c_ulong = 0xae41;
 const KVM_GET_TSC_KHZ: libc::c_ulong = 0xaea3;
 
-/// Frequency of this host's TSC in kHz, as KVM knows it; `None` where KVM cannot be asked. Makes a VM of
-/// one vCPU for as long as it asks.
+/// Frequency of this host's TSC in kHz according to KVM; `None` if KVM cannot be used. Creates a VM with
+/// one vCPU meanwhile.
 pub fn tsc_khz() -> Option<u32> {
     let kvm = File::options().read(true).write(true).open("/dev/kvm").ok()?;
     // SAFETY: these requests take numbers, and each descriptor they return is owned here.
@@ -26,18 +26,18 @@ pub fn tsc_khz() -> Option<u32> {
     u32::try_from(khz).ok().filter(|khz| *khz > 0)
 }
 
-/// `None` is what the kernel does not say, or the processor does not have.
+/// A value is `None` if the kernel does not show it, or the processor does not have the feature.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Kvm {
     /// Longest time that KVM waits awake after HLT, in ns; 0: never.
     pub halt_poll_ns: Option<u64>,
     /// Cycles that a vCPU may spin before a pause-loop exit (Intel).
     pub ple_window: Option<u64>,
-    /// Whether spinning vCPUs exit at all: the processor can make them, and KVM has not turned it off.
+    /// Whether spinning vCPUs exit: the processor supports it, and KVM has not turned it off.
     pub pause_loop_exits: Option<bool>,
-    /// Whether the processor serves guests' interrupt controllers (APICv, AVIC).
+    /// Whether the processor virtualizes guests' interrupt controllers (APICv, AVIC).
     pub apicv: Option<bool>,
-    /// Whether it delivers interrupts between vCPUs, too.
+    /// Whether it also delivers interrupts between vCPUs.
     pub ipi_virtualization: Option<bool>,
 }
 
@@ -52,7 +52,7 @@ impl Kvm {
             _ => None,
         };
         let avic = switch("kvm_amd/parameters/avic");
-        // Where the processor cannot, KVM sets these to 0.
+        // KVM sets these to 0 if the processor does not support them.
         let pauses = number("kvm_intel/parameters/ple_gap")
             .or(number("kvm_amd/parameters/pause_filter_count"));
         Kvm {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The VMs of a host, as /proc shows them: which processes hold KVM VMs, what people call them, which of
-//! their threads are vCPUs. What ends meanwhile is left out. Nothing is changed but by a
-//! [`journal::Journal`], which notes what to put back.
+//! The VMs of a host according to /proc: the processes that have KVM VMs, the names of the VMs, and
+//! which threads run vCPUs. Processes and threads that end meanwhile are left out. Only a
+//! [`journal::Journal`] changes the host; it records what to restore.
 
 mod called;
 mod cgroup;
@@ -61,8 +61,8 @@ pub struct VmProcess {
     pub names: Names,
     /// Threads that are known to run vCPUs, by their vCPUs' numbers.
     pub vcpus: Vec<Vcpu>,
-    /// Its number of vCPUs, also of those whose threads are unknown. 0 if the VMM has created none yet, or
-    /// if it does not name their threads and its descriptors are not readable.
+    /// Its number of vCPUs, including those whose threads are unknown. 0 if the VMM has created none yet,
+    /// or if it does not name their threads and its descriptors are not readable.
     pub vcpu_count: usize,
     title: called::Title,
 }
@@ -76,7 +76,7 @@ impl VmProcess {
         vm
     }
 
-    /// The name that people know it by, if there is any.
+    /// The best name, if it has any.
     pub fn name(&self) -> Option<&Name> {
         self.names.best().map(|(_, name)| name)
     }
@@ -85,31 +85,30 @@ impl VmProcess {
         self.names.get(Kind::Uuid).map(Name::to_text)
     }
 
-    /// What it is called, in one line of printable characters; commands take it for this VM, and for no
-    /// other of those that [`tell_apart`] was given: `web1`, `web1 (vmid:104)`, or `pid:4242` where it has
-    /// no name.
+    /// Its title, in one line of printable characters: `web1`, `web1 (vmid:104)`, or `pid:4242` without a
+    /// name. Commands accept it for this VM, and for no other VM that was passed to [`tell_apart`].
     pub fn title(&self) -> &str {
         &self.title.text
     }
 
-    /// What tells it from others of its name, as in `vmid:104` or `process 4242`.
+    /// What distinguishes it from VMs with the same name, for example `vmid:104` or `process 4242`.
     pub fn apart(&self) -> Option<&str> {
         self.title.parts().1
     }
 
-    /// As messages have a VM with this id: `4242-0 (web1)`, `4242-0 (web1, vmid:104)` where others have this
-    /// name, or `pid:4242-0`. Commands take it for this VM.
+    /// The VM in messages: `4242-0 (web1)`, `4242-0 (web1, vmid:104)` if others have this name, or
+    /// `pid:4242-0`. Commands accept it for this VM.
     pub fn label(&self, id: &str) -> String {
         let (name, apart) = self.title.parts();
         match apart {
             _ if self.name().is_none() => format!("pid:{id}"),
-            // The id tells the process.
+            // The id already contains the process.
             Some(apart) if !apart.starts_with("process ") => format!("{id} ({name}, {apart})"),
             _ => format!("{id} ({name})"),
         }
     }
 
-    /// The same, called as it was `before` while its names were the same.
+    /// The VM with its title from `before`, if its names are the same.
     #[must_use]
     pub fn called_as(self, before: &VmProcess) -> VmProcess {
         match self.names == before.names {
@@ -118,7 +117,7 @@ impl VmProcess {
         }
     }
 
-    /// The title where it is one word for a shell, or else its process: for commands that people copy.
+    /// The title if it is one word for a shell, otherwise its process: for commands that people copy.
     pub fn selector(&self) -> String {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@+,=%".contains(c);
         let title = self.title();
@@ -128,7 +127,7 @@ impl VmProcess {
         }
     }
 
-    /// Whether the threads of all its vCPUs are known, and there is one.
+    /// Whether it has vCPUs and the threads of all are known.
     pub fn is_all_known(&self) -> bool {
         !self.vcpus.is_empty() && self.vcpus.len() >= self.vcpu_count
     }
@@ -150,8 +149,8 @@ impl Default for Host {
 }
 
 impl Host {
-    /// The host whose processes `proc` shows. Its `sys` and `etc` are beside that, unless the environment
-    /// names [`place::sys()`].
+    /// The host whose processes `proc` shows. Its `sys` and `etc` are beside `proc`, unless the
+    /// environment names [`place::sys()`].
     pub fn at(proc: &Path) -> Host {
         let root = proc.parent().unwrap_or(Path::new("/"));
         let sys = place::sys_named().unwrap_or_else(|| root.join("sys"));
@@ -163,8 +162,8 @@ impl Host {
         Ok(numbers_in(&self.proc)?.into_iter().collect())
     }
 
-    /// Every process that has VMs, by process id. Of the processes of others, whose descriptors only
-    /// root may see, those that have vCPU threads. Their titles tell them apart.
+    /// Every process that has VMs, by process id. Without root, processes of other users are
+    /// included only if they have vCPU threads. Their titles are distinct.
     pub fn vm_processes(&self) -> io::Result<Vec<VmProcess>> {
         let pids = self.processes()?;
         let mut vms: Vec<VmProcess> =
@@ -173,18 +172,17 @@ impl Host {
         Ok(vms)
     }
 
-    /// The process a thread belongs to, if it has VMs. A process is its own first thread.
+    /// The process of a thread, if it has VMs. The first thread of a process has the process's id.
     pub fn vm_process(&self, tid: u32) -> Option<VmProcess> {
         self.look_at(self.process_of(tid)?)
     }
 
-    /// The process behind a VM of the module, which calls it `<pid>-<n>` after the thread that made
-    /// it.
+    /// The process of a VM in the module, whose id is `<pid>-<n>` after the thread that created it.
     pub fn of_module_id(&self, id: &str) -> Option<VmProcess> {
         self.vm_process(module::maker_of(id)?)
     }
 
-    /// All threads of a process, whatever they are called; none where it has ended.
+    /// All threads of a process; empty if it has ended.
     pub fn threads(&self, pid: u32) -> Vec<u32> {
         let mut threads = numbers_in(&self.dir(pid).join("task")).unwrap_or_default();
         threads.sort_unstable();
@@ -250,39 +248,39 @@ impl Host {
         names
     }
 
-    /// The options that QEMU was started with, in their order; none where it has ended.
+    /// The options with which QEMU was started, in order; empty if it has ended.
     pub fn qemu_options(&self, pid: u32) -> Vec<QemuOption> {
         command_line::qemu_options(&self.dir(pid))
     }
 
-    /// The cgroup that a thread's CPU time is controlled by.
+    /// The cgroup that controls a thread's CPU time.
     pub fn cgroup(&self, tid: u32) -> Option<Cgroup> {
         Cgroup::parse(&read_kernel_text(self.dir(tid).join("cgroup")).ok()?)
     }
 
-    /// What the scheduler has counted of a thread, as the kernel writes it: ns on a CPU, ns ready for one,
+    /// The scheduler's counts of a thread, as the kernel prints them: ns on a CPU, ns ready without one,
     /// time slices.
     pub fn schedstat(&self, tid: u32) -> Option<String> {
         read_kernel_text(self.dir(tid).join("schedstat")).ok()
     }
 
-    /// When a thread was started, in clock ticks since the boot; `None` where it has ended. No two threads
-    /// with the same id have the same.
+    /// Start time of a thread, in clock ticks since boot; `None` if it has ended. Two threads with the
+    /// same id have different start times.
     pub fn start_time(&self, tid: u32) -> Option<u64> {
         self.stat(tid, 22)
     }
 
-    /// The CPU that a thread runs on, or ran on last; `None` where it has ended.
+    /// The CPU on which a thread runs, or ran last; `None` if it has ended.
     pub fn last_cpu(&self, tid: u32) -> Option<u32> {
         self.stat(tid, 39)
     }
 
-    /// How a thread is scheduled, as `SCHED_` numbers of sched(7) have it; `None` where it has ended.
+    /// The scheduling policy of a thread, a `SCHED_` number of sched(7); `None` if it has ended.
     pub fn scheduling_policy(&self, tid: u32) -> Option<i32> {
         self.stat(tid, 41)
     }
 
-    /// CPU time that a process has used, all its threads together, in ns; `None` where it has ended.
+    /// CPU time of all threads of a process together, in ns; `None` if it has ended.
     pub fn cpu_time_ns(&self, pid: u32) -> Option<u64> {
         // SAFETY: it takes no pointers.
         let ticks_per_s = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok()?;
@@ -290,32 +288,32 @@ impl Host {
         Some(ticks * (1_000_000_000 / ticks_per_s.max(1)))
     }
 
-    /// The nice value of a thread, -20 to 19; `None` where it has ended.
+    /// The nice value of a thread, -20 to 19; `None` if it has ended.
     pub fn nice(&self, tid: u32) -> Option<i32> {
         self.stat(tid, 19)
     }
 
-    /// A field of `/proc/TID/stat` that is a number, counted from 1 as in proc(5).
+    /// A numeric field of `/proc/TID/stat`, counted from 1 as in proc(5).
     fn stat<T: FromStr>(&self, tid: u32, field: usize) -> Option<T> {
         let stat = read_kernel_text(self.dir(tid).join("stat")).ok()?;
-        // The name, in parentheses, may hold anything. What follows begins with field 3.
+        // The name, in parentheses, may contain any bytes. Field 3 follows it.
         let (_, fields) = stat.rsplit_once(')')?;
         fields.split_whitespace().nth(field - 3)?.parse().ok()
     }
 
-    /// The CPUs that a thread may run on; none where it has ended.
+    /// The CPUs on which a thread may run; empty if it has ended.
     pub fn allowed_cpus(&self, tid: u32) -> BTreeSet<u32> {
         let status = read_kernel_text(self.dir(tid).join("status")).unwrap_or_default();
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         list.and_then(cpus::parse).unwrap_or_default()
     }
 
-    /// Those of them that are there: a thread may be allowed CPUs that are offline.
+    /// Those CPUs that are online: a thread may also be allowed offline CPUs.
     pub fn usable_cpus(&self, tid: u32) -> BTreeSet<u32> {
         cpus::usable(&self.allowed_cpus(tid), self.online_cpus().as_ref())
     }
 
-    /// The CPUs that are online; `None` where `/proc/stat` does not say.
+    /// The online CPUs; `None` if `/proc/stat` does not show them.
     pub fn online_cpus(&self) -> Option<BTreeSet<u32>> {
         let stat = read_kernel_text(self.proc.join("stat")).ok()?;
         let number = |line: &str| line.strip_prefix("cpu")?.split(' ').next()?.parse().ok();
@@ -363,8 +361,8 @@ impl Hands for Host {
     fn write(&self, target: &Target, value: &str) -> io::Result<()> {
         match target {
             Target::File { path } => {
-                // In one piece, then what is left of a longer value before: in ordinary files, too, the
-                // first line is one of the two values at any time.
+                // Write the value at once, then truncate a longer old value: even in an ordinary file
+                // the first line is always one of the two values.
                 let mut file = OpenOptions::new().write(true).open(path)?;
                 let line = format!("{value}\n");
                 file.write_all(line.as_bytes())?;
@@ -392,7 +390,7 @@ fn set_nice(tid: u32, nice: i32) -> io::Result<()> {
     }
 }
 
-/// The names in a directory that are numbers.
+/// The numeric names in a directory.
 fn numbers_in(dir: &Path) -> io::Result<Vec<u32>> {
     let names = fs::read_dir(dir)?.flatten().map(|entry| entry.file_name());
     Ok(names.filter_map(|name| name.to_str()?.parse().ok()).collect())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The loaded module's files (docs/sysfs.md): one value a file, of the defaults and of each VM.
+//! The loaded module's files (docs/sysfs.md): one value per file, for the defaults and for each VM.
 
 use crate::place;
 use std::collections::BTreeMap;
@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use unspin_text::read_kernel_text;
 use unspin_uapi::setting_files;
 
-/// The module's directory; it is there while the module is loaded.
+/// The module's directory, which exists while the module is loaded.
 pub fn root() -> PathBuf {
     place::sys().join("module/unspin")
 }
 
-/// Files of a directory of the module and what they hold, without the end of the line.
+/// File names of a directory of the module, and their contents without the newline.
 pub type Files = BTreeMap<String, String>;
 
 /// The loaded module.
@@ -23,7 +23,7 @@ pub struct Module {
     root: PathBuf,
 }
 
-/// Whose settings: of VMs that have none of their own, or of the VM that the module calls so.
+/// Whose settings: the defaults, or those of the VM with this id of the module.
 #[derive(Debug, Clone, Copy)]
 pub enum Whose<'a> {
     Defaults,
@@ -38,11 +38,11 @@ pub struct Refused {
     pub setting: String,
     pub value: String,
     pub source: Error,
-    /// Settings that were written before it and could not be put back.
+    /// Settings that were written before the failure and could not be restored.
     pub changed: Vec<StaysChanged>,
 }
 
-/// A setting that could not be put back.
+/// A setting that could not be restored.
 #[derive(Debug, thiserror::Error)]
 #[error("{setting} stays changed (it was {was}): {source}")]
 pub struct StaysChanged {
@@ -61,12 +61,12 @@ impl Module {
         self.root.is_dir()
     }
 
-    /// A file of the module itself; `None` if it has none of that name.
+    /// A file of the module itself; `None` if there is no such file.
     pub fn value(&self, name: &str) -> Option<String> {
         read(&self.root.join(name)).ok()
     }
 
-    /// The directory of some settings. It is gone if the VM is.
+    /// The directory of these settings. It disappears with the VM.
     pub fn dir(&self, whose: Whose) -> PathBuf {
         match whose {
             Whose::Defaults => self.root.join("default"),
@@ -74,15 +74,15 @@ impl Module {
         }
     }
 
-    /// One file.
+    /// Reads one file.
     ///
     /// # Errors
-    /// The file is not there, as that of a VM that has ended, or cannot be read.
+    /// The file is missing, for example because the VM has ended, or cannot be read.
     pub fn file(&self, whose: Whose, name: &str) -> Result<String, Error> {
         read(&self.dir(whose).join(name))
     }
 
-    /// All files; none of a VM that has ended.
+    /// All files; empty if the VM has ended.
     pub fn files(&self, whose: Whose) -> Files {
         let Ok(entries) = fs::read_dir(self.dir(whose)) else { return Files::new() };
         let file = |entry: fs::DirEntry| {
@@ -95,24 +95,24 @@ impl Module {
         self.files(Whose::Defaults)
     }
 
-    /// The files of a VM; none of one that is gone.
+    /// The files of a VM; empty if it has ended.
     pub fn vm(&self, id: &str) -> Files {
         self.files(Whose::Vm(id))
     }
 
-    /// Its settings; those that it has.
+    /// Those of the settings that it has.
     pub fn settings(&self, whose: Whose) -> Files {
         let value = |name: &str| Some((name.to_string(), self.file(whose, name).ok()?));
         setting_files().filter_map(value).collect()
     }
 
-    /// Some files of a VM; those that it has.
+    /// Those of the named files that a VM has.
     pub fn vm_files(&self, id: &str, names: &[&str]) -> Files {
         let file = |name: &&str| Some((name.to_string(), self.file(Whose::Vm(id), name).ok()?));
         names.iter().filter_map(file).collect()
     }
 
-    /// Every VM and its files. A VM may go while it is read: what is left of it is shown.
+    /// Every VM and its files. If a VM ends meanwhile, the files read so far are returned.
     ///
     /// # Errors
     /// As [`Module::ids`].
@@ -121,7 +121,7 @@ impl Module {
         Ok(self.ids()?.into_iter().map(with_files).collect())
     }
 
-    /// What the module calls the VMs, by process and number; none where it lists none.
+    /// The module's ids of VMs, ordered by process and number; empty if there are none.
     ///
     /// # Errors
     /// The list cannot be read.
@@ -139,11 +139,11 @@ impl Module {
         Ok(ids)
     }
 
-    /// Writes settings in this order: all, or none if the module refuses one. Values that others moved
-    /// are put back, too.
+    /// Writes settings in this order: all of them, or none if the module refuses one. Also restores
+    /// values that a refused write has moved.
     ///
     /// # Errors
-    /// The first that was refused.
+    /// The first refused setting.
     pub fn write<K: AsRef<str>, V: AsRef<str>>(
         &self,
         whose: Whose,
@@ -161,7 +161,8 @@ impl Module {
         Ok(())
     }
 
-    /// Restores the settings that `before` has. One bound may have moved others, so all are compared.
+    /// Restores the settings in `before`. It compares all of them, because writing a bound may move
+    /// others.
     pub fn put_back(&self, whose: Whose, before: &Files) -> Vec<StaysChanged> {
         let dir = self.dir(whose);
         let stays = |setting: &'static str| {
@@ -176,13 +177,13 @@ impl Module {
     }
 }
 
-/// The process that made a VM, and the VM's number there; the largest numbers of a name that has none.
+/// The thread id and number in a VM's id; the largest numbers for a malformed id.
 fn parts_of(id: &str) -> (u64, u64) {
     let mut parts = id.split('-').map(|n| n.parse().unwrap_or(u64::MAX));
     (parts.next().unwrap_or(u64::MAX), parts.next().unwrap_or(u64::MAX))
 }
 
-/// The thread that made the VM which the module calls so; `None` of a name that says none.
+/// The thread in a VM's id, which created the VM; `None` for a malformed id.
 pub fn maker_of(id: &str) -> Option<u32> {
     id.split_once('-')?.0.parse().ok()
 }
@@ -238,7 +239,7 @@ mod tests {
         let m = Module::open(&root).unwrap();
         let dir = m.dir(Whose::Defaults);
         let now = |setting: &str| fs::read_to_string(dir.join(setting)).unwrap();
-        // Cannot be written, by root either.
+        // Even root cannot write this.
         fs::create_dir(dir.join("delta_cycles")).unwrap();
         let settings = [("window_max_cycles", "9000"), ("delta_cycles", "5"), ("mode", "hvs")];
         let refused = m.write(Whose::Defaults, &settings).unwrap_err();

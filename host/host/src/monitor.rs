@@ -11,27 +11,27 @@ pub enum Monitor {
     Firecracker,
     CloudHypervisor,
     Crosvm,
-    /// Kata Containers' own, in a thread of its runtime.
+    /// The VMM inside Kata Containers' runtime.
     Dragonball,
     Kvmtool,
     Libkrun,
     StratoVirt,
-    /// The VMM of this project's benchmarks (lab/vmm).
+    /// The VMM of this project's lab (lab/vmm).
     Unspin,
     Other,
 }
 
-/// The argument after which lab/vmm is a VM's process.
+/// The argument with which lab/vmm starts a VM's process.
 const UNSPIN_VM_PROCESS: &[u8] = b"vm-process";
 
-/// What stands before and after the number in the names of vCPUs' threads.
+/// The text before and after the number in the names of vCPU threads.
 type Around = (&'static str, &'static str);
 
 const QEMU: Around = ("CPU ", "/KVM");
 const FIRECRACKER: Around = ("fc_vcpu ", "");
 const CLOUD_HYPERVISOR: Around = ("vcpu", "");
 
-/// Names of vCPU threads of unknown VMMs: those of all known ones, because many VMMs are built from others.
+/// Patterns for unknown VMMs: those of all known VMMs, because many VMMs are derived from others.
 const ANY: &[Around] = &[
     QEMU,
     FIRECRACKER,
@@ -50,9 +50,9 @@ fn file_name(path: &[u8]) -> &[u8] {
 }
 
 impl Monitor {
-    /// By a program's path, and by its arguments where they tell more.
+    /// Identifies the VMM by its program's path, and by its arguments if needed.
     pub fn of(path: &[u8], args: &[&[u8]]) -> Monitor {
-        // A file that was replaced by an update has this behind its name in /proc.
+        // /proc appends this to the path of a program that an update has replaced.
         let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
         match file_name(path) {
             _ if qemu::is_qemu(path) => Monitor::Qemu,
@@ -86,7 +86,7 @@ impl Monitor {
         }
     }
 
-    /// Reads the arguments after the program's name.
+    /// Reads names from the arguments after the program's name.
     pub fn names(self, args: &[&[u8]]) -> Names {
         let of = |options: &[&[u8]]| options.iter().find_map(|option| value_of(args, option));
         let path = |options: &[&[u8]]| of(options).and_then(socket::name);
@@ -107,14 +107,14 @@ impl Monitor {
             Monitor::Crosvm => of(&[b"--name"]).or_else(|| path(&[b"--socket", b"-s"])),
             Monitor::Kvmtool => of(&[b"--name", b"-n"]),
             Monitor::Dragonball => of(&[b"-id"]),
-            // Other runtimes with a VMM of their own have containerd's options.
+            // Other runtimes with an integrated VMM have containerd's options.
             Monitor::Other if args.contains(&b"-publish-binary".as_slice()) => of(&[b"-id"]),
             Monitor::Libkrun | Monitor::Unspin | Monitor::Other => None,
         };
         names.with(Kind::Name, name.unwrap_or_default())
     }
 
-    /// The number of the vCPU that a thread of this name runs.
+    /// The number of the vCPU that a thread with this name runs.
     pub fn vcpu_index(self, comm: &[u8]) -> Option<u32> {
         let comm = std::str::from_utf8(comm).ok()?.trim_end_matches('\n');
         let of = |(before, after): &Around| {
@@ -131,7 +131,7 @@ impl Monitor {
     }
 }
 
-/// What follows an option, as the next argument or after `=`. The last one wins; none where it is empty.
+/// The value of an option, as the next argument or after `=`. The last one wins; `None` if it is empty.
 fn value_of<'a>(args: &[&'a [u8]], option: &[u8]) -> Option<&'a [u8]> {
     let attached = |arg: &'a [u8]| arg.strip_prefix(option)?.strip_prefix(b"=");
     let mut values = (0..args.len()).filter_map(|i| match args[i] == option {
@@ -141,8 +141,8 @@ fn value_of<'a>(args: &[&'a [u8]], option: &[u8]) -> Option<&'a [u8]> {
     values.next_back().filter(|value| !value.is_empty())
 }
 
-/// Cloud Hypervisor's VMs have no names; people tell them by the sockets that they are controlled by. One
-/// that it got as a descriptor has none.
+/// Cloud Hypervisor's VMs have no names; people identify them by their API sockets. A socket that was
+/// passed as a descriptor has no path.
 fn api_socket<'a>(args: &[&'a [u8]]) -> Option<&'a [u8]> {
     let socket = value_of(args, b"--api-socket")?;
     let path =

@@ -3,9 +3,9 @@
 
 use std::fmt;
 
-/// A name as it was given. Written out (`Display`) it is one line of printable characters: what is
-/// not is escaped as in Rust's strings, a byte that is no UTF-8 as `\xNN`, a backslash as `\\`.
-/// Different names are written differently.
+/// A name as given. `Display` writes one line of printable characters: other characters are escaped
+/// as in Rust's strings, a byte that is not UTF-8 as `\xNN`, a backslash as `\\`. Different names
+/// are displayed differently.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name(Vec<u8>);
 
@@ -18,17 +18,17 @@ impl Name {
         &self.0
     }
 
-    /// The name where it is UTF-8, and how it is written out where it is not.
+    /// The name if it is UTF-8, otherwise its display form.
     pub fn to_text(&self) -> String {
         std::str::from_utf8(&self.0).map_or_else(|_| self.to_string(), str::to_string)
     }
 
-    /// As it is displayed, in at most `max` characters: of a longer one the end is `…`.
+    /// The display form in at most `max` characters; the end of a longer one is replaced by `…`.
     pub fn short(&self, max: usize) -> String {
         let text = self.to_string();
         match text.char_indices().nth(max) {
             None => text,
-            // An escape is left out as a whole, or it would be read as another.
+            // Leave out an escape as a whole: a part of it would be read as another escape.
             Some(_) => {
                 let mut kept = String::new();
                 let mut room = max.saturating_sub(1);
@@ -45,12 +45,12 @@ impl Name {
         }
     }
 
-    /// Whether it is displayed as it is: most are, and this is asked often.
+    /// Whether it is displayed unchanged. Most names are, and this is called often.
     pub(crate) fn is_plain(&self) -> bool {
         self.0.iter().all(|byte| matches!(byte, b' '..=b'~') && *byte != b'\\')
     }
 
-    /// How each of its characters, or bytes that are none, is displayed.
+    /// The display form of each character, or of each byte that is not part of one.
     fn parts(&self) -> impl Iterator<Item = String> + '_ {
         self.0.utf8_chunks().flat_map(|chunk| {
             let valid = chunk.valid().chars().map(|c| match c {
@@ -71,7 +71,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// In quotes, as messages have it.
+/// In quotes, for messages.
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{}\"", self.to_string().replace('"', "\\\""))
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Takes back what Display does.
+    /// The inverse of Display.
     fn unescape(text: &str) -> Vec<u8> {
         let mut out = Vec::new();
         let mut rest = text;

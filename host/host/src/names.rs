@@ -5,21 +5,21 @@ use crate::name::Name;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::fmt;
 
-/// Characters that a name is shown with at most; of a longer one the end is left out.
+/// Limit of characters of a displayed name.
 const SHOWN_MAX: usize = 128;
 
-/// Hexadecimal digits of a container's id that stand for all of it, as in `docker ps`.
+/// Number of hexadecimal digits that abbreviate a container's id, as in `docker ps`.
 pub(crate) const ID_DIGITS: usize = 12;
 
-/// Hexadecimal digits of an id that programs made up. No shorter name is taken for one.
+/// Number of hexadecimal digits from which a name counts as a generated id.
 const ID_DIGITS_MIN: usize = 32;
 
-/// Who gives a name. A VM has at most one name of a kind.
+/// The source of a name. A VM has at most one name of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// The VMM: `-name`, `--id`, or the file or directory of its socket.
     Name,
-    /// libvirt, which names the VM's scope after it.
+    /// libvirt: from the name of the VM's scope.
     Libvirt,
     /// Proxmox VE: the VMID.
     Vmid,
@@ -29,9 +29,9 @@ pub enum Kind {
     Kubevirt,
     /// Kubernetes: `namespace/pod`.
     Pod,
-    /// The container that the VMM runs in: its name, or `namespace/pod/container`.
+    /// The container in which the VMM runs: its name, or `namespace/pod/container`.
     Container,
-    /// `-uuid`, `-smbios type=1,uuid=…`, or `--platform uuid=…`, in small letters.
+    /// `-uuid`, `-smbios type=1,uuid=…`, or `--platform uuid=…`, in lower case.
     Uuid,
     /// systemd: the innermost service or scope.
     Unit,
@@ -55,7 +55,7 @@ impl Kind {
         Kind::ContainerId,
     ];
 
-    /// As JSON has it, and commands before a name: `vmid:104`.
+    /// The key in JSON, and before a name in commands: `vmid:104`.
     pub fn key(self) -> &'static str {
         match self {
             Kind::Name => "name",
@@ -73,8 +73,8 @@ impl Kind {
     }
 }
 
-/// The kinds of names to show, best first. If a program made up the VMM's name, as Kata's runtime does,
-/// the pod's or the container's name is better.
+/// The kinds of names to show, best first. If the VMM's name was generated, as by Kata's runtime, the
+/// pod's or the container's name is better.
 const BEST: [Kind; 7] = [
     Kind::Name,
     Kind::Libvirt,
@@ -90,7 +90,7 @@ const BEST: [Kind; 7] = [
 pub struct Names(Vec<(Kind, Name)>);
 
 impl Names {
-    /// Adds a name, unless it is empty, or there is one of this kind.
+    /// Adds a name, unless it is empty or there already is one of this kind.
     pub fn add(&mut self, kind: Kind, name: impl Into<Vec<u8>>) {
         let name = name.into();
         if !name.is_empty() && self.get(kind).is_none() {
@@ -99,7 +99,7 @@ impl Names {
         }
     }
 
-    /// The same with this name.
+    /// Returns the names with this one added.
     #[must_use]
     pub fn with(mut self, kind: Kind, name: impl Into<Vec<u8>>) -> Names {
         self.add(kind, name);
@@ -114,7 +114,7 @@ impl Names {
         self.0.iter().map(|(kind, name)| (*kind, name))
     }
 
-    /// The name that people know the VM by, if there is any but a UUID.
+    /// The name by which people know the VM, if it has one other than a UUID.
     pub fn best(&self) -> Option<(Kind, &Name)> {
         let of = |kind: Kind| Some((kind, self.get(kind)?));
         let first = of(Kind::Name).filter(|(_, name)| made_up(name.as_bytes()).is_none());
@@ -123,7 +123,8 @@ impl Names {
         first.or_else(given).or_else(rest)
     }
 
-    /// `namespace/vm` in a pod whose VMM's name KubeVirt made from both. Neither has an underscore.
+    /// `namespace/vm` in a pod of KubeVirt, which joins both with an underscore. Neither contains
+    /// one.
     pub(crate) fn kubevirt(&self) -> Option<Vec<u8>> {
         let in_pod = self.get(Kind::PodUid).is_some();
         let name = self.get(Kind::Name).filter(|_| in_pod)?.as_bytes();
@@ -136,8 +137,8 @@ impl Names {
         }
     }
 
-    /// Ids by which container engines may know what it runs in: the container's, and kata's own name of a
-    /// pod's VM.
+    /// Ids under which container engines may have a record: the container's, and Kata's name of a pod's
+    /// VM.
     pub(crate) fn containers(&self) -> Vec<String> {
         let container = self.get(Kind::ContainerId).map(Name::as_bytes);
         let sandbox = self.get(Kind::Name).and_then(|name| made_up(name.as_bytes()));
@@ -145,7 +146,7 @@ impl Names {
         ids.filter_map(|id| String::from_utf8(id.to_vec()).ok()).collect()
     }
 
-    /// Whether `given` is one of them, or one of them as it is shown.
+    /// Whether `given` is one of the names, as it is or as displayed.
     pub fn has(&self, given: &[u8]) -> bool {
         self.iter().any(|(kind, name)| is_meant(kind, name, given))
     }
@@ -162,7 +163,7 @@ impl fmt::Debug for Names {
     }
 }
 
-/// An object: each kind's key with the name.
+/// An object with the name of each kind under its key.
 impl Serialize for Names {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(Some(self.0.len()))?;
@@ -173,7 +174,8 @@ impl Serialize for Names {
     }
 }
 
-/// The id in a name that a program made up: hexadecimal digits, or kata's `sandbox-` and such.
+/// The id in a generated name: hexadecimal digits, or those after a prefix such as Kata's
+/// `sandbox-`.
 fn made_up(name: &[u8]) -> Option<&[u8]> {
     let id = name.strip_prefix(b"sandbox-".as_slice()).unwrap_or(name);
     (id.len() >= ID_DIGITS_MIN && id.iter().all(u8::is_ascii_hexdigit)).then_some(id)
@@ -185,7 +187,7 @@ fn stem(unit: &[u8]) -> &[u8] {
     &unit[..end]
 }
 
-/// A name in one line of printable characters, at most [`SHOWN_MAX`]. Ids are shortened.
+/// A name in one line of printable characters, at most [`SHOWN_MAX`] of them. Ids are abbreviated.
 pub fn shown(kind: Kind, name: &Name) -> String {
     match kind {
         Kind::Name | Kind::ContainerId => match made_up(name.as_bytes()) {
@@ -197,8 +199,7 @@ pub fn shown(kind: Kind, name: &Name) -> String {
     }
 }
 
-/// All that a name is called without a word on its kind, but for those of which only the beginning is
-/// given.
+/// All forms of a name without its kind, except abbreviations.
 pub fn forms(kind: Kind, name: &Name) -> Vec<Vec<u8>> {
     let bytes = name.as_bytes();
     let mut forms = vec![bytes.to_vec(), name.to_string().into_bytes()];
@@ -208,7 +209,7 @@ pub fn forms(kind: Kind, name: &Name) -> Vec<Vec<u8>> {
         Kind::Unit => {
             let stem = stem(bytes);
             forms.push(stem.to_vec());
-            // The instance of a template.
+            // The instance name of a template unit.
             forms.extend(after(stem, b'@').map(|instance| unescape(&instance)));
         }
         _ => {}
@@ -223,8 +224,8 @@ fn after(text: &[u8], mark: u8) -> Option<Vec<u8>> {
     Some(text[at + 1..].to_vec()).filter(|rest| !rest.is_empty())
 }
 
-/// Whether `given` is a beginning that stands for the whole: of an id its first digits, of a name all that
-/// is shown before `…`.
+/// Whether `given` is a valid abbreviation: the first digits of an id, or the displayed part of a name
+/// before `…`.
 pub fn is_begun_by(kind: Kind, name: &Name, given: &[u8]) -> bool {
     let id = match kind {
         Kind::Name | Kind::ContainerId => made_up(name.as_bytes()),
@@ -232,7 +233,7 @@ pub fn is_begun_by(kind: Kind, name: &Name, given: &[u8]) -> bool {
     };
     let is_id = given.len() >= ID_DIGITS && id.is_some_and(|id| id.starts_with(given));
     let cut = given.strip_suffix("…".as_bytes());
-    // A column of a table may be narrow.
+    // A column of a table may cut the name further.
     let is_cut = |cut: &[u8]| {
         !cut.is_empty()
             && (name.to_string().as_bytes().starts_with(cut)
@@ -258,14 +259,14 @@ fn is_meant(kind: Kind, name: &Name, given: &[u8]) -> bool {
     is_begun_by(kind, name, given) || forms(kind, name).iter().any(|form| form == given)
 }
 
-/// Whether it has no other form than itself.
+/// Whether the name has no other form.
 fn is_plain(kind: Kind, name: &Name) -> bool {
     !matches!(kind, Kind::Pod | Kind::Unit | Kind::ContainerId)
         && name.as_bytes().len() < ID_DIGITS_MIN
         && name.is_plain()
 }
 
-/// Takes back systemd's `\xNN`.
+/// Reverts systemd's `\xNN` escapes.
 pub(crate) fn unescape(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = text;

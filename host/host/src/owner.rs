@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whose a process is.
+//! The user of a process.
 
 use crate::Host;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use unspin_text::read_kernel_text;
 
-/// Users that VMMs run as, as packages and managers of VMs create them.
+/// Users as which VMMs run, as packages and VM managers create them.
 const MONITORS: [&str; 15] = [
     "root",
     "qemu",
@@ -26,19 +26,19 @@ const MONITORS: [&str; 15] = [
     "kata",
 ];
 
-/// As this user KubeVirt runs QEMU in its pods, whatever the host calls it.
+/// KubeVirt runs QEMU in its pods as this user id, whatever name the host has for it.
 const KUBEVIRT: u32 = 107;
 
-/// The user that a process runs as.
+/// The user of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
     pub uid: u32,
-    /// As `/etc/passwd` has it; in a pod of KubeVirt's, as that has it.
+    /// The name in `/etc/passwd`; in a pod of KubeVirt, the name there.
     pub name: Option<String>,
 }
 
 impl Owner {
-    /// Whether it is root, a user that is there to run VMs, or the one that this process runs as.
+    /// Whether it is root, a user for running VMs, or the user of this process.
     pub fn is_trusted(&self) -> bool {
         // SAFETY: it takes nothing and cannot fail.
         let is_ours = self.uid == unsafe { libc::geteuid() };
@@ -57,7 +57,7 @@ impl fmt::Display for Owner {
 }
 
 impl Host {
-    /// The effective user of a process; `None` where it has ended.
+    /// The effective user of a process; `None` if it has ended.
     pub fn owner(&self, pid: u32) -> Option<Owner> {
         let status = read_kernel_text(self.dir(pid).join("status")).ok()?;
         let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the host shows its processes and itself. Tests lay out another host in directories of their own,
-//! and name these in the environment.
+//! The host's /proc and /sys. Tests build another host in directories of their own, and name these in the
+//! environment.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// `/proc`, or the directory that `UNSPIN_PROC` names.
+/// `/proc`, or the directory in `UNSPIN_PROC`.
 pub fn proc() -> PathBuf {
     of(std::env::var_os("UNSPIN_PROC").as_deref(), "/proc")
 }
 
-/// `/sys`, or the directory that `UNSPIN_SYS` names.
+/// `/sys`, or the directory in `UNSPIN_SYS`.
 pub fn sys() -> PathBuf {
     sys_named().unwrap_or("/sys".into())
 }
 
-/// The directory that `UNSPIN_SYS` names.
+/// The directory in `UNSPIN_SYS`.
 pub(crate) fn sys_named() -> Option<PathBuf> {
     std::env::var_os("UNSPIN_SYS").filter(|name| !name.is_empty()).map(PathBuf::from)
 }
@@ -30,7 +30,7 @@ pub fn under(root: &Path, path: &str) -> PathBuf {
     }
 }
 
-/// An empty name is none.
+/// An empty value counts as unset.
 fn of(named: Option<&OsStr>, usual: &str) -> PathBuf {
     named.filter(|name| !name.is_empty()).map_or_else(|| usual.into(), PathBuf::from)
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The names in the paths of cgroups: systemd, libvirt, Proxmox VE, container engines and Kubernetes name
-//! them after what they are for.
+//! Names in the paths of cgroups. systemd, libvirt, Proxmox VE, container engines and Kubernetes encode
+//! them there.
 
 use crate::names::{unescape, Kind, Names};
 
 /// Digits of a container's id.
 const CONTAINER_ID: usize = 64;
 
-/// Reads `/proc/PID/cgroup`. The hierarchy that systemd names comes first.
+/// Reads `/proc/PID/cgroup`. The hierarchy of systemd comes first.
 pub fn names(text: &str) -> Names {
     let mut paths: Vec<(bool, &str)> = Vec::new();
     for line in text.lines() {
@@ -27,7 +27,7 @@ pub fn names(text: &str) -> Names {
 
 fn add(path: &str, names: &mut Names) {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    // The innermost first.
+    // Start with the innermost.
     for (at, part) in parts.iter().enumerate().rev() {
         let around = at.checked_sub(1).map(|at| parts[at]);
         if let Some(name) = of_libvirt(part) {
@@ -44,7 +44,7 @@ fn add(path: &str, names: &mut Names) {
     }
 }
 
-/// `web1` of `machine-qemu\x2d3\x2dweb1.scope`, or of `qemu-3-web1.libvirt-qemu` where there is no systemd.
+/// `web1` in `machine-qemu\x2d3\x2dweb1.scope`, or in `qemu-3-web1.libvirt-qemu` without systemd.
 fn of_libvirt(part: &str) -> Option<Vec<u8>> {
     let scope = part.strip_prefix("machine-").and_then(|rest| rest.strip_suffix(".scope"));
     let plain = part.strip_suffix(".libvirt-qemu").or(part.strip_suffix(".libvirt-ch"));
@@ -55,13 +55,14 @@ fn of_libvirt(part: &str) -> Option<Vec<u8>> {
     Some(rest[id + 1..].to_vec()).filter(|name| is_id && !name.is_empty())
 }
 
-/// `104` of `qemu.slice/104.scope`.
+/// `104` in `qemu.slice/104.scope`.
 fn of_proxmox<'p>(part: &'p str, around: Option<&str>) -> Option<&'p str> {
     let vmid = part.strip_suffix(".scope").filter(|_| around == Some("qemu.slice"))?;
     Some(vmid).filter(|vmid| !vmid.is_empty() && vmid.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The UID in `pod<UID>`, or in systemd's `kubepods-burstable-pod<UID>.slice` with its hyphens as `_`.
+/// The UID in `pod<UID>`, or in systemd's `kubepods-burstable-pod<UID>.slice`, which has `_` for
+/// hyphens.
 fn of_pod(part: &str) -> Option<String> {
     let part = part.strip_suffix(".slice").unwrap_or(part);
     let (before, uid) = part.rsplit_once("pod").filter(|(_, uid)| uid.len() >= 32)?;
@@ -71,7 +72,7 @@ fn of_pod(part: &str) -> Option<String> {
     (is_pod && fits).then_some(uid)
 }
 
-/// The id in `docker-<ID>.scope`, `cri-containerd-<ID>.scope`, `kata_<ID>`, or all of it.
+/// The id in `docker-<ID>.scope`, `cri-containerd-<ID>.scope`, `kata_<ID>`, or the id itself.
 fn of_container(part: &str) -> Option<&str> {
     let part = part.strip_suffix(".scope").unwrap_or(part);
     let id = part.rsplit(['-', '_', ':']).next()?;
@@ -79,7 +80,7 @@ fn of_container(part: &str) -> Option<&str> {
     (fits && !part.contains("conmon")).then_some(id)
 }
 
-/// Whether it is a service or a scope, and not that of a whole session or of the system.
+/// Whether it is a service or scope other than that of a session or of the system.
 fn is_unit(part: &str) -> bool {
     let is_session = part.starts_with("session-") && part.ends_with(".scope");
     let is_user = part.starts_with("user@") && part.ends_with(".service");

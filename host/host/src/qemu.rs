@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What QEMU's command line says of its VM.
+//! Reads a VM's names from QEMU's command line.
 //!
-//! An option is `-word` or `--word`, and but for a few flags the next argument is its value, whatever
-//! that looks like. The value of `-name` is a list of `key=value` between commas, in which `,,` is a
-//! comma of the value; its first entry may be the VM's name alone. `-id` is Proxmox VE's.
+//! An option is `-word` or `--word`. Except for a few flags, the next argument is its value, whatever
+//! it looks like. The value of `-name` is a list of `key=value` entries separated by commas; `,,`
+//! stands for a comma in a value. The first entry may be the VM's name alone. `-id` is Proxmox VE's.
 
 use crate::names::{Kind, Names};
 
-/// Options without a value, of QEMU 5 to 10. Every other option takes the next argument.
+/// Options without a value, in QEMU 5 to 10. Every other option takes the next argument.
 pub(crate) const FLAGS: &[&str] = &[
     "S",
     "alt-grab",
@@ -51,14 +51,14 @@ pub(crate) const FLAGS: &[&str] = &[
     "xen-domid-restrict",
 ];
 
-/// Whether a program's path is that of QEMU's emulator as distributions call it.
+/// Whether a program's path is that of QEMU's emulator in a known distribution.
 pub fn is_qemu(path: &[u8]) -> bool {
     let file = path.rsplit(|b| *b == b'/').next().unwrap_or_default();
     file.starts_with(b"qemu-system-") || file == b"qemu-kvm" || file == b"kvm" || file == b"qemu"
 }
 
-/// Reads the arguments after the program's name. As in QEMU the last name and UUID win, and `-uuid` before
-/// that of `-smbios`.
+/// Reads the arguments after the program's name. As in QEMU the last name and UUID win, and `-uuid` takes
+/// precedence over `-smbios`.
 pub fn names(args: &[&[u8]]) -> Names {
     let (mut name, mut id, mut uuid, mut smbios, mut incus) = (None, None, None, None, None);
     let mut args = args.iter();
@@ -91,7 +91,7 @@ pub fn names(args: &[&[u8]]) -> Names {
     names
 }
 
-/// The UUID of the system, of type 1.
+/// The UUID in an `-smbios` entry of type 1 (system).
 fn of_smbios(value: &[u8]) -> Option<String> {
     let mut entries = options(value, b"type");
     let is_system = entries.clone().any(|(key, value)| key == b"type" && value == b"1");
@@ -99,18 +99,18 @@ fn of_smbios(value: &[u8]) -> Option<String> {
     uuid_of(&uuid)
 }
 
-/// `project/instance` in the path of a configuration that Incus or LXD wrote:
-/// `/run/incus/PROJECT_INSTANCE/qemu.conf`, without a project for the default one.
+/// `project/instance` from the path of a configuration that Incus or LXD wrote:
+/// `/run/incus/PROJECT_INSTANCE/qemu.conf`; the default project is left out.
 fn of_incus(path: &[u8]) -> Option<String> {
     let path = std::str::from_utf8(path).ok()?;
     let (around, instance) = path.strip_suffix("/qemu.conf")?.rsplit_once('/')?;
     let is_theirs = around.split('/').any(|part| matches!(part, "incus" | "lxd"));
-    // Names of instances have no underscore.
+    // Instance names have no underscore.
     let (project, instance) = instance.rsplit_once('_').unwrap_or(("default", instance));
     (is_theirs && !instance.is_empty()).then(|| format!("{project}/{instance}"))
 }
 
-/// A UUID in small letters.
+/// A UUID in lower case.
 pub fn uuid_of(value: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(value).ok()?.to_ascii_lowercase();
     let is_hyphen = |i| matches!(i, 8 | 13 | 18 | 23);
@@ -121,7 +121,7 @@ pub fn uuid_of(value: &[u8]) -> Option<String> {
     (text.len() == 36 && text.bytes().enumerate().all(fits)).then_some(text)
 }
 
-/// The entries of a list of options; a first one without `=` is `first`'s value.
+/// The entries of an option list. If the first has no `=`, it is the value of `first`.
 pub(crate) fn options(list: &[u8], first: &[u8]) -> std::vec::IntoIter<(Vec<u8>, Vec<u8>)> {
     let mut entries = Vec::new();
     let mut rest = list;
@@ -145,7 +145,7 @@ pub(crate) fn options(list: &[u8], first: &[u8]) -> std::vec::IntoIter<(Vec<u8>,
     entries.into_iter()
 }
 
-/// A value up to the comma that ends it, and what follows that comma.
+/// A value up to the comma that ends it, and the rest after that comma.
 fn value(text: &[u8]) -> (Vec<u8>, &[u8]) {
     let mut value = Vec::new();
     let mut at = 0;
@@ -255,7 +255,7 @@ mod tests {
     }
 
     fn bytes() -> impl Strategy<Value = Vec<u8>> {
-        // Commas, equals signs and hyphens are what the syntax is made of.
+        // Commas, equals signs and hyphens have a meaning in the syntax.
         let byte = prop_oneof![Just(b','), Just(b'='), Just(b'-'), 1..=255u8];
         proptest::collection::vec(byte, 1..40)
     }
@@ -284,7 +284,7 @@ mod tests {
 
         #[test]
         fn a_name_without_its_key_too(name in bytes()) {
-            // QEMU takes what stands before the first = as a key, unless a comma comes first.
+            // QEMU takes the text before the first = as a key, unless a comma comes first.
             let text = doubled(&name);
             let first = text.iter().find(|b| matches!(b, b'=' | b','));
             prop_assume!(first != Some(&b'='));
@@ -301,8 +301,8 @@ mod tests {
         }
     }
 
-    /// Asks the QEMU that is installed which of its options take a value: of two unknown options after
-    /// one it names the second then.
+    /// Asks the installed QEMU which of its options take a value: of two unknown options after one
+    /// that does, its error names the second.
     #[test]
     fn the_flags_are_those_of_qemu() {
         use std::process::{Command, Stdio};

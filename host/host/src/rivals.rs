@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who competes with whom: the tree of cgroups where CPU time is divided between VMs and others.
+//! The tree of cgroups in which CPU time is divided between VMs and others.
 
 use crate::{Cgroup, Groups, Tree};
 use std::collections::BTreeSet;
 
-/// A cgroup that competes with those beside it.
+/// A cgroup that competes with its siblings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rival {
     pub group: Cgroup,
-    /// The one that it is in, by its place in the list; `None` for the host's first.
+    /// The index of its parent in the list; `None` for the root.
     pub within: Option<usize>,
-    /// As `cpu.weight` has it; `None` for the host's first.
+    /// In units of `cpu.weight`; `None` for the root.
     pub weight: Option<f64>,
     pub quota_cpus: Option<f64>,
-    /// The VM whose own it is.
+    /// The VM to which it belongs alone.
     pub own: Option<u32>,
-    /// VMs that compete in it thread by thread: with its other tasks, and with each other.
+    /// VMs whose threads compete in it one by one, with its other tasks and with each other.
     pub threads_of: Vec<u32>,
-    /// Whether the cgroups in it compete and are in the list.
+    /// Whether its children compete and are in the list.
     pub is_divided: bool,
 }
 
 impl Rival {
-    /// The cgroups around these VMs, and all that are beside one of these and have tasks; each after the one
-    /// that it is in. `inner`: those within a VM's own, too. The other VMs of `groups` are told, too, where
+    /// The ancestors of these VMs' cgroups, and the siblings of these that have tasks; parents come before
+    /// children. With `inner` also the cgroups within a VM's own. Other VMs of `groups` are listed too, if
     /// they are in one of these.
     pub fn all(tree: &Tree, groups: &Groups, vms: &BTreeSet<u32>, inner: bool) -> Vec<Rival> {
         let mut divided: BTreeSet<Cgroup> = BTreeSet::new();

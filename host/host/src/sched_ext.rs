@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The scheduler in BPF that may be enabled in place of the kernel's own (sched_ext, since Linux 6.12).
+//! The BPF scheduler that may replace the kernel's own (sched_ext, since Linux 6.12).
 
 use crate::Host;
 use std::fmt;
 use unspin_text::read_kernel_text;
 
-/// A scheduler that is enabled.
+/// An enabled scheduler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchedExt {
-    /// As it calls itself; empty where the kernel does not tell.
+    /// Its own name; empty if the kernel does not show it.
     pub name: String,
-    /// Whether it schedules every task of an ordinary class, or only those that ask for it (SCHED_EXT).
+    /// Whether it schedules all tasks of the ordinary class, or only those with SCHED_EXT.
     pub all: bool,
 }
 
 impl Host {
-    /// `None` where none is enabled, or the kernel has no such schedulers.
+    /// `None` if none is enabled, or the kernel does not support them.
     pub fn sched_ext(&self) -> Option<SchedExt> {
         let dir = self.sys.join("kernel/sched_ext");
         let read = |file: &str| read_kernel_text(dir.join(file)).ok();
         let state = read("state")?;
-        // It schedules from `enabling` to `disabling`.
+        // It schedules in all states from `enabling` to `disabling`.
         if state.trim() == "disabled" {
             return None;
         }

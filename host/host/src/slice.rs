@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The time that the fair scheduler (EEVDF) gives a thread at a stretch, since Linux 6.12. A thread with a
-//! shorter one is due sooner after it wakes up; what it gets in all stays. `sched_setattr(2)` sets it.
+//! The slice of a thread in the fair scheduler (EEVDF), since Linux 6.12. A thread with a shorter slice
+//! runs sooner after it wakes up; its total CPU time does not change. `sched_setattr(2)` sets the slice.
 
 use std::io;
 use std::path::Path;
 use unspin_text::read_kernel_text;
 
-/// What the kernel gives a thread that has none of its own, in ns. It takes debugfs.
+/// The kernel's slice for threads without one of their own, in ns. Needs debugfs.
 const BASE: &str = "/sys/kernel/debug/sched/base_slice_ns";
 
-/// `struct sched_attr` of uapi/linux/sched/types.h, as its first version has it.
+/// The first version of `struct sched_attr` of uapi/linux/sched/types.h.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 struct Attr {
@@ -39,7 +39,8 @@ fn get(tid: u32) -> io::Result<Attr> {
     result(status).map(|()| attr)
 }
 
-/// That of a thread, in ns; 0 where the kernel has none (before 6.12), or the thread is of another class.
+/// The slice of a thread, in ns; 0 if the kernel has none (before 6.12), or the thread is of another
+/// class.
 ///
 /// # Errors
 /// As sched_getattr(2): the thread has ended, for example.
@@ -49,8 +50,8 @@ pub fn of(tid: u32) -> io::Result<u64> {
     Ok(if is_fair { attr.runtime } else { 0 })
 }
 
-/// Sets it, in ns, and nothing else: class, nice value and flags stay. The kernel's own is set as none of
-/// the thread's own, where it is known.
+/// Sets the slice, in ns, and nothing else: class, nice value and flags stay. If `ns` is the kernel's own
+/// slice and that is known, removes the thread's own.
 ///
 /// # Errors
 /// As sched_setattr(2): no permission, for example.

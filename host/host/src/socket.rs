@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The name of a VM in the path of a file that is its own: a socket that it is controlled by, or its
-//! configuration.
+//! The name of a VM in the path of one of its files: a control socket, or its configuration.
 
-/// Words that such paths of any VM may have.
+/// Words that are common to such paths of any VM.
 const GENERIC: &[&str] = &[
     "api",
     "ch",
@@ -45,14 +44,14 @@ const GENERIC: &[&str] = &[
     "vms",
 ];
 
-/// The file's name without what says that it is a socket. Where that is a generic name, that of the
-/// nearest directory around it that has another.
+/// The file's name without a suffix for sockets. If that name is generic, the name of the nearest
+/// parent directory that is not.
 pub fn name(path: &[u8]) -> Option<&[u8]> {
-    // An abstract socket's begins with @.
+    // The path of an abstract socket begins with @.
     let path = path.strip_prefix(b"@").unwrap_or(path);
     let mut parts = path.split(|byte| *byte == b'/').rev();
     let file = without_type(parts.next()?);
-    // A directory is meant to be one, and has no file.
+    // A path that ends with a slash is a directory and has no file name.
     if file.is_empty() {
         return None;
     }
@@ -66,7 +65,7 @@ fn without_type(file: &[u8]) -> &[u8] {
     types.iter().find_map(|of| file.strip_suffix(*of)).unwrap_or(file)
 }
 
-/// Whether it is made of generic words only.
+/// Whether it consists of generic words only.
 fn is_generic(part: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(part) else { return false };
     let text = text.to_ascii_lowercase();

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the module's sources are, where what is built from them is kept, and what builds of it need and say.
+//! The module's sources, the directory for builds, and the requirements and errors of a build.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Lines shown of what a compiler said.
+/// Number of lines shown of a compiler's errors.
 const ERRORS_SHOWN: usize = 8;
 
-/// The module's sources: `UNSPIN_ROOT`, or the checkout this program was built from. An installed
-/// program was built elsewhere, in a place that may be anybody's here: its sources are those of package
-/// unspin-dkms.
+/// The module's sources: `UNSPIN_ROOT`, or the checkout from which this program was built. The checkout
+/// of an installed program was on another computer, and that path may belong to anybody here: its
+/// sources are those of package unspin-dkms.
 pub fn source_tree() -> PathBuf {
     match std::env::var_os("UNSPIN_ROOT") {
         Some(root) => PathBuf::from(root),
@@ -24,8 +24,8 @@ pub fn source_tree() -> PathBuf {
     }
 }
 
-/// Where the folders kmod, policy and uapi are, which the module is built from: core of a checkout, or all of
-/// what package unspin-dkms installs.
+/// The directory with the folders kmod, policy and uapi, from which the module is built: core of a checkout,
+/// or the files of package unspin-dkms.
 pub fn module_source() -> PathBuf {
     let core = source_tree().join("core");
     if core.is_dir() {
@@ -35,7 +35,7 @@ pub fn module_source() -> PathBuf {
     }
 }
 
-/// Where what is fetched and built is kept: `out` of the checkout, or what is the user's own.
+/// The directory for downloads and builds: `out` of the checkout, or one of the user.
 pub fn work_dir() -> PathBuf {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
@@ -47,19 +47,20 @@ pub fn work_dir() -> PathBuf {
     }
 }
 
-/// Whether this program is one of a package, or one file for any computer: not of a checkout.
+/// Whether this program is from a package or a static build, not from a checkout.
 pub fn is_installed() -> bool {
     cfg!(target_feature = "crt-static")
         || std::env::current_exe().is_ok_and(|program| program.starts_with("/usr/bin"))
 }
 
-/// The release of the kernel that headers belong to; `None` where they are not there.
+/// The kernel release of installed headers; `None` if they are missing.
 pub fn release_of_headers(headers: &Path) -> Option<String> {
     let text = fs::read_to_string(headers.join("include/generated/utsrelease.h")).ok()?;
     Some(text.split('"').nth(1).unwrap_or("no release").to_string())
 }
 
-/// The compiler's errors in a build's log, or what the module's Kbuild refuses; the last lines of such a log only show that it failed.
+/// The compiler's errors in a build's log, or the refusal of the module's Kbuild. The last lines of such a
+/// log only show that it failed.
 pub fn errors_in_log(log: &Path) -> Vec<String> {
     let text = String::from_utf8_lossy(&fs::read(log).unwrap_or_default()).into_owned();
     let is_error = |line: &&str| {

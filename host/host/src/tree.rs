@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tree of cgroups as files show it: where it is, and each cgroup's weight, quota and CPU time.
+//! The tree of cgroups: its directories, and each cgroup's weight, quota and CPU time.
 
 use crate::{Cgroup, Host, Version};
 use std::fs;
@@ -7,10 +7,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use unspin_text::read_kernel_text;
 
-/// The weight of a cgroup with `cpu.idle`: 3 where others have 1024.
+/// The weight of a cgroup with `cpu.idle`: 3 of 1024.
 const IDLE: f64 = 100.0 * 3.0 / 1024.0;
 
-/// What shows a cgroup's weight.
+/// The file with a cgroup's weight.
 fn weight_file(version: Version) -> &'static str {
     match version {
         Version::One => "cpu.shares",
@@ -22,33 +22,33 @@ fn weight_file(version: Version) -> &'static str {
 #[derive(Debug, Clone)]
 pub struct Tree {
     host: Host,
-    /// Where the hierarchies are that have the CPU controller: of version 1, and 2.
+    /// The hierarchies with the CPU controller: of version 1, and of version 2.
     cpu: PathBuf,
     unified: PathBuf,
-    /// Where version 1 counts CPU time.
+    /// The hierarchy in which version 1 counts CPU time.
     cpuacct: PathBuf,
-    /// How paths in /proc are to be read: this process is in a namespace of cgroups.
+    /// How to read paths in /proc if this process is in a cgroup namespace.
     namespace: Option<Namespace>,
 }
 
-/// /proc shows paths relative to the namespace's root, with `..` for what is above it.
+/// /proc shows paths relative to the namespace's root, with `..` for its ancestors.
 #[derive(Debug, Clone)]
 struct Namespace {
-    /// How many cgroups its root is below the host's.
+    /// Depth of its root below the host's root.
     depth: usize,
-    /// Its roots, from the host's on, in both hierarchies; `None`: not found.
+    /// Its root relative to the host's root, per hierarchy; `None` if not found.
     one: Option<String>,
     two: Option<String>,
-    /// Whether the host's tree can be read, through the root of process 1.
+    /// Whether the host's tree can be read, through the root directory of process 1.
     is_seen: bool,
 }
 
-/// What a cgroup and all in it have used since it was made.
+/// CPU time of a cgroup and its descendants since it was created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Used {
     pub cpu_ns: u64,
-    /// How long its own quota kept its tasks from running, all CPUs together; 0 without a quota. `None`: the
-    /// kernel does not say.
+    /// How long its own quota kept tasks from running, summed over CPUs; 0 without a quota. `None`: the
+    /// kernel does not show it.
     pub throttled_ns: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ impl Tree {
         Tree::at(host, &host.sys.join("fs/cgroup"))
     }
 
-    /// The same with its hierarchies below `root`.
+    /// The tree with its hierarchies below `root`.
     pub fn at(host: &Host, root: &Path) -> Tree {
         let of_first = host.cgroup(1).filter(|group| ups(&group.path) > 0);
         let Some(of_first) = of_first else { return Tree::below(host, root) };
@@ -84,7 +84,8 @@ impl Tree {
         Tree { host: host.clone(), cpu, unified, cpuacct, namespace: None }
     }
 
-    /// The cgroup that controls a thread's CPU time. An error says, in words, why it is not known.
+    /// The cgroup that controls a thread's CPU time. The error is the reason, in words, why it is
+    /// unknown.
     pub fn group(&self, tid: u32) -> Result<Cgroup, String> {
         let shown = self.host.cgroup(tid).ok_or("its cgroup is unknown, or it has ended")?;
         let group = match &self.namespace {
@@ -114,20 +115,21 @@ impl Tree {
         read_kernel_text(self.dir(group).join(file)).ok()
     }
 
-    /// The file that has its weight, which is there if the controller of CPU time is on for it: without, its
-    /// tasks are the parent's to the scheduler. `None`: it is off, as for the host's first cgroup.
+    /// The file with its weight, which exists if the CPU controller is on for it. Otherwise the scheduler
+    /// treats its tasks as the parent's. `None`: the controller is off, as for the root.
     pub fn weight_file(&self, group: &Cgroup) -> Option<PathBuf> {
         let path = self.dir(group).join(weight_file(group.version));
         let is_first = group.version == Version::One && group.is_root();
         (!is_first && path.exists()).then_some(path)
     }
 
-    /// Whether the scheduler divides CPU time between it and the cgroups beside it.
+    /// Whether the scheduler divides CPU time between it and its siblings.
     pub fn is_on(&self, group: &Cgroup) -> bool {
         self.weight_file(group).is_some()
     }
 
-    /// Its weight as `cpu.weight` has it, 1 to 10000, usually 100; less than 1 with `cpu.idle`.
+    /// Its weight in units of `cpu.weight`, 1 to 10000, by default 100; less than 1 with
+    /// `cpu.idle`.
     pub fn weight(&self, group: &Cgroup) -> Option<f64> {
         let text = read_kernel_text(self.weight_file(group)?).ok()?;
         if self.is_idle(group) {
@@ -143,12 +145,12 @@ impl Tree {
         })
     }
 
-    /// Whether its tasks run only where no others want to (`cpu.idle`).
+    /// Whether its tasks run only when no others want to (`cpu.idle`).
     pub fn is_idle(&self, group: &Cgroup) -> bool {
         self.read(group, "cpu.idle").is_some_and(|text| text.trim() == "1")
     }
 
-    /// Its own quota, in CPUs: time per period, above 0; `None` where it has none.
+    /// Its own quota in CPUs (time per period), above 0; `None` if it has none.
     pub fn quota_cpus(&self, group: &Cgroup) -> Option<f64> {
         let text = match group.version {
             Version::Two => self.read(group, "cpu.max")?,
@@ -160,7 +162,7 @@ impl Tree {
         quota_cpus(&text)
     }
 
-    /// CPU time; `None` where it cannot be read.
+    /// Its CPU time; `None` if it cannot be read.
     pub fn used(&self, group: &Cgroup) -> Option<Used> {
         let stat = self.read(group, "cpu.stat").unwrap_or_default();
         let number = |key: &str| {
@@ -181,7 +183,7 @@ impl Tree {
         }
     }
 
-    /// The cgroups in it, by their names. A name that is no UTF-8 is left out.
+    /// Its children. Names that are not UTF-8 are left out.
     pub fn children(&self, group: &Cgroup) -> Vec<Cgroup> {
         let entries = fs::read_dir(self.dir(group)).into_iter().flatten().flatten();
         let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|is| is.is_dir()));
@@ -191,7 +193,7 @@ impl Tree {
         children
     }
 
-    /// Whether a task is in it, or in a cgroup in it.
+    /// Whether it or a descendant has a task.
     pub fn has_tasks(&self, group: &Cgroup) -> bool {
         match (self.read(group, "cgroup.events"), group.version) {
             (Some(events), Version::Two) => events.lines().any(|line| line == "populated 1"),
@@ -205,7 +207,7 @@ impl Tree {
 }
 
 impl Namespace {
-    /// A path that /proc shows, from the host's root on.
+    /// Converts a path shown in /proc to one from the host's root.
     fn outside(&self, shown: &Cgroup) -> Option<Cgroup> {
         let ups = ups(&shown.path);
         if !self.is_seen {
@@ -225,7 +227,7 @@ impl Namespace {
     }
 }
 
-/// How many `..` a path begins with.
+/// The number of leading `..` in a path.
 fn ups(path: &str) -> usize {
     path.split('/').skip(1).take_while(|part| *part == "..").count()
 }
@@ -238,7 +240,7 @@ fn outside(group: &Cgroup) -> String {
     )
 }
 
-/// The path, below `outer`, of the directory that is `inside` and so many levels down.
+/// The path relative to `outer` of the directory `inside`, at this depth.
 fn find(inside: &Path, outer: &Path, depth: usize) -> Option<String> {
     let id = |path: &Path| fs::metadata(path).ok().map(|of| (of.dev(), of.ino()));
     let wanted = id(inside)?;
@@ -252,7 +254,7 @@ fn find(inside: &Path, outer: &Path, depth: usize) -> Option<String> {
     Some(format!("/{}", found.strip_prefix(outer).ok()?.to_str()?))
 }
 
-/// `max 100000`, `50000 100000`, or version 1's `-1 100000`.
+/// Parses `max 100000`, `50000 100000`, or version 1's `-1 100000`.
 fn quota_cpus(text: &str) -> Option<f64> {
     let mut numbers = text.split_whitespace().map(str::parse::<f64>);
     let (time, period) = (numbers.next()?.ok()?, numbers.next()?.ok()?);

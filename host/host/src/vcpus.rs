@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The vCPUs of a process: how many by KVM's descriptors, and which of its threads run them.
+//! The vCPUs of a process: their number from KVM's descriptors, and the threads that run them.
 
 use crate::monitor::Monitor;
 use crate::numbers_in;
@@ -10,48 +10,49 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use unspin_text::{read_kernel, read_kernel_text};
 
-/// What the descriptors of a VM and of a vCPU link to; `:` and the vCPU's number follow, from Linux 4.19
-/// on.
+/// Link targets of the descriptors of a VM and of a vCPU. From Linux 4.19 on, `:` and the vCPU's number
+/// follow.
 const VM: &[u8] = b"anon_inode:kvm-vm";
 const VCPU: &[u8] = b"anon_inode:kvm-vcpu";
 
-/// The request by which a thread runs a vCPU, without the bits that differ between architectures.
+/// The ioctl by which a thread runs a vCPU, without the bits that depend on the architecture.
 const KVM_RUN: u64 = 0xae80;
 
-/// Fields of `/proc/PID/task/TID/stat`, after the name in parentheses: flags, and time in guests in ticks.
+/// Fields of `/proc/PID/task/TID/stat`, counted after the name in parentheses: flags, and guest time in
+/// ticks.
 const FLAGS: usize = 9 - 3;
 const GUEST_TIME: usize = 43 - 3;
 
-/// The flag of threads that the kernel made in the process for itself, such as KVM's `kvm-nx-lpage-re` and
-/// vhost's workers. They show the call of the thread that they were copied from.
+/// The flag of threads that the kernel created in the process, such as KVM's `kvm-nx-lpage-re` and vhost's
+/// workers. /proc shows for them the system call of the thread that created them.
 const PF_USER_WORKER: u64 = 0x4000;
 
 /// A vCPU, and the thread that runs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Vcpu {
-    /// Its number. Where only the thread is known, the lowest that is free, in the order of thread ids.
+    /// Its number. If only the thread is known, the lowest free number, in the order of thread ids.
     pub index: u32,
     pub tid: u32,
 }
 
-/// What KVM says of a process by its descriptors.
+/// KVM's descriptors of a process.
 #[derive(Debug, Default)]
 pub struct Descriptors {
     pub has_vm: bool,
-    /// Numbers of vCPUs. A descriptor may be there twice.
+    /// Numbers of vCPUs. A descriptor may occur twice.
     numbers: BTreeSet<u32>,
-    /// Descriptors that have no number.
+    /// Descriptors without a number.
     unnumbered: usize,
 }
 
 impl Descriptors {
-    /// Of the process with this directory. An error where they cannot be seen.
+    /// Reads the process with this directory. Fails if its descriptors are not readable.
     pub fn of(process: &Path) -> io::Result<Descriptors> {
         let mut found = Descriptors::default();
         for entry in fs::read_dir(process.join("fd"))? {
             match fs::read_link(entry?.path()) {
                 Ok(to) => found.add(to.as_os_str().as_bytes()),
-                // It was closed since it was listed.
+                // It was closed after it was listed.
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
                 Err(e) => return Err(e),
             }
@@ -81,11 +82,11 @@ fn number(text: &[u8]) -> Option<u32> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// The threads of a process that are known to run vCPUs, by the numbers of these, and how many vCPUs it
-/// has: more than threads where nothing tells the others from the rest of its threads.
+/// The threads of a process that are known to run vCPUs, with the vCPUs' numbers; and the number of its
+/// vCPUs, which is larger if some threads cannot be identified.
 ///
-/// By the threads' names, if the VMM names them. Otherwise: a thread that waits in the kernel within
-/// `KVM_RUN` shows the vCPU's descriptor, and one that has been in a guest has time there.
+/// If the VMM names the threads, the names decide. Otherwise a thread counts if it waits in the kernel
+/// within `KVM_RUN`, which shows the vCPU's descriptor, or if it has guest time.
 pub fn find(process: &Path, monitor: Monitor, descriptors: &Descriptors) -> (Vec<Vcpu>, usize) {
     let tasks = process.join("task");
     let mut tids = numbers_in(&tasks).unwrap_or_default();
@@ -122,13 +123,14 @@ pub fn find(process: &Path, monitor: Monitor, descriptors: &Descriptors) -> (Vec
     let more = (0..).filter(|n| !taken.contains(n) && !descriptors.numbers.contains(n));
     vcpus.extend(free.chain(more).zip(unnumbered).map(|(index, tid)| Vcpu { index, tid }));
     vcpus.sort_unstable();
-    // Where threads are named, a descriptor without one is of a vCPU that was taken out of the VM.
+    // If threads are named, a descriptor without a thread is of a vCPU that was removed from the
+    // VM.
     let count = if is_named { vcpus.len() } else { descriptors.count().max(vcpus.len()) };
     (vcpus, count)
 }
 
-/// Whether a thread is within `KVM_RUN`, and of which vCPU: `16 0x11 0xae80 …`, where the descriptor is
-/// the second number. Only of a thread that sleeps does the kernel say.
+/// Whether a thread is within `KVM_RUN`, and of which vCPU: in `16 0x11 0xae80 …` the second number is
+/// the descriptor. The kernel shows this only for sleeping threads.
 fn running(process: &Path, task: &Path) -> Option<Option<u32>> {
     let call = read_kernel_text(task.join("syscall")).ok()?;
     let hex = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
@@ -145,7 +147,7 @@ fn running(process: &Path, task: &Path) -> Option<Option<u32>> {
     }
 }
 
-/// What a thread's `stat` says; 0 where it does not.
+/// Fields of a thread's `stat`; 0 if missing.
 #[derive(Default)]
 struct Stat {
     flags: u64,
@@ -155,7 +157,7 @@ struct Stat {
 fn stat(task: &Path) -> Stat {
     let text = read_kernel(task.join("stat")).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
-    // The name may hold anything.
+    // The name may contain any bytes.
     let Some((_, fields)) = text.rsplit_once(')') else { return Stat::default() };
     let number = |at: usize| fields.split_whitespace().nth(at)?.parse().ok();
     let [flags, guest_ticks] = [FLAGS, GUEST_TIME].map(|at| number(at).unwrap_or_default());

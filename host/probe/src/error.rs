@@ -59,8 +59,8 @@ impl Error {
         !matches!(self, Error::TooManyVms(_) | Error::TooManyVcpus(_) | Error::Failed { .. })
     }
 
-    /// Of what libbpf said when it could not load the programs. That the kernel may not be asked is not that
-    /// it has looked at a program and says no.
+    /// From libbpf's message when it could not load the programs. A lack of permission is not a refusal by
+    /// the verifier.
     pub(crate) fn of_loading(cause: String, release: String) -> Error {
         let has = |words: &str| cause.contains(words);
         if has("(-EPERM)") || has("(-1)") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which of the programs are loaded, with what settings and how large maps, and where they are attached.
+//! Which programs are loaded and attached, with which settings and sizes of maps.
 
 use crate::error::Error;
 use crate::layout::VMS_MAX;
@@ -9,13 +9,13 @@ use libbpf_rs::{Link, Object, OpenObject};
 /// Most vCPUs that are watched at a time.
 pub const VCPUS_MAX: u32 = 16384;
 
-/// The programs for running, waiting and sleeping alone.
+/// The programs that distinguish only running, waiting and sleeping.
 const OF_BRIEF: [&str; 2] = ["switch_briefly", "wake_briefly"];
 
-/// Those of accesses.
+/// The programs for accesses.
 const OF_ACCESSES: [&str; 3] = ["tp_btf/kvm_pio", "tp_btf/kvm_mmio", "tp_btf/kvm_fast_mmio"];
 
-/// Of the two programs for kvm_exit the one that this kernel has no use for.
+/// Whether this is the one of the two programs for kvm_exit that does not fit this kernel.
 fn is_for_others(program: &str, plan: &Plan) -> bool {
     program
         == match plan.exit {
@@ -24,8 +24,8 @@ fn is_for_others(program: &str, plan: &Plan) -> bool {
         }
 }
 
-/// Leaves out what this extent does without, and what is made for other kernels. `naming`: who had the CPUs that
-/// vCPUs waited for is counted.
+/// Leaves out programs that this extent does not need, or that are for other kernels. `naming`: count who had
+/// the CPUs for which vCPUs waited.
 pub fn choose(
     open: &mut OpenObject,
     (extent, naming): (Extent, bool),
@@ -56,13 +56,13 @@ fn switch(open: &mut OpenObject, name: &str, is_on: bool) -> Result<(), Error> {
     map.set_initial_value(&u32::from(is_on).to_ne_bytes()).map_err(|e| Error::failed(&find, e))
 }
 
-/// CPUs that this computer may have.
+/// Number of CPUs that this computer may have.
 pub fn cpus() -> u32 {
-    // SAFETY: it only asks.
+    // SAFETY: it only reads a configuration value.
     unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }.max(1) as u32
 }
 
-/// Makes the maps as large as this computer wants them.
+/// Sets the sizes of the maps for this computer.
 pub fn size(open: &mut OpenObject, (extent, naming): (Extent, bool)) -> Result<(), Error> {
     let (cpus, mut sizes) = (cpus(), Vec::new());
     let runs = if naming { cpus } else { 1 };
@@ -100,8 +100,8 @@ mod tests {
     use super::*;
     use libbpf_rs::ObjectBuilder;
 
-    /// Before 5.12 the verifier refuses an addition that returns what was there, or an exchange, also where it is
-    /// never reached.
+    /// Before 5.12 the verifier refuses an atomic addition that returns the old value, and an exchange, even
+    /// in unreachable code.
     #[test]
     fn kernels_before_5_12_know_what_the_brief_programs_do() {
         const STX_ATOMIC: u8 = 0xc3;

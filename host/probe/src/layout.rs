@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The structures that the BPF programs keep, as `bpf/kept.h` has and explains them. All their
-//! numbers are of 4 or 8 bytes, and none has holes.
+//! The structures of the BPF programs, as defined and explained in `bpf/kept.h`. All their numbers
+//! have 4 or 8 bytes, and none has padding.
 
 use unspin_diagnosis::{State, Times};
 
-/// Numbers of VMs lie below; `VMS_MAX` in C.
+/// Numbers of VMs are below this; `VMS_MAX` in C.
 pub const VMS_MAX: u32 = 512;
 
 /// The slot of a thread that is not watched.
@@ -15,36 +15,38 @@ pub const HOST: u32 = 1;
 pub const VCPU: u32 = 2;
 pub const VMM: u32 = 3;
 
-/// Where a vCPU's thread is: `enum place`.
+/// The place of a vCPU's thread: `enum place`.
 pub const ON: u32 = 0;
 pub const READY: u32 = 1;
 pub const ASLEEP: u32 = 2;
 
-/// Entries of a vCPU's times; `TIMES` in C.
+/// Number of entries of a vCPU's times; `TIMES` in C.
 pub const TIMES: usize = 32;
 
-/// Time on a CPU since an exit for HLT: poll or exit, which its end says; `PENDING` in C.
+/// Time on a CPU since an exit for HLT. Its end shows whether it is polling or exit; `PENDING` in
+/// C.
 pub const PENDING: u32 = TIMES as u32 - 1;
 
-/// On a CPU since it is watched, and nothing was seen of it; `UNSEEN` in C.
+/// On a CPU since it is watched, without any event; `UNSEEN` in C.
 pub const UNSEEN: u32 = TIMES as u32 - 2;
 
-/// `wants` of a vCPU that is watched no more; `GONE` in C.
+/// `wants` of a vCPU that is no longer watched; `GONE` in C.
 pub const GONE: u64 = 2;
 
 /// Places of threads; `PLACES` in C.
 pub const PLACES: u32 = 16384;
 
-/// Stretches of a CPU that are kept; `RUNS` in C.
+/// Recorded stretches per CPU; `RUNS` in C.
 pub const RUNS: usize = 32;
 
-/// `ran_before` of a vCPU whose wait has no known begin; `NO_WAIT` in C.
+/// `ran_before` of a vCPU whose wait has an unknown beginning; `NO_WAIT` in C.
 pub const NO_WAIT: u64 = u64::MAX;
 
-/// Numbers of vCPUs that want a CPU, the last of which is for that many or more; `WANTING_MAX + 1` in C.
+/// Number of counters of vCPUs that want a CPU; the last is for that many or more. `WANTING_MAX + 1` in
+/// C.
 pub const WANTING: usize = 65;
 
-/// Of accesses that are not told apart; `OTHERS` in C.
+/// The address of all accesses that are not distinguished; `OTHERS` in C.
 pub const OTHERS: u64 = u64::MAX;
 
 /// `pending_asleep` of a vCPU that has not slept since its exit.
@@ -61,14 +63,14 @@ pub struct Cpu {
     pub slot: u64,
 }
 
-/// The thread that was first to have its place, and how many others have it.
+/// The first thread in a place, and the number of others in it.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct First {
     pub tid: u32,
     pub slot: u32,
     pub others: u32,
-    /// Processes of VMs that have it.
+    /// Processes of VMs in this place.
     pub vms: u32,
 }
 
@@ -97,7 +99,7 @@ pub struct Together {
     pub unused: [u64; 6],
 }
 
-/// A process, and what it is called, padded with zeroes. Process 0: the CPU is idle.
+/// A process and its name, padded with zeroes. Process 0: the CPU is idle.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Process {
@@ -114,7 +116,7 @@ pub struct Run {
     pub whose: Process,
 }
 
-/// Who had a CPU.
+/// Who had a CPU recently.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Runs {
@@ -135,7 +137,7 @@ pub struct Taker {
     pub tgid: u32,
 }
 
-/// For how long, in ns, and what it is called.
+/// The time, in ns, and the process's name.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Took {
@@ -214,13 +216,13 @@ pub struct Access {
 pub struct Settings {
     pub registrations: u64,
     pub may_park: u64,
-    /// For so long wakers are kept; 0: not at all.
+    /// How long wakers are kept, in ns; 0: not at all.
     pub wakers_ns: u64,
 }
 
 impl Default for Vcpu {
     fn default() -> Vcpu {
-        // SAFETY: zeroes are a value of it.
+        // SAFETY: all zeroes are a valid value.
         let zero: Vcpu = unsafe { std::mem::zeroed() };
         Vcpu { pending_asleep: NOT_ASLEEP, ran_before: NO_WAIT, ..zero }
     }
@@ -249,16 +251,16 @@ impl Vcpu {
     }
 }
 
-/// Of the entries those of states.
+/// The entries that are states.
 fn states_of(entries: &[u64; TIMES]) -> Times {
     let states: [u64; State::COUNT] = std::array::from_fn(|state| entries[state]);
     states.into()
 }
 
-/// A structure that is nothing but numbers.
+/// A structure of numbers only.
 ///
 /// # Safety
-/// It has no holes, and any bytes are a value of it.
+/// It has no padding, and any bytes are a valid value.
 pub unsafe trait Plain: Copy + Default {}
 
 // SAFETY: a number.
@@ -294,10 +296,10 @@ pub fn bytes<T: Plain>(value: &T) -> &[u8] {
     unsafe { std::slice::from_raw_parts(at.cast(), size_of::<T>()) }
 }
 
-/// `None` where the length is another.
+/// `None` if the length differs.
 pub fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {
     (bytes.len() == size_of::<T>()).then(|| {
-        // SAFETY: so many bytes, any of which are a value.
+        // SAFETY: the length matches, and any bytes are a valid value.
         unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }
     })
 }
@@ -309,7 +311,7 @@ mod tests {
     use libbpf_rs::btf::{Btf, HasSize};
     use std::mem::offset_of;
 
-    /// The fields of a structure of the programs, with where they are, and its size.
+    /// The fields of a structure of the programs with their offsets, and its size.
     fn in_c(btf: &Btf, name: &str) -> (Vec<(String, usize)>, usize) {
         let of_c: Struct = btf.type_by_name(name).unwrap();
         let place = |attr| match attr {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Watches vCPUs by BPF programs in the kernel: for how long each is in each
-//! [`State`](unspin_diagnosis::State), whom it waits for, and its exits. The programs count. They write
-//! nothing of the kernel's, and what they keep is bounded.
+//! Watches vCPUs by BPF programs in the kernel: how long each is in each
+//! [`State`](unspin_diagnosis::State), for whom it waits, and its exits. The programs only count. They
+//! do not modify kernel data, and their memory is bounded.
 
 mod error;
 mod extent;

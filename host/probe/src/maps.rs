@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Maps of the programs, with numbers as keys.
+//! Maps of the programs with numeric keys.
 
 use crate::error::Error;
 use crate::layout::{bytes, from_bytes, Plain};
@@ -9,25 +9,26 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// An entry that is read while it changes is read again, so often at most.
+/// Limit of reads of an entry that changes meanwhile.
 const TRIES: u32 = 100;
 
 /// A map from numbers to structures.
 pub struct Table<V> {
     map: MapHandle,
-    /// Its memory, where the kernel lets it be mapped: then reading takes no system call.
+    /// Its memory, if the kernel lets it be mapped. Then reads need no system call.
     mapped: Option<Mapped>,
     name: &'static str,
     value: PhantomData<V>,
 }
 
 impl<V: Plain> Table<V> {
-    /// The map of that name; libbpf puts the object's name before that of a section. What the programs keep in it must be as long as `V`.
+    /// The map with this name, whose values must have the size of `V`. libbpf prefixes the names of sections
+    /// with the object's name.
     pub fn of(object: &Object, name: &'static str) -> Result<Table<V>, Error> {
         Self::with(object, name, libc::PROT_READ)
     }
 
-    /// The same, whose words this process changes too.
+    /// The same for a map whose words this process also changes.
     pub fn shared(object: &Object, name: &'static str) -> Result<Table<V>, Error> {
         Self::with(object, name, libc::PROT_READ | libc::PROT_WRITE)
     }
@@ -54,12 +55,12 @@ impl<V: Plain> Table<V> {
         Ok(found.and_then(|value| from_bytes(&value)))
     }
 
-    /// An entry as it was at one time, which `is_steady` says; as it was read last where it changes all the time.
+    /// A consistent copy of an entry, as checked by `is_steady`; the last copy if it changes all the time.
     pub fn steady(&self, key: u32, is_steady: impl Fn(&V) -> bool) -> Result<Option<V>, Error> {
         let mut found = self.get(key)?;
         for _ in 0..TRIES {
             match &found {
-                // The kernel copies from first to last, too.
+                // The kernel also copies from first to last.
                 Some(value) if !is_steady(value) => found = self.get(key)?,
                 _ => break,
             }
@@ -67,7 +68,8 @@ impl<V: Plain> Table<V> {
         Ok(found)
     }
 
-    /// The word at a place of an entry, which the programs change while it is read; `None`: the map is not mapped.
+    /// The word at an offset of an entry, which the programs may change at any time; `None` if the map is not
+    /// mapped.
     pub fn word(&self, key: u32, place: usize) -> Option<&AtomicU64> {
         self.mapped.as_ref()?.word(key, place)
     }
@@ -87,21 +89,22 @@ impl<V: Plain> Table<V> {
     }
 }
 
-/// The memory of an array that programs write to.
+/// The memory of an array to which programs write.
 struct Mapped {
     first: NonNull<AtomicU64>,
-    /// Bytes of all, from one entry to the next, and of one, which is a multiple of eight.
+    /// In bytes: the whole length, the distance between entries, and the size of an entry, a
+    /// multiple of eight.
     length: usize,
     stride: usize,
     entry: usize,
     entries: u32,
 }
 
-// SAFETY: it is only used word by word, by atomic operations, and unmapped when its last owner drops it.
+// SAFETY: only atomic operations on words access it, and its last owner unmaps it.
 unsafe impl Send for Mapped {}
 
 impl Mapped {
-    /// `None` where it is no array that can be mapped.
+    /// `None` if it is not an array that can be mapped.
     fn of(map: &MapHandle, rights: i32) -> Option<Mapped> {
         const WORD: usize = size_of::<u64>();
         let (entry, entries) = (map.value_size() as usize, map.max_entries());
@@ -109,27 +112,28 @@ impl Mapped {
         if map.map_type() != MapType::Array || entry % WORD != 0 {
             return None;
         }
-        // SAFETY: it has no arguments that could be wrong.
+        // SAFETY: the argument is a valid constant.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let length = (stride * entries as usize).next_multiple_of(page);
         let (null, shared) = (std::ptr::null_mut(), libc::MAP_SHARED);
-        // SAFETY: the kernel chooses where, and refuses what is no such array or longer than it is.
+        // SAFETY: the kernel chooses the address, and refuses maps that are not such arrays or are
+        // too short.
         let at = unsafe { libc::mmap(null, length, rights, shared, map.as_fd().as_raw_fd(), 0) };
         let first = NonNull::new(at.cast()).filter(|_| at != libc::MAP_FAILED)?;
         Some(Mapped { first, length, stride, entry, entries })
     }
 
-    /// The word that begins at this byte of an entry.
+    /// The word at this byte offset of an entry.
     fn word(&self, key: u32, place: usize) -> Option<&AtomicU64> {
         if key >= self.entries || place >= self.entry {
             return None;
         }
         let index = (key as usize * self.stride + place) / size_of::<u64>();
-        // SAFETY: the entry lies within what is mapped, which is aligned to a page and stays as long as this.
+        // SAFETY: the entry is within the mapping, which is page-aligned and lives as long as this.
         Some(unsafe { self.first.add(index).as_ref() })
     }
 
-    /// Reads an entry word by word, from the first to the last.
+    /// Reads an entry word by word, in ascending order.
     fn get(&self, key: u32) -> Option<Vec<u8>> {
         let places = (key < self.entries).then(|| (0..self.entry).step_by(size_of::<u64>()))?;
         let words = places.filter_map(|place| self.word(key, place));

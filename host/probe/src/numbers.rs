@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Numbers of VMs, by which the programs count.
+//! Numbers of VMs, which the programs use as indices.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Which number each VM has. A number that was given back is the last to be given again: a program that runs
-/// now may still count for the old VM.
+/// The number of each VM. A number that was released is reused as late as possible, because a program that
+/// is running may still count for the old VM.
 pub struct Numbers {
     of: BTreeMap<u32, u32>,
     free: VecDeque<u32>,
 }
 
 impl Numbers {
-    /// Numbers below `max`; none is given yet.
+    /// Numbers below `max`; none is in use.
     pub fn new(max: u32) -> Numbers {
         Numbers { of: BTreeMap::new(), free: (0..max).collect() }
     }
 
-    /// By the VM's process.
+    /// By process id.
     pub fn all(&self) -> &BTreeMap<u32, u32> {
         &self.of
     }
 
-    /// The number of the VM of this process; `None`: it has none.
+    /// The number of the VM of this process, if it has one.
     pub fn get(&self, pid: u32) -> Option<u32> {
         self.of.get(&pid).copied()
     }
 
-    /// Gives a number to the VM of this process, which has none: the one that was given back first of those that
-    /// no CPU has by now, as `in_use` says; or else the one that was given back first. `None`: there is none.
+    /// Assigns a number to the VM of this process, which must have none. Takes the number that was released
+    /// first among those that no CPU uses (`in_use`), otherwise the one that was released first. `None` if
+    /// all are assigned.
     pub fn give(&mut self, pid: u32, in_use: impl Fn(u32) -> bool) -> Option<u32> {
         let at = self.free.iter().position(|number| !in_use(*number)).unwrap_or(0);
         let number = self.free.remove(at)?;
@@ -35,7 +36,7 @@ impl Numbers {
         Some(number)
     }
 
-    /// Takes back the numbers of all VMs but these, and returns their processes.
+    /// Releases the numbers of all VMs except those to keep, and returns their processes.
     pub fn keep(&mut self, is_kept: impl Fn(u32) -> bool) -> Vec<u32> {
         let gone: Vec<u32> = self.of.keys().copied().filter(|pid| !is_kept(*pid)).collect();
         self.free.extend(gone.iter().filter_map(|pid| self.of.remove(pid)));
@@ -49,13 +50,13 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whichever VMs come and go, and whatever CPUs still have.
+        /// For any order of VMs, and any numbers that CPUs still use.
         #[test]
         fn a_number_rests_as_long_as_it_can(
             steps in prop::collection::vec((0..12u32, any::<bool>(), 0..8u32), 1..80),
         ) {
             let mut numbers = Numbers::new(8);
-            // When each number was given back.
+            // The time at which each number was released.
             let mut given_back = [0; 8];
             for (at, (pid, comes, in_use)) in steps.into_iter().enumerate() {
                 let free = |numbers: &Numbers, of: u32| !numbers.all().values().any(|its| *its == of);

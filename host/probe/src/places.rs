@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which slot a thread has, and which process is a VM, for the programs: they look at the place of a thread or
-//! process first, which is an array's, and into a hash only where that says so.
+//! The maps in which the programs find a thread's slot and a process's VM. They look into an array first, by
+//! the place of a thread or process, and into a hash only if the array says so.
 
 use crate::error::Error;
 use crate::layout::{First, PLACES};
@@ -19,7 +19,7 @@ impl Places {
         Ok(Places { places, slots, vms: Table::of(object, "vms")? })
     }
 
-    /// A thread has that slot from now on; it had none.
+    /// Assigns this slot to a thread without one.
     pub fn enter(&self, tid: u32, slot: u32) -> Result<(), Error> {
         let first = self.at(tid)?;
         if first.tid != 0 {
@@ -28,21 +28,21 @@ impl Places {
         self.places.put(tid % PLACES, &entered(first, tid, slot))
     }
 
-    /// A thread has none any more.
+    /// Removes a thread's slot.
     pub fn leave(&self, tid: u32) -> Result<(), Error> {
         self.places.put(tid % PLACES, &left(self.at(tid)?, tid))?;
         self.slots.remove(tid);
         Ok(())
     }
 
-    /// A process is the VM of that number from now on; it was none.
+    /// Makes a process the VM with this number. It must not be a VM yet.
     pub fn enter_vm(&self, pid: u32, number: u32) -> Result<(), Error> {
         self.vms.put(pid, &number)?;
         let first = self.at(pid)?;
         self.places.put(pid % PLACES, &First { vms: first.vms + 1, ..first })
     }
 
-    /// A process is a VM no more.
+    /// Makes a process no longer a VM.
     pub fn leave_vm(&self, pid: u32) -> Result<(), Error> {
         self.vms.remove(pid);
         let first = self.at(pid)?;
@@ -54,7 +54,7 @@ impl Places {
     }
 }
 
-/// A place after a thread was entered.
+/// A place after a thread was added.
 fn entered(first: First, tid: u32, slot: u32) -> First {
     match first.tid {
         0 => First { tid, slot, ..first },
@@ -62,7 +62,7 @@ fn entered(first: First, tid: u32, slot: u32) -> First {
     }
 }
 
-/// A place after one of its threads was taken out.
+/// A place after one of its threads was removed.
 fn left(first: First, tid: u32) -> First {
     match first.tid == tid {
         true => First { tid: 0, slot: 0, ..first },
@@ -86,7 +86,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever shares a place, in whatever order they come and go.
+        /// For any threads that share a place, in any order.
         #[test]
         fn each_thread_has_its_slot(steps in proptest::collection::vec((1..4u32, 1..4u32), 1..60)) {
             let (mut places, mut slots) = (BTreeMap::new(), BTreeMap::new());

@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which programs fit a kernel: what its tracepoints pass, and which fields its structures have. The programs
-//! would take whatever is passed for what they expect.
+//! Checks which programs fit a kernel: the arguments of its tracepoints, and the fields of its structures.
+//! The programs themselves cannot check what they get.
 
 use crate::error::Error;
 use crate::types::{Kind, Type, Types};
 use std::path::Path;
 
-/// How much the programs tell apart.
+/// How much the programs distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     Brief,
     Whole,
-    /// `accesses`: those of ports and of devices' memory too.
+    /// `accesses`: including accesses to ports and to memory of devices.
     Detailed {
         accesses: bool,
     },
 }
 
-/// What the tracepoint kvm_exit passes.
+/// The argument of the tracepoint kvm_exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// The vCPU, in whose structure the reason is; since 5.16.
+    /// The vCPU, whose structure has the reason; since 5.16.
     Vcpu,
-    /// The reason; before.
+    /// The reason itself; before 5.16.
     Reason,
 }
 
-/// Whether a kernel shows for how long tasks could not run because a quota was spent.
+/// Whether a kernel shows how long tasks could not run because a quota was used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Throttling {
     Shown,
-    /// It has no quotas.
+    /// The kernel has no quotas.
     Never,
-    /// Quotas are known to it, and no clock of them that the programs know.
+    /// The kernel has quotas, but no clock of them that the programs know.
     Unknown,
 }
 
@@ -41,16 +41,16 @@ pub enum Throttling {
 pub struct Plan {
     pub exit: Exit,
     pub throttling: Throttling,
-    /// Whether accesses to ports and to memory of devices are seen.
+    /// Whether accesses to ports and to memory of devices are visible.
     pub accesses: bool,
-    /// Whether it is known why guests exit: the programs read that of kvm_intel and of kvm_amd.
+    /// Whether the reasons of exits are known: the programs read those of kvm_intel and kvm_amd.
     pub reasons: bool,
 }
 
-/// What the programs take of a tracepoint's arguments, from the first on.
+/// What the programs expect of a tracepoint's arguments, from the first on.
 #[derive(Debug, Clone, Copy)]
 enum Takes {
-    /// A number of so many bytes.
+    /// A number of this many bytes.
     Number(u32),
     /// A pointer to this structure.
     Pointer(&'static str),
@@ -76,13 +76,13 @@ impl Takes {
 
 type Tracepoint = (&'static str, &'static [Takes]);
 
-/// The tracepoints of the programs that are always loaded.
+/// The tracepoints of programs that are always loaded.
 const ALWAYS: [Tracepoint; 2] = [
     ("sched_switch", &[Number(1), Pointer("task_struct"), Pointer("task_struct")]),
     ("sched_waking", &[Pointer("task_struct")]),
 ];
 
-/// Those of all but [`Extent::Brief`].
+/// The tracepoints of all extents except [`Extent::Brief`].
 const OF_KVM: [Tracepoint; 6] = [
     ("sched_migrate_task", &[Pointer("task_struct"), Number(4)]),
     ("kvm_entry", &[]),
@@ -92,7 +92,7 @@ const OF_KVM: [Tracepoint; 6] = [
     ("kvm_hypercall", &[Number(8)]),
 ];
 
-/// Those of accesses.
+/// The tracepoints of accesses.
 const OF_ACCESSES: [Tracepoint; 3] = [
     ("kvm_pio", &[Number(4), Number(4)]),
     ("kvm_mmio", &[Number(4), Number(4), Number(8)]),
@@ -105,7 +105,7 @@ const EXITS: [(Exit, &[Takes]); 2] = [
     (Exit::Reason, &[Number(4), Pointer("kvm_vcpu"), Number(4)]),
 ];
 
-/// Fields: a structure, and in it one of these.
+/// A structure, and names of fields of which one must exist.
 type Field = (&'static str, &'static [&'static str]);
 const OF_TASKS: [Field; 2] = [("task_struct", &["pid"]), ("task_struct", &["__state", "state"])];
 const OF_VMS: [Field; 4] = [
@@ -115,29 +115,29 @@ const OF_VMS: [Field; 4] = [
     ("kvm_vcpu", &["arch.regs"]),
 ];
 
-/// Where the reason of an exit is, by the vendor's module that is loaded.
+/// The field with the reason of an exit, by the vendor's loaded module.
 const REASONS: [(&str, &[Field]); 2] = [
     ("kvm_intel", &[("vcpu_vmx", &["exit_reason", "vt.exit_reason"])]),
     ("kvm_amd", &[("vcpu_svm", &["vmcb"]), ("vmcb", &["control.exit_code"])]),
 ];
 
-/// As `throttled()` in C reads them.
+/// In the order in which `throttled()` in C tries them.
 const THROTTLED: [&str; 3] =
     ["throttled_clock_self_time", "throttled_clock_pelt_time", "throttled_clock_task_time"];
-/// A run queue has one of these where the kernel knows quotas.
+/// A run queue has one of these fields if the kernel supports quotas.
 const QUOTAS: [&str; 2] = ["runtime_enabled", "throttle_count"];
 
-/// `uname -r` of the kernel that `proc` shows.
+/// `uname -r` of the kernel with this `proc`.
 pub fn release(proc: &Path) -> String {
     let text = read_kernel_text(proc.join("sys/kernel/osrelease"));
     text.map_or_else(|_| "of unknown release".into(), |text| text.trim().to_string())
 }
 
 impl Plan {
-    /// The programs for the kernel that `proc` and `sys` (`/proc` and `/sys`) show.
+    /// The programs for the kernel with this `proc` and `sys` (`/proc` and `/sys`).
     ///
     /// # Errors
-    /// It shows no types, or others than the programs are made for.
+    /// It has no type information, or its types do not fit the programs.
     pub fn of(proc: &Path, sys: &Path, extent: Extent) -> Result<Plan, Error> {
         let dir = sys.join("kernel/btf");
         let release = || release(proc);
@@ -165,7 +165,7 @@ impl Plan {
 }
 
 impl Plan {
-    /// What cannot be seen on this kernel, a sentence each.
+    /// What is unknown on this kernel, a sentence each.
     pub fn unknown(&self) -> impl Iterator<Item = &'static str> {
         let throttled = (self.throttling == Throttling::Unknown)
             .then_some("for how long a quota stopped a vCPU is unknown");
@@ -176,7 +176,7 @@ impl Plan {
     }
 }
 
-/// Asks whether programs fit.
+/// Checks whether programs fit.
 struct Fit<'a>(&'a Types);
 
 impl Fit<'_> {
@@ -217,7 +217,7 @@ impl Fit<'_> {
         fitting.map(|(exit, _)| *exit).ok_or_else(misfit)
     }
 
-    /// Why a tracepoint is not what the programs are made for.
+    /// The reason why a tracepoint does not fit the programs.
     fn misfit(&self, name: &str, takes: &[&[Takes]]) -> Option<String> {
         let Some(passed) = self.0.prototype(name) else {
             return Some(format!("there is no tracepoint {name}"));
@@ -258,7 +258,7 @@ impl Fit<'_> {
     }
 }
 
-/// Whether what is passed begins with what is taken.
+/// Whether the arguments begin with the expected ones.
 fn fits(takes: &[Takes], passed: &[Type]) -> bool {
     takes.len() <= passed.len() && takes.iter().zip(passed).all(|(takes, found)| takes.is(found))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The programs, loaded, and what they have counted.
+//! The loaded programs, and their counts.
 
 use crate::error::Error;
 use crate::extent::{attach, choose, cpus, size, VCPUS_MAX};
@@ -29,42 +29,43 @@ pub(crate) static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pr
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Thread {
     pub tid: u32,
-    /// The process it belongs to.
+    /// Its process.
     pub pid: u32,
 }
 
 /// What a vCPU has done since it is watched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// What it did on a CPU before the first of its events is in no state. A vCPU that goes on without any has no
-    /// times at all.
+    /// Time on a CPU before its first event is in no state. A vCPU without any event has no times at all.
     pub times: Times,
     /// Exits, by the state that follows.
     pub exits: Times,
-    /// How often its thread gave up a CPU, or lost it.
+    /// How often its thread left a CPU.
     pub switches: u64,
     /// How often its thread was woken.
     pub wakes: u64,
-    /// For how long it was ready while a sibling was on a CPU, in ns; `None`: that is not counted.
+    /// How long it was ready while a sibling was on a CPU, in ns; `None` if not counted.
     pub costop: Option<u64>,
-    /// Whether [`State::Throttled`] is told apart. If not, such a wait is counted by who had the CPU.
+    /// Whether [`State::Throttled`] is distinguished. If not, such a wait is counted by who had the
+    /// CPU.
     pub tells_throttled: bool,
-    /// Whether this computer's KVM does not tell why a guest exits: all exits are [`State::ExitOther`].
+    /// Whether the reasons of exits are unknown for this computer's KVM: all exits are
+    /// [`State::ExitOther`].
     pub hides_reasons: bool,
-    /// At the reading it ran, or could have run. False while it sleeps, and from the guest's HLT on until
-    /// it is woken.
+    /// Whether it ran or could have run when it was read. False while it sleeps, and from the guest's HLT
+    /// until it is woken.
     pub ready: bool,
-    /// Its number in `wakers` of its siblings; [`NUMBERS`]: it is in none.
+    /// Its number in `wakers` of its siblings; [`NUMBERS`]: it has none.
     pub number: u32,
-    /// Bit i: the sibling of number i woke it lately. All 0 unless [`Probe::keep_wakers`] was called.
+    /// Bit i: the sibling with number i woke it recently. 0 unless [`Probe::keep_wakers`] was called.
     pub wakers: u64,
 }
 
-/// Numbers of a VM's vCPUs for [`Seen::wakers`] lie below.
+/// Numbers of a VM's vCPUs for [`Seen::wakers`] are below this.
 pub const NUMBERS: u32 = 64;
 
 impl Seen {
-    /// What was added since `before`; `is_ready` and `wakers` are the present ones.
+    /// The difference since `before`. `ready` and `wakers` are the present ones.
     pub fn since(&self, before: &Seen) -> Seen {
         Seen {
             times: self.times.since(&before.times),
@@ -81,22 +82,21 @@ impl Seen {
     }
 }
 
-/// Where a thread is kept, and its number among those of its process.
+/// A thread's slot, and its number among those of its process.
 #[derive(Debug, Clone, Copy)]
 struct Watched {
     slot: u32,
     number: u32,
 }
 
-/// Watches vCPUs, until it is dropped: the kernel then lets go of the programs, also where the process is
-/// killed.
+/// Watches vCPUs until it is dropped. If the process is killed, the kernel releases the programs.
 pub struct Probe {
     places: Places,
     vcpus: Table<Vcpu>,
     cpus: Table<Cpu>,
     shares: Table<Share>,
     together: Table<Together>,
-    /// `None`: it is not counted who had the CPUs that vCPUs waited for.
+    /// `None`: who had the CPUs is not counted.
     taken: Option<Counted>,
     extent: Extent,
     tells_throttled: bool,
@@ -104,25 +104,25 @@ pub struct Probe {
     of_vms: Vms,
     settings: Table<Settings>,
     set: Settings,
-    /// Of the processes that are watched.
+    /// Numbers of the watched processes.
     numbers: Numbers,
     /// Threads that are watched.
     threads: BTreeMap<Thread, Watched>,
-    /// The next slot is the one that is free for longest: a program that runs now may still count in one
-    /// that was left.
+    /// Free slots, longest free first: a program that is running may still count in a slot that was
+    /// released recently.
     free: VecDeque<u32>,
     _links: Vec<Link>,
     _object: Object,
 }
 
-/// Messages of libbpf, for the error that follows.
+/// Messages of libbpf, for the next error.
 static SAID: Mutex<String> = Mutex::new(String::new());
 
 fn hear(_: PrintLevel, text: String) {
     SAID.lock().unwrap_or_else(|e| e.into_inner()).push_str(&text);
 }
 
-/// Lines of libbpf's that are kept: the verifier's reason is followed by a few lines of its own.
+/// Number of libbpf's last lines that are kept: a few lines follow the verifier's reason.
 const SAID_LINES: usize = 12;
 
 /// The last messages of libbpf, in one line.
@@ -133,29 +133,29 @@ fn said() -> String {
 }
 
 impl Probe {
-    /// Loads the programs. Nothing is watched yet. `may_park`: the module is loaded, and may let vCPUs
-    /// sleep for turns of other VMs. [`Probe::takers`] are unknown.
+    /// Loads the programs, without watching anything yet. `may_park`: the module is loaded, so vCPUs
+    /// may sleep for turns of other VMs. [`Probe::takers`] are unknown.
     pub fn load(may_park: bool) -> Result<Probe, Error> {
         Self::load_some(Extent::Whole, false, may_park)
     }
 
-    /// The same, and counts what [`Probe::takers`] has: it costs more at each switch.
+    /// The same, with the counts for [`Probe::takers`], which cost more at each switch.
     pub fn load_with_takers(may_park: bool) -> Result<Probe, Error> {
         Self::load_some(Extent::Whole, true, may_park)
     }
 
-    /// Loads fewer programs, which only show when vCPUs run, wait and sleep, and which vCPU wakes them.
-    /// They cost less (docs/diagnose-reference.md). Then all time on a CPU is of one state or another of those on
-    /// a CPU; all waits are [`State::ReadyNobody`] and all sleeps [`State::Blocked`] or
-    /// [`State::Stopped`]; no exit is counted, and a vCPU for which KVM polls is ready.
+    /// Loads fewer programs, which only show when vCPUs run, wait and sleep, and which vCPU wakes them. They
+    /// cost less (docs/diagnose-reference.md). Then all time on a CPU is in an arbitrary state on a CPU, all
+    /// waits are [`State::ReadyNobody`], and all sleeps are [`State::Blocked`] or [`State::Stopped`]. Exits
+    /// are not counted, and a vCPU is ready while KVM polls for it.
     pub fn load_brief() -> Result<Probe, Error> {
         Self::load_some(Extent::Brief, false, false)
     }
 
-    /// The same as [`Probe::load_with_takers`], and counts what [`Probe::read_vms`] has: it costs more at each exit for
-    /// a port, a register or a device, and where a vCPU sleeps or wakes up. If this kernel has no
-    /// tracepoints of such accesses, these are unknown; if it does not take the programs that count all this,
-    /// so is how many vCPUs want a CPU.
+    /// As [`Probe::load_with_takers`], with the counts for [`Probe::read_vms`]. They cost more at each exit
+    /// for a port, a register or a device, and when a vCPU sleeps or wakes up. If this kernel has no
+    /// tracepoints for such accesses, accesses are unknown. If it refuses the programs that count all this,
+    /// the number of vCPUs that want a CPU is unknown, too.
     pub fn load_detailed(may_park: bool) -> Result<Probe, Error> {
         let detailed = |accesses| Self::load_some(Extent::Detailed { accesses }, true, may_park);
         detailed(true).or_else(|_| detailed(false)).or_else(|_| Self::load_with_takers(may_park))
@@ -195,20 +195,20 @@ impl Probe {
         Ok(probe)
     }
 
-    /// Whether the module is loaded now, as for [`Probe::load`]; it counts from the next
-    /// [`Probe::watch`] on.
+    /// Whether the module is loaded now, see [`Probe::load`]. Takes effect at the next
+    /// [`Probe::watch`].
     pub fn may_park(&mut self, may_park: bool) {
         self.set.may_park = may_park.into();
     }
 
-    /// From the next [`Probe::watch`] on, records which vCPU woke which in the last `time`, and up to as
-    /// long before that. It costs something at each wake-up.
+    /// From the next [`Probe::watch`] on, records which vCPU woke which in the last `time`, and up to
+    /// the same time before that. This costs something at each wake-up.
     pub fn keep_wakers(&mut self, time: Duration) {
         self.set.wakers_ns = time.as_nanos() as u64;
     }
 
-    /// Watches these threads and no others, of at most [`VMS_MAX`] processes, at most [`VCPUS_MAX`]
-    /// together. Those that are watched already go on.
+    /// Watches these threads and no others, at most [`VCPUS_MAX`] of at most [`VMS_MAX`] processes.
+    /// Threads that are already watched keep their counts.
     pub fn watch(&mut self, threads: &BTreeSet<Thread>) -> Result<(), Error> {
         let gone: Vec<Thread> =
             self.threads.keys().filter(|thread| !threads.contains(thread)).copied().collect();
@@ -221,7 +221,7 @@ impl Probe {
         for pid in &gone {
             self.places.leave_vm(*pid)?;
         }
-        // Before a number is another VM's.
+        // Before another VM gets the number.
         if let Some(taken) = self.taken.as_ref().filter(|_| !gone.is_empty()) {
             taken.keep(|vm| self.numbers.all().values().any(|number| *number == vm))?;
         }
@@ -236,7 +236,8 @@ impl Probe {
         self.registered()
     }
 
-    /// A thread is watched no more: also where it wants a CPU, of which the programs will say nothing more.
+    /// Stops watching a thread. If it wants a CPU, this must be undone here: the programs will not report
+    /// its end.
     fn leave(&mut self, thread: Thread) -> Result<(), Error> {
         self.places.leave(thread.tid)?;
         let Some(Watched { slot, .. }) = self.threads.remove(&thread) else { return Ok(()) };
@@ -249,14 +250,14 @@ impl Probe {
         Ok(())
     }
 
-    /// The VMs whose tasks CPUs run by now, by number; also of those that are watched no more.
+    /// The numbers of VMs whose tasks are on CPUs now, including VMs that are no longer watched.
     fn numbers_on_cpus(&self) -> Result<BTreeSet<u32>, Error> {
         let all = (0..cpus()).map(|at| self.cpus.get(at));
         let all = all.collect::<Result<Vec<_>, _>>()?;
         Ok(all.into_iter().flatten().filter(|cpu| cpu.kind > HOST).map(|cpu| cpu.vm).collect())
     }
 
-    /// Each CPU looks anew whose thread it runs.
+    /// Makes each CPU look up its thread again.
     fn registered(&mut self) -> Result<(), Error> {
         self.set.registrations += 1;
         self.settings.put(0, &self.set)
@@ -291,14 +292,14 @@ impl Probe {
         self.places.enter(thread.tid, slot)
     }
 
-    /// The least number that no thread of this process has.
+    /// The lowest number that no thread of this process has.
     fn free_number(&self, pid: u32) -> u32 {
         let its = self.threads.iter().filter(|(thread, _)| thread.pid == pid);
         let bit = |watched: &Watched| 1u64.checked_shl(watched.number).unwrap_or(0);
         its.fold(0, |taken, (_, watched)| taken | bit(watched)).trailing_ones()
     }
 
-    /// What each thread has done since it was entered, up to now.
+    /// What each thread has done since it is watched, until now.
     pub fn read(&self) -> Result<BTreeMap<Thread, Seen>, Error> {
         let mut all = BTreeMap::new();
         for (thread, Watched { slot, number }) in &self.threads {
@@ -322,8 +323,8 @@ impl Probe {
         Ok(all)
     }
 
-    /// Who had the CPUs that vCPUs waited for since they were entered, by the VM's process. No VM is in it
-    /// if that is not counted. Processes that have ended are forgotten, if there is little room for others.
+    /// Who had the CPUs for which vCPUs waited since they are watched, by the VM's process. Empty if that
+    /// is not counted. Forgets processes that have ended if there is little room for others.
     pub fn takers(&self) -> Result<BTreeMap<u32, Takers>, Error> {
         let Some(taken) = &self.taken else { return Ok(BTreeMap::new()) };
         let entries = taken.entries()?;
@@ -353,12 +354,12 @@ impl Probe {
         Ok(Some(wait::costop(vcpu, ran)))
     }
 
-    /// What each process has done since it was entered, up to now.
+    /// What each process has done since it is watched, until now.
     pub fn read_vms(&self) -> Result<BTreeMap<u32, SeenVm>, Error> {
         self.of_vms.read(self.numbers.all(), (&self.cpus, &self.shares), now())
     }
 
-    /// A vCPU as it was at one time.
+    /// A consistent copy of a vCPU.
     fn steady(&self, slot: u32) -> Result<Option<Vcpu>, Error> {
         self.vcpus.steady(slot, |vcpu| vcpu.ended == vcpu.begun)
     }
@@ -373,11 +374,11 @@ impl Probe {
     }
 }
 
-/// The programs for this computer, and how much of this extent its kernel shows; or else what it lacks, as
-/// far as that can be known before.
+/// The programs for this computer, and the extent that its kernel supports; otherwise what is missing, as
+/// far as that can be checked before loading.
 fn can_be_loaded(extent: Extent) -> Result<(Plan, Extent), Error> {
     let sys = place::sys();
-    // What a kernel is is not for root alone to know.
+    // The kernel's types are readable without root.
     let plan = Plan::of(&place::proc(), &sys, extent);
     if let Err(misfit @ Error::UnknownKernel { .. }) = plan {
         return Err(misfit);
@@ -411,8 +412,8 @@ fn has_vendor(sys: &Path) -> bool {
     modules.into_iter().any(|module| module.file_name().as_encoded_bytes().starts_with(b"kvm_"))
 }
 
-/// Whether this process has CAP_SYS_ADMIN: tracepoints of KVM are of a module, and to whom has not, the
-/// kernel does not tell a module's types.
+/// Whether this process has CAP_SYS_ADMIN. KVM's tracepoints are in a module, and without this
+/// capability the kernel does not show a module's types.
 fn is_admin() -> bool {
     const CAP_SYS_ADMIN: u32 = 21;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -439,12 +440,13 @@ fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Where a thread seems to be now: its place, what its time on a CPU is, and what its sleep is. The first of its
-/// events puts right what is wrong. If exits are watched, nothing is known of one that has none and does not sleep.
+/// A guess of a thread's present state: its place, the state of its time on a CPU, and of its sleep. Its
+/// first event corrects it. If exits are watched, nothing is known of a thread without an event unless it
+/// sleeps.
 fn looks(tid: u32, extent: Extent) -> (u32, u32, State) {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/{tid}/{name}"));
     let stat = read("stat").unwrap_or_default();
-    // The name, in parentheses, may hold anything.
+    // The name, in parentheses, may contain any bytes.
     let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
     let vmm = State::Vmm as u32;
     match state {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpf/ready.h`, compiled for this computer, against a model that looks at each moment.
+//! Tests of `bpf/ready.h`, compiled for this computer, against a model that checks each moment.
 
 use crate::layout::{Process, Runs, Together, Vcpu, NO_WAIT, ON, READY, WANTING};
 use crate::{sum, wait};
@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Makes functions of what the programs include. Another CPU may do something just after a word was changed.
+/// Turns what the programs include into functions. A hook lets another CPU act just after a word was
+/// changed.
 const SHIM: &str = r#"
 typedef unsigned int __u32;
 typedef unsigned long long __u64;
@@ -94,7 +95,7 @@ fn in_c() -> &'static InC {
         clang.args(["-O1", "-shared", "-fPIC", "-Wall", "-Werror", "-I"]).arg(include);
         assert!(clang.arg(&source).arg("-o").arg(&library).status().unwrap().success());
         let path = CString::new(library.to_str().unwrap()).unwrap();
-        // SAFETY: it was just compiled, and runs nothing when it is loaded.
+        // SAFETY: it was just compiled, and runs no code when it is loaded.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
         assert!(!handle.is_null());
         for file in [source, library] {
@@ -120,10 +121,10 @@ fn in_c() -> &'static InC {
     })
 }
 
-/// By the VM and the process; 0: nobody knows.
+/// By VM and process; process 0 is unknown.
 type Taken = BTreeMap<(u32, u32), u64>;
 
-/// When it begins: some time after the computer was started.
+/// The start time: some time after boot.
 const BEGIN: u64 = 1 << 40;
 
 thread_local! {
@@ -146,16 +147,16 @@ enum Place {
 
 #[derive(Debug, Clone)]
 struct Task {
-    /// The number of its VM, of a vCPU.
+    /// The number of its VM, for a vCPU.
     vm: Option<u32>,
     tgid: u32,
     place: Place,
     vcpu: Vcpu,
-    /// As the model has it.
+    /// According to the model.
     costop: u64,
 }
 
-/// Two VMs, a process of two threads, and one of one.
+/// Two VMs, a process with two threads, and one with one.
 fn tasks() -> Vec<Task> {
     let all = [(Some(0), 100, 3), (Some(1), 200, 2), (None, 300, 2), (None, 400, 1)];
     let task = |vm: Option<u32>, tgid| {
@@ -171,7 +172,7 @@ struct Machine {
     running: [Option<usize>; CPUS],
     vms: [Together; 2],
     cpus: [Runs; CPUS],
-    /// As the model has it.
+    /// According to the model.
     taken: Taken,
 }
 
@@ -216,7 +217,7 @@ impl Machine {
             let ran = self.until(vm, 0);
             let vcpu = &mut self.tasks[task].vcpu;
             (vcpu.ran_before, vcpu.cpu) = (ran, cpu as u32);
-            // At the same moment the programs would not know that it slept.
+            // With equal times the programs could not know that it slept.
             (vcpu.place, vcpu.since, vcpu.woken_at) = (READY, self.now, self.now);
         }
     }
@@ -237,7 +238,7 @@ impl Machine {
         self.tasks[task].place = Place::Ready(to);
     }
 
-    /// A CPU goes from what it runs, which sleeps or is ready, to the next.
+    /// A CPU switches from its task, which then sleeps or is ready, to the next.
     fn switches(&mut self, cpu: usize, next: Option<usize>, sleeps: bool) {
         let waits_here = |task: &usize| self.tasks[*task].place == Place::Ready(cpu);
         let next = next.filter(waits_here);
@@ -278,7 +279,7 @@ impl Machine {
         }
     }
 
-    /// What is counted, waits that go on included, as the process reads it.
+    /// The counts, including unfinished waits, as the process reads them.
     fn counted(&self) -> (Vec<u64>, Taken) {
         let mut taken = TAKEN.with_borrow(Clone::clone);
         let vcpus = self.tasks.iter().filter(|task| task.vm.is_some());
@@ -311,7 +312,7 @@ fn step() -> impl Strategy<Value = (u8, usize, usize, bool, u64)> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
-    /// Of waits as short as stretches are kept for.
+    /// For waits no longer than the recorded stretches.
     #[test]
     fn each_moment_of_a_wait_is_whose_the_cpu_is(
         steps in prop::collection::vec(step(), 0..=crate::layout::RUNS),
@@ -325,8 +326,8 @@ proptest! {
         prop_assert_eq!(taken, machine.taken);
     }
 
-    /// Of any waits: nobody is said to have taken more than he has, what is missing is known to be missing, and
-    /// co-stop is exact.
+    /// For any waits: no taker gets more than it had, missing time is counted as missing, and co-stop is
+    /// exact.
     #[test]
     fn long_waits_have_takers_that_are_not_named(
         steps in prop::collection::vec(step(), 0..600),
@@ -348,7 +349,7 @@ proptest! {
         }
     }
 
-    /// What a throttled wait leaves is all that is taken.
+    /// A throttled wait leaves only its rest for takers.
     #[test]
     fn no_more_is_taken_than_is_left(
         times in prop::collection::vec((1..1000u64, 0..4u32), 1..80),
@@ -369,7 +370,7 @@ proptest! {
         prop_assert_eq!(sum, (all + lost).min(left));
     }
 
-    /// A CPU that switches while another looks at it, or where the clock of another is ahead.
+    /// A CPU that switches while another reads its stretches, or with a clock that is ahead.
     #[test]
     fn what_cannot_be_read_is_lost_and_no_more_than_all(
         times in prop::collection::vec((1..1000u64, 0..4u32), 1..80),
@@ -383,7 +384,7 @@ proptest! {
         let mut all = 0;
         let lost = wait::takers(&cpu, begin, begin + wait, &mut |_, time| all += time);
         prop_assert!(all + lost <= wait, "{all} and {lost} of {wait}");
-        // Stretches that lie over each other, as a torn reading has them.
+        // Overlapping stretches, as in a torn read.
         for run in &mut cpu.last {
             (run.begin, run.end) = (0, now);
         }
@@ -397,7 +398,7 @@ proptest! {
         prop_assert_eq!(taken, Taken::from([((1, 0), wait)]));
     }
 
-    /// vCPUs begin and cease to want a CPU, two at once at times.
+    /// vCPUs start and stop wanting a CPU, sometimes two at once.
     #[test]
     fn each_stretch_is_of_the_number_that_wanted_a_cpu(
         steps in prop::collection::vec((any::<bool>(), 0..3u8, 0..1u64 << 32), 1..150),
@@ -423,7 +424,7 @@ proptest! {
         }
     }
 
-    /// vCPUs of a VM come and go, two at once at times.
+    /// vCPUs of a VM run and stop, sometimes two at once.
     #[test]
     fn a_vm_runs_while_one_of_its_vcpus_does(
         steps in prop::collection::vec((any::<bool>(), 0..3u8, 0..1u64 << 32), 1..60),
@@ -448,8 +449,8 @@ proptest! {
         }
     }
 
-    /// A sum is read while two CPUs have changed the number and have yet to add their times, or by one whose clock
-    /// is behind.
+    /// A sum is read while two CPUs have changed the number but not yet added their times, or by a CPU whose
+    /// clock is behind.
     #[test]
     fn a_sum_is_right_while_it_changes(
         (began, lasted) in (1u64 << 40..1 << 41, 0..1u64 << 38),
@@ -463,12 +464,12 @@ proptest! {
         let end = began + lasted;
         let again = end + later;
         let now = again - behind;
-        // It began, and ended, and began again. Of the last two one may be missing.
+        // It began, ended, and began again. One of the last two may be missing.
         near(began.wrapping_neg(), now, lasted)?;
         near(end.wrapping_sub(began), now, lasted)?;
         near(began.wrapping_neg().wrapping_sub(again), now, lasted)?;
         near(end.wrapping_sub(began).wrapping_sub(again), now, lasted)?;
-        // It ended again, and the begin before is missing.
+        // It ended again, and the beginning before that is missing.
         near(end.wrapping_sub(began).wrapping_add(again), now, lasted)?;
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sums of times that CPUs change without a lock, as `bpf/ready.h` has and explains them.
+//! Sums of times that CPUs change without a lock; `bpf/ready.h` explains them.
 
-/// Clocks of two CPUs disagree by less; `SLACK` in C.
+/// Clocks of two CPUs differ by less than this; `SLACK` in C.
 const SLACK: i64 = 1 << 27;
 
-/// For how long something lasted until `now`, in ns: `sum_at()` in C.
+/// How long something lasted until `now`, in ns: `sum_at()` in C.
 pub fn at(sum: u64, now: u64) -> u64 {
     let mut time = sum as i64;
     if time < -SLACK {

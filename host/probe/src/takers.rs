@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which processes had the CPUs that vCPUs waited for.
+//! Which processes had the CPUs for which vCPUs waited.
 
 use crate::error::Error;
 use crate::layout::{bytes, from_bytes, Process, Runs, Taker, Took, Vcpu};
@@ -9,25 +9,25 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Who had the CPUs which a VM's vCPUs waited for.
+/// Who had the CPUs for which a VM's vCPUs waited.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Takers {
-    /// By the process.
+    /// By process id.
     pub by: BTreeMap<u32, Taken>,
-    /// For how long they waited for processes that are not recorded, in ns: more followed each other in a wait
-    /// than the kernel keeps, or there was no room for another process.
+    /// How long they waited for processes that are not recorded, in ns: there were more in a wait than the
+    /// kernel keeps, or there was no room for another process.
     pub lost_ns: u64,
 }
 
-/// For how long a process had these CPUs.
+/// How long a process had these CPUs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Taken {
     pub ns: u64,
-    /// What the process is called, as /proc/PID/comm has it: up to 15 bytes.
+    /// The process's name in /proc/PID/comm, up to 15 bytes.
     pub command: String,
 }
 
-/// Entries that are read by one system call.
+/// Number of entries per system call.
 const BATCH: u32 = 1024;
 
 pub struct Counted {
@@ -44,7 +44,7 @@ impl Counted {
         Ok(Counted { takers, runs: Table::of(object, "runs")? })
     }
 
-    /// Adds a vCPU's wait that goes on.
+    /// Adds a vCPU's unfinished wait.
     pub fn add_present(&self, vcpu: &Vcpu, now: u64, to: &mut Takers) -> Result<(), Error> {
         let Some(begin) = wait::waits_since(vcpu) else { return Ok(()) };
         let is_steady = |runs: &Runs| runs.ended == runs.begun;
@@ -61,13 +61,13 @@ impl Counted {
         Ok(())
     }
 
-    /// Forgets VMs that are watched no more.
+    /// Removes VMs that are no longer watched.
     pub fn keep(&self, is_watched: impl Fn(u32) -> bool) -> Result<(), Error> {
         self.forget(&self.entries()?, |key| !is_watched(key.vm));
         Ok(())
     }
 
-    /// Forgets processes that have ended, of these that were read, if there is little room.
+    /// Removes processes that have ended, out of the entries that were read, if there is little room.
     pub fn make_room(&self, entries: &[(Taker, Took)]) {
         if entries.len() > self.takers.max_entries() as usize / 2 {
             let has_ended = |tgid: u32| !Path::new("/proc").join(tgid.to_string()).exists();
@@ -75,7 +75,7 @@ impl Counted {
         }
     }
 
-    /// Nobody else removes entries.
+    /// Only this function removes entries.
     fn forget(&self, entries: &[(Taker, Took)], which: impl Fn(&Taker) -> bool) {
         for (key, _) in entries.iter().filter(|(key, _)| which(key)) {
             let _ = self.takers.delete(bytes(key));
@@ -90,7 +90,7 @@ impl Counted {
     }
 }
 
-/// By the VM's number and the process.
+/// Finished waits, by the VM's number and the process.
 pub fn of_vms(entries: &[(Taker, Took)]) -> BTreeMap<u32, BTreeMap<u32, Taken>> {
     let mut all: BTreeMap<u32, BTreeMap<u32, Taken>> = BTreeMap::new();
     for (key, took) in entries {
@@ -100,7 +100,7 @@ pub fn of_vms(entries: &[(Taker, Took)]) -> BTreeMap<u32, BTreeMap<u32, Taken>> 
     all
 }
 
-/// Without the zeroes at its end.
+/// The name without its trailing zeroes.
 fn command(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The types of a kernel and its modules, as its type information (BTF) has them.
+//! The types of a kernel and its modules, from its type information (BTF).
 
 use libbpf_rs::libbpf_sys as sys;
 use std::ffi::{CStr, CString};
@@ -9,15 +9,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::{null_mut, NonNull};
 
-/// Typedefs and qualifiers that lead to a type; longer chains are none of a kernel.
+/// Limit of typedefs and qualifiers in a chain; a kernel has no longer chains.
 const STEPS_MAX: usize = 32;
 
-/// What a type is, as far as it matters to those who read a value of it.
+/// The kind of a type, as far as it matters for reading a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// A number or an enumeration of so many bytes.
+    /// A number or an enumeration of this many bytes.
     Number(u32),
-    /// A pointer to the structure of that name, or to something else.
+    /// A pointer to the structure with this name, or to something else.
     Pointer(Option<String>),
     /// A structure, an array, or another kind.
     Other,
@@ -27,7 +27,7 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Type {
     pub kind: Kind,
-    /// As C has it.
+    /// The name in C.
     name: String,
 }
 
@@ -37,40 +37,41 @@ impl fmt::Display for Type {
     }
 }
 
-/// A file with types.
+/// A file with type information.
 struct Btf(NonNull<sys::btf>);
 
 impl Drop for Btf {
     fn drop(&mut self) {
-        // SAFETY: it is this one's own, and nothing borrows from it any more.
+        // SAFETY: this object owns it, and nothing borrows from it any more.
         unsafe { sys::btf__free(self.0.as_ptr()) };
     }
 }
 
-/// Whether a file has all types that it names. Then its texts begin with an empty one.
+/// Whether a file has all types it refers to. Then its strings begin with an empty one.
 fn is_whole(path: &Path) -> bool {
     let bytes = unspin_text::read_kernel(path).unwrap_or_default();
     let number = |at: usize| {
         let four = bytes.get(at..at + 4)?.try_into().ok()?;
         usize::try_from(u32::from_ne_bytes(four)).ok()
     };
-    // The header's own length is at 4, where the texts lie behind it at 16.
+    // The header's length is at offset 4, and the strings' offset behind the header at 16.
     let texts = || number(4)?.checked_add(number(16)?);
     bytes.starts_with(b"\x7fELF") || texts().and_then(|at| bytes.get(at)) == Some(&0)
 }
 
-/// A type's entry. Its meaning is in the kernel's Documentation/bpf/btf.rst.
+/// A type's entry, as described in the kernel's Documentation/bpf/btf.rst.
 struct Entry<'a> {
     name: String,
     kind: u32,
-    /// Of what has a size the size, or else the type that it leads to.
+    /// The size if the kind has one, otherwise the type to which it refers.
     size_or_type: u32,
-    /// Words of the entries that follow: of members three each, of parameters two each.
+    /// Words of the following entries: three per member, two per parameter.
     list: &'a [u32],
 }
 
 impl Btf {
-    /// `base`: what the types of a module are counted from, where the file does not have all of them.
+    /// `base`: the file whose type ids come before those of a module, if the module's file is not
+    /// complete.
     fn parse(path: &Path, base: Option<&Btf>) -> io::Result<Btf> {
         let name = CString::new(path.as_os_str().as_bytes())?;
         let base = base.filter(|_| !is_whole(path));
@@ -115,7 +116,7 @@ impl Btf {
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
 
-    /// Behind typedefs and qualifiers.
+    /// Follows typedefs and qualifiers.
     fn plain(&self, mut id: u32) -> Option<(u32, Entry<'_>)> {
         for _ in 0..STEPS_MAX {
             let entry = self.entry(id)?;
@@ -156,7 +157,7 @@ impl Btf {
         Some(Type { kind, name })
     }
 
-    /// The parameters of a tracepoint's probes, without their first, which is the data.
+    /// The parameters of a tracepoint's probes without the first, which is the probe's data.
     fn prototype(&self, tracepoint: &str) -> Option<Vec<Type>> {
         let typedef = self.find(&format!("btf_trace_{tracepoint}"), sys::BTF_KIND_TYPEDEF)?;
         let (_, pointer) = self.plain(typedef)?;
@@ -168,7 +169,7 @@ impl Btf {
         parameters.map(|parameter| self.type_of(parameter[1])).collect()
     }
 
-    /// The type of a member of a structure, also of one within that has no name.
+    /// The type of a structure's member, including members of unnamed structures in it.
     fn member(&self, structure: u32, name: &str, depth: usize) -> Option<u32> {
         let (_, entry) = self.plain(structure)?;
         if ![sys::BTF_KIND_STRUCT, sys::BTF_KIND_UNION].contains(&entry.kind) || depth == 0 {
@@ -190,23 +191,23 @@ impl Btf {
     }
 }
 
-/// The types of a kernel, and of the modules of KVM that are loaded.
+/// The types of a kernel and of the loaded KVM modules.
 pub struct Types {
-    /// Before the kernel's, which they are split from: fields are dropped in this order.
+    /// Before the kernel's types, on which they are based: fields are dropped in this order.
     modules: Vec<Btf>,
     kernel: Btf,
 }
 
-/// The modules whose types are needed, if they are loaded and no part of the kernel.
+/// The modules whose types are needed, if they are loaded and not built in.
 const MODULES: [&str; 3] = ["kvm", "kvm_intel", "kvm_amd"];
 
 impl Types {
-    /// Those in the files of `dir`, which is `/sys/kernel/btf`.
+    /// Reads the files in `dir`, which is `/sys/kernel/btf`.
     ///
     /// # Errors
-    /// The path of a file that cannot be read, and why.
+    /// The path of a file that cannot be read, and the reason.
     pub fn read(dir: &Path) -> Result<Types, (PathBuf, io::Error)> {
-        // The errors say all.
+        // The errors contain everything.
         libbpf_rs::set_print(None);
         let parse = |path: PathBuf, base| Btf::parse(&path, base).map_err(|e| (path, e));
         let kernel = parse(dir.join("vmlinux"), None)?;
@@ -219,12 +220,12 @@ impl Types {
         std::iter::once(&self.kernel).chain(&self.modules)
     }
 
-    /// What a tracepoint passes; `None`: there is no such tracepoint.
+    /// The arguments of a tracepoint; `None` if it does not exist.
     pub fn prototype(&self, tracepoint: &str) -> Option<Vec<Type>> {
         self.all().find_map(|btf| btf.prototype(tracepoint))
     }
 
-    /// The type of a field, in `path` behind dots the fields of fields; `None`: there is none.
+    /// The type of a field; `path` may contain dots for nested fields. `None` if it does not exist.
     pub fn field(&self, structure: &str, path: &str) -> Option<Type> {
         self.all().find_map(|btf| btf.field(structure, path))
     }

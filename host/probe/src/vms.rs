@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is counted of a VM as a whole, and of what its guest accesses.
+//! Counts of a VM as a whole, and of its guest's accesses.
 
 use crate::error::Error;
 use crate::layout::{
@@ -19,18 +19,18 @@ use unspin_diagnosis::{Access, Accessed, Kind};
 pub struct SeenVm {
     /// CPU time of its VMM's threads that run no vCPU, in ns.
     pub monitor_ns: u64,
-    /// For how long 0, 1, 2, … of its vCPUs wanted a CPU at a time, had they one or not, in ns. The last
-    /// entry has all larger numbers. Empty unless the probe is detailed.
+    /// How long 0, 1, 2, … of its vCPUs wanted a CPU at the same time, with or without getting one, in
+    /// ns. The last entry is for all larger numbers. Empty unless the probe is detailed.
     pub wanting_ns: Vec<u64>,
     /// What its guest accesses. `None`: unknown, because the probe is not detailed, or the kernel does not
-    /// tell.
+    /// show it.
     pub accesses: Option<BTreeMap<Access, Accessed>>,
-    /// Exits for accesses that found no room.
+    /// Number of exits for accesses that were not recorded for lack of room.
     pub accesses_lost: u64,
 }
 
 impl SeenVm {
-    /// What was added since `before`.
+    /// The difference since `before`.
     pub fn since(&self, before: &SeenVm) -> SeenVm {
         let wanting = self.wanting_ns.iter().enumerate();
         let of = |many: usize| before.wanting_ns.get(many).copied().unwrap_or(0);
@@ -48,7 +48,7 @@ impl SeenVm {
     }
 }
 
-/// The maps of it.
+/// The maps with these counts.
 pub struct Vms {
     sums: Table<Vm>,
     accesses: MapHandle,
@@ -57,7 +57,7 @@ pub struct Vms {
 }
 
 impl Vms {
-    /// `extent`: of the programs that are attached.
+    /// `extent`: that of the attached programs.
     pub fn of(object: &Object, cpus: u32, extent: Extent) -> Result<Vms, Error> {
         let find = "find the map accesses of the BPF programs";
         let map = object.maps().find(|map| map.name() == "accesses");
@@ -66,7 +66,7 @@ impl Vms {
         Ok(Vms { sums: Table::shared(object, "vm_sums")?, accesses, extent, cpus })
     }
 
-    /// A VM has this number from `now` on.
+    /// Gives this number to a VM from `now` on.
     pub fn enter(&self, number: u32, now: u64) -> Result<(), Error> {
         let old = |key: &AccessKey| key.vm == number;
         for key in self.keys().into_iter().filter(old) {
@@ -77,7 +77,7 @@ impl Vms {
         self.sums.put(number, &sums)
     }
 
-    /// A vCPU of that VM, which wanted a CPU, is watched no more: `want()` in C.
+    /// Stops watching a vCPU of that VM that wanted a CPU: `want()` in C.
     pub fn wants_no_more(&self, number: u32, now: u64) {
         let word = |place| self.sums.word(number, place);
         let Some(wanting) = word(offset_of!(Vm, wanting)) else { return };
@@ -89,7 +89,7 @@ impl Vms {
         }
     }
 
-    /// For how long vCPUs of that VM waited for processes that have no name, in ns.
+    /// How long vCPUs of that VM waited for unknown processes, in ns.
     pub fn lost_ns(&self, number: u32) -> Result<u64, Error> {
         Ok(self.sums.get(number)?.unwrap_or_default().lost)
     }
@@ -98,7 +98,7 @@ impl Vms {
         self.accesses.keys().filter_map(|key| from_bytes(&key)).collect()
     }
 
-    /// What is known of the VMs with these numbers, by process.
+    /// The counts of the VMs with these numbers, by process.
     pub fn read(
         &self,
         numbers: &BTreeMap<u32, u32>,
@@ -148,7 +148,7 @@ impl Vms {
     }
 }
 
-/// Where a number of vCPUs is counted: `counted_at()` in C.
+/// The index at which a number of vCPUs is counted: `counted_at()` in C.
 fn counted_at(many: u64) -> usize {
     usize::try_from((many as i64).max(0)).map_or(WANTING - 1, |many| many.min(WANTING - 1))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a vCPU has done up to now: what the programs have counted, and the stretch that it is in. They
-//! count that only when it ends, and it may be as long as a VM sleeps.
+//! What a vCPU has done until now: the programs' counts, and its unfinished stretch. The programs
+//! count a stretch only when it ends, and it may last as long as a VM sleeps.
 
 use crate::layout::{
     Cpu, Process, Runs, Share, Sums, Vcpu, HOST, NO_WAIT, ON, PENDING, READY, RUNS, UNSEEN, VCPU,
@@ -13,8 +13,7 @@ fn state(number: u32) -> Option<State> {
     State::ALL.get(number as usize).copied()
 }
 
-/// How long each kind of task has had a CPU until `now`, from the view of a vCPU of `vm`: `sums_now()`
-/// in C.
+/// How long each kind of task has had a CPU until `now`, as seen by a vCPU of `vm`: `sums_now()` in C.
 pub fn sums(cpu: &Cpu, own: &Share, vm: u32, now: u64) -> Sums {
     let had = |kind: u32| cpu.had[kind as usize];
     let others = (had(VCPU) + had(VMM)).saturating_sub(own.vcpus + own.vmm);
@@ -30,8 +29,8 @@ pub fn sums(cpu: &Cpu, own: &Share, vm: u32, now: u64) -> Sums {
     sums
 }
 
-/// Times up to `now`, which is of the programs' clock; `at_now` are the sums of the CPU it waits for. What it did
-/// before the first of its events is in no state, unless it slept.
+/// Times until `now`, in the programs' clock. `at_now` are the sums of the CPU for which it waits. What it
+/// did before its first event is in no state, unless it slept.
 pub fn up_to(vcpu: &Vcpu, now: u64, at_now: &Sums) -> Times {
     let mut times = vcpu.times();
     let mut waited = now.saturating_sub(vcpu.since);
@@ -39,7 +38,7 @@ pub fn up_to(vcpu: &Vcpu, now: u64, at_now: &Sums) -> Times {
         ON => on(vcpu, now, &mut times),
         READY => waits(&vcpu.before, at_now, waited, &mut times),
         _ => {
-            // Not woken since: it still sleeps.
+            // It was not woken since, so it still sleeps.
             let woken = vcpu.woken_at > vcpu.since;
             let slept = if woken { vcpu.woken_at.min(now) - vcpu.since } else { waited };
             times[state(vcpu.asleep).unwrap_or(State::Blocked)] += slept;
@@ -51,7 +50,7 @@ pub fn up_to(vcpu: &Vcpu, now: u64, at_now: &Sums) -> Times {
     times
 }
 
-/// Whether a vCPU runs or could run. One that polls after HLT has nothing to do.
+/// Whether a vCPU runs or could run. While it polls after HLT it could not.
 pub fn is_ready(vcpu: &Vcpu) -> bool {
     match vcpu.place {
         ON => vcpu.counts != PENDING,
@@ -60,7 +59,7 @@ pub fn is_ready(vcpu: &Vcpu) -> bool {
     }
 }
 
-/// Since when a vCPU waits for a CPU; `None`: it does not.
+/// The time since when a vCPU waits for a CPU; `None` if it does not wait.
 pub fn waits_since(vcpu: &Vcpu) -> Option<u64> {
     match vcpu.place {
         ON => None,

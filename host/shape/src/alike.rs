@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where vCPUs are alike (ours): what differs by chance is no reason to treat them differently. Unequal weights
-//! have vCPUs that work alike wait for each other, and short slices for all only make for more switches.
+//! Treats vCPUs with equal needs alike (an addition of this project), because random differences are no
+//! reason to treat them differently. Unequal weights make vCPUs with equal work wait for each other, and
+//! short slices for all vCPUs only cause more switches.
 
 use crate::lasting::Lasting;
 
-/// vCPUs of which none needs more or less than their mean by more than this factor are alike. Of a program whose
-/// threads have equal work, what lasts was up to 1.35 times the mean; of one whose first thread has twice the work,
-/// it is 1.6 times.
+/// If no vCPU's need differs from the mean by more than this factor, the vCPUs need alike. In a program whose
+/// threads have equal work, lasting needs were up to 1.35 times the mean; in one whose first thread has twice
+/// the work, 1.6 times.
 const NEEDS_FAR: f64 = 1.4;
 
-/// Whether the vCPUs of a VM need alike, so that its own weights are right.
+/// Whether the vCPUs of a VM have equal needs, so that its original weights are right.
 pub fn need_alike(needs: &[Lasting]) -> bool {
     mean_of_alike(needs).is_some()
 }
 
-/// What each vCPU of a VM counts as needing: the mean of all where they need alike.
+/// The need of each vCPU for decisions: the mean of all if they need alike.
 pub fn counted(needs: &[Lasting]) -> impl Iterator<Item = Lasting> + '_ {
     let mean = mean_of_alike(needs);
     needs.iter().map(move |need| mean.unwrap_or(*need))
@@ -27,10 +28,10 @@ fn mean_of_alike(needs: &[Lasting]) -> Option<Lasting> {
     needs.iter().all(is_near).then_some(mean)
 }
 
-/// By what factor slices that follow a latency are to be longer, 1 or more, where all VMs of a host are shaped:
-/// the least urgent vCPU then keeps the slice that it has by itself. Slices say who runs first of those that wait, so
-/// it is how they differ that counts. `longest_ns`: of these latencies the longest, ns; 0 where there is none.
-/// `own_ns`: the slice that vCPUs have by themselves.
+/// The factor, at least 1, by which to lengthen slices that follow a latency if all VMs of a host are shaped.
+/// The least urgent vCPU then keeps its original slice. Slices decide which of the waiting vCPUs runs first,
+/// so only their ratios matter. `longest_ns`: the longest slice that follows a latency, in ns; 0 if there is
+/// none. `own_ns`: the original slice of the vCPUs.
 pub fn lengthen(longest_ns: u64, own_ns: u64) -> f64 {
     match longest_ns {
         0 => 1.0,
@@ -64,7 +65,8 @@ mod tests {
     }
 
     proptest! {
-        /// The scale says nothing, and who is alike stays so where one comes nearer to the mean.
+        /// The result does not depend on the scale, and vCPUs stay alike if one comes nearer to the
+        /// mean.
         #[test]
         fn only_ratios_count(ns in prop::collection::vec(1..1_000_000u64, 1..16), scale in 1..1000u64) {
             let scaled: Vec<u64> = ns.iter().map(|ns| ns * scale).collect();
@@ -72,7 +74,7 @@ mod tests {
             prop_assert!(need_alike(&needs(&vec![ns[0]; ns.len()])));
         }
 
-        /// The longest comes to the own slice or stays, and none becomes shorter.
+        /// The longest slice becomes the original one or stays, and none becomes shorter.
         #[test]
         fn the_least_urgent_has_its_own_slice(longest_ns in 1..100_000_000u64, own_ns in 100_000..100_000_000u64) {
             let factor = lengthen(longest_ns, own_ns);

@@ -19,7 +19,7 @@
 //! assert_eq!(vcpus.map(|vcpu| vcpu.allocated_ns / 100_000), [354, 445]); // 35.4, 44.56 ms
 //! ```
 
-/// The functions as `policy/asym.h` declares them; the safe ones are below.
+/// The functions as declared in `policy/asym.h`; safe wrappers are below.
 pub mod raw {
     extern "C" {
         pub fn asym_params_check(params: *const super::Params) -> i32;
@@ -49,25 +49,27 @@ pub mod raw {
     }
 }
 
-/// Parameters of the three components. Growth, imbalance and ratio are the text's; the others ours.
+/// Parameters of the three components. Growth, imbalance and ratio are the text's; the others are
+/// this project's.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// A demand that was not met is predicted higher by this; at most 10⁶.
+    /// The prediction of an unmet demand grows by this share; at most 10⁶.
     pub grow_ppm: u32,
-    /// No demand is predicted lower.
+    /// Lower bound of predicted demands.
     pub demand_min_us: u32,
     /// Lowest wake-up latency, at least 1.
     pub latency_min_us: u32,
     /// Highest.
     pub latency_max_us: u32,
-    /// Of a new vCPU.
+    /// Initial wake-up latency of a vCPU.
     pub latency_init_us: u32,
     /// A latency at or below it is of high urgency; below `latency_max_us`.
     pub urgent_us: u32,
-    /// Cores whose allocated time differs by more conflict.
+    /// Cores conflict if their allocated times differ by more than this share.
     pub imbalance_ppm: u32,
-    /// Cores of which one has more than so many times the other's urgent conflicts do; at least 1.
+    /// Cores conflict if one has more than this many times the other's urgent conflicts; at least
+    /// 1.
     pub conflict_ratio: u32,
 }
 
@@ -86,7 +88,7 @@ impl Default for Params {
     }
 }
 
-/// A field of [`Params`] that does not go with the others.
+/// A field of [`Params`] that contradicts the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamError {
     /// `grow_ppm` is above 10⁶.
@@ -119,7 +121,7 @@ impl std::fmt::Display for ParamError {
 impl std::error::Error for ParamError {}
 
 impl Params {
-    /// Whether the parameters make sense together. Nothing else here needs it to be safe.
+    /// Checks that the parameters are consistent. The other functions are memory-safe without this.
     pub fn check(&self) -> Result<(), ParamError> {
         // SAFETY: a valid reference for the duration of the call.
         match unsafe { raw::asym_params_check(self) } {
@@ -138,17 +140,17 @@ impl Params {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vcpu {
-    /// What it was given; [`allocate`] writes it.
+    /// CPU time given to it; written by [`allocate`].
     pub allocated_ns: u64,
     /// CPU time it used in the period that ended.
     pub consumed_ns: u64,
     /// Bit i: vCPU i of its VM sent it a wake-up inter-processor interrupt in the period.
     pub wakers: u64,
-    /// [`latency`] writes it.
+    /// Written by [`latency`].
     pub latency_us: u32,
-    /// The resolvers write it.
+    /// Written by the resolvers.
     pub core: u32,
-    /// 1: at the period's end it can still make progress.
+    /// 1: it could still make progress at the end of the period.
     pub ready: u8,
     /// Scratch.
     pub change: u8,
@@ -158,7 +160,7 @@ pub struct Vcpu {
 }
 
 impl Vcpu {
-    /// A vCPU that nothing is known of yet.
+    /// A vCPU of which nothing is known yet.
     pub fn new(params: &Params, core: u32) -> Self {
         let mut vcpu = Vcpu::default();
         // SAFETY: valid references for the duration of the call.
@@ -167,15 +169,15 @@ impl Vcpu {
     }
 }
 
-/// One core, as the resolvers compare them.
+/// A core, as input of the resolvers.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Core {
-    /// [`resolve_time`] writes it.
+    /// Written by [`resolve_time`].
     pub allocated_ns: u64,
-    /// How often vCPUs of high urgency were preempted on it or waited past their latency.
+    /// How often vCPUs of high urgency on it were preempted or waited longer than their latency.
     pub conflicts: u64,
-    /// [`resolve_time`] writes it.
+    /// Written by [`resolve_time`].
     pub vcpus: u32,
     pub reserved: u32,
 }
@@ -213,8 +215,8 @@ pub fn resolve_time(vcpus: &mut [Vcpu], cores: &mut [Core], params: &Params) -> 
     }
 }
 
-/// Section 5.4.3: parts vCPUs of high urgency that are in each other's way. Returns how many of
-/// the host's vCPUs changed their core.
+/// Section 5.4.3: separates vCPUs of high urgency that conflict. Returns how many of the host's
+/// vCPUs changed their core.
 pub fn resolve_urgency(vcpus: &mut [Vcpu], cores: &[Core], params: &Params) -> u32 {
     let (vcpu_count, core_count) = (count(vcpus), count(cores));
     // SAFETY: that many vCPUs are there to read and write, and cores to read.

@@ -1,37 +1,38 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! By how much a VM's own weight is raised whose vCPUs have unequal weights, so that the VM gets what is due
-//! to it (ours; the dissertation's section 5.4 leaves a VM's weight as it is).
+//! Raises a VM's own weight if its vCPUs have unequal weights, so that the VM gets its due CPU time. This is
+//! an addition of this project: the dissertation's section 5.4 does not change a VM's weight.
 //!
-//! A vCPU that can use the time that its siblings leave has only its own part of the VM's weight, and not of
-//! the CPUs. And on each CPU vCPUs' weights are a part of the VM's, and what a part gets beside a neighbour
-//! grows less than the part does. So without this the VM gets less than its weight's part of the host.
+//! Two effects reduce the CPU time of such a VM below its weight's share of the host. A vCPU that can use
+//! the time its siblings leave has only its own part of the VM's weight. And beside a neighbour, CPU time
+//! grows less than in proportion to a vCPU's weight.
 
-/// Of so many periods, a round, the first have the weights that were there before, to measure what the VM
-/// gets with them.
+/// Length of a round, in periods. In the first periods of a round the VM has its original weights, to
+/// measure what it gets with them.
 pub const ROUND: u32 = 100;
 pub const OWN: u32 = 5;
-/// After so many periods the VM's own weight is corrected.
+/// The VM's own weight is corrected after this many periods.
 pub const BLOCK: u32 = 3;
 
-/// A VM's weight is raised by at most this factor.
+/// Limit of the factor by which a VM's weight is raised.
 pub const RAISE_MAX: f64 = 4.0;
-/// By so much at a time, and lowered again.
+/// Limit of the factor of one correction, up or down.
 const STEP: f64 = 1.2;
-/// A VM that waits for less of the time that it wants has all it wants: nothing is corrected by it.
+/// A VM that waits for less than this share of the time it wants is not starved: skip the
+/// correction.
 const WAITS_MIN: f64 = 0.01;
 
-/// What a vCPU, or those of a VM together, had in a time, in ns.
+/// CPU time of a vCPU, or of a VM's vCPUs together, in ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Got {
     pub on_cpu_ns: u64,
-    /// Ready for a CPU, and without one.
+    /// Time in which it was ready without a CPU.
     pub waited_ns: u64,
-    /// That passed.
+    /// Time that passed.
     pub wall_ns: u64,
 }
 
 impl Got {
-    /// What vCPUs did together in the same time.
+    /// The sum over vCPUs in the same time.
     pub fn together(vcpus: &[Got]) -> Got {
         let mut all = Got::default();
         vcpus.iter().for_each(|got| all.add(got));
@@ -48,57 +49,56 @@ impl Got {
         self.on_cpu_ns + self.waited_ns
     }
 
-    /// Of the time that it wanted a CPU, the part in which it had one; `None` where it wanted none.
+    /// The share of the time it wanted a CPU in which it had one; `None` if it wanted none.
     fn share(&self) -> Option<f64> {
         (self.wanted_ns() > 0).then(|| self.on_cpu_ns as f64 / self.wanted_ns() as f64)
     }
 
-    /// What it would have got if it had always wanted a CPU: the part that it got of the time in which it
-    /// did.
+    /// The CPU time it would have got if it had always wanted a CPU: the share it got while it wanted
+    /// one.
     pub fn due_ns(&self) -> u64 {
         (self.wall_ns as f64 * self.share().unwrap_or(1.0)) as u64
     }
 
-    /// CPU time per time.
+    /// CPU time per wall time.
     pub fn cpus(&self) -> f64 {
         self.on_cpu_ns as f64 / self.wall_ns.max(1) as f64
     }
 }
 
-/// What a VM got, and by how much its weight is raised.
+/// A VM's CPU time, and the factor by which its weight is raised.
 #[derive(Debug, Clone, Copy)]
 pub struct Due {
-    /// The VM's part of the host's CPUs by its weight, if all VMs want what they can get; 0: not known.
+    /// The VM's part of the host's CPUs by its weight, if all VMs use their shares; 0: unknown.
     cpus: f64,
     raise: f64,
     before: Got,
     since: Got,
-    /// Of `since` what is not corrected by yet.
+    /// The part of `since` after the last correction.
     block: Got,
 }
 
 impl Due {
-    /// `cpus`: the VM's part of the host's CPUs by its own weight, if all VMs want what they can get; 0 where
-    /// that is not known.
+    /// `cpus`: the VM's part of the host's CPUs by its own weight, if all VMs use their shares; 0 if unknown.
     pub fn new(cpus: f64) -> Due {
         let none = Got::default();
         Due { cpus, raise: 1.0, before: none, since: none, block: none }
     }
 
-    /// From now on it is measured anew what it gets.
+    /// Starts a new measurement of its CPU time.
     pub fn begin(&mut self) {
         *self = Due { raise: self.raise, ..Due::new(self.cpus) };
     }
 
-    /// Whether a VM has its own weights in a period, and whether it is corrected at its end, by the period's
-    /// number.
+    /// For the period with this number: whether the VM has its original weights, and whether it is corrected
+    /// at the end.
     pub fn at(period: u32) -> (bool, bool) {
         let number = period % ROUND;
         let is_own = number < OWN;
         (is_own, !is_own && number % BLOCK == BLOCK - 1)
     }
 
-    /// What it got in a period, with its own weights (`is_own`) or with others.
+    /// Adds its CPU time in a period, with its original weights (`is_own`) or with others.
     pub fn period(&mut self, got: &Got, is_own: bool) {
         match is_own {
             true => self.before.add(got),
@@ -109,8 +109,8 @@ impl Due {
         }
     }
 
-    /// Corrects by what it got since this was called last: so that it gets its part of the host's CPUs while
-    /// it waits for more, and no less CPU time than with its own weights.
+    /// Corrects by the CPU time since the last call, so that while it waits for more it gets its part of the
+    /// host's CPUs, and no less CPU time than with its original weights.
     pub fn correct(&mut self) {
         let block = std::mem::take(&mut self.block);
         let waits = block.share().is_some_and(|share| share < 1.0 - WAITS_MIN);
@@ -120,29 +120,28 @@ impl Due {
         }
     }
 
-    /// A weight of the VM, or one of those that stand for it, as it is corrected now.
+    /// The present correction of the VM's weight, or of a weight that stands for it.
     pub fn raised(&self, weight: u64) -> u64 {
         (weight as f64 * self.raise).round() as u64
     }
 
-    /// What it got with its own weights, and with others, since [`Due::begin`].
+    /// Its CPU time with its original weights since [`Due::begin`].
     pub fn before(&self) -> &Got {
         &self.before
     }
 
-    /// See [`Due::before`].
+    /// Its CPU time with other weights since [`Due::begin`].
     pub fn since(&self) -> &Got {
         &self.since
     }
 
-    /// What was due to it since [`Due::begin`] with weights that were not its own, in CPUs; `None` where that
-    /// is not known.
+    /// The CPU time due to it since [`Due::begin`] with other weights, in CPUs; `None` if unknown.
     pub fn since_cpus(&self) -> Option<f64> {
         self.of(&self.since)
     }
 
-    /// Its part of the host's CPUs, or what it had with its own weights where that was more, as far as it wants so
-    /// much. Where its part is not known it is the part of what it wants that it had.
+    /// Its due CPU time: its part of the host's CPUs, or what it had with its original weights if that was
+    /// more, but no more than it wants. If its part is unknown, the share of what it wanted that it had.
     fn of(&self, got: &Got) -> Option<f64> {
         let wanted = got.wanted_ns() as f64 / got.wall_ns.max(1) as f64;
         let share = self.before.share()?;
@@ -203,8 +202,8 @@ mod tests {
     }
 
     proptest! {
-        /// A VM that gets a part of what it wants in proportion to its weight comes to what is due, where a
-        /// raise of four times is enough for that.
+        /// A VM whose CPU time is proportional to its weight reaches its due time, if a raise by four times
+        /// is enough for that.
         #[test]
         fn it_comes_to_what_is_due(cpus in 0.5..3.0f64, gets in 0.3..0.99f64) {
             let wants = 4.0;

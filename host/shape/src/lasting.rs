@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a vCPU needs that lasts (ours): whether it is ready is looked at once in a period, so what is predicted
-//! for one period goes up and down where nothing has changed. Weights and places that followed each of these
-//! predictions would cost more than they bring.
+//! The lasting need of a vCPU (an addition of this project). Whether a vCPU is ready is read once per period,
+//! so the prediction for a single period fluctuates even if nothing changes. Weights and places that followed
+//! every prediction would cost more than they gain.
 
-/// Of the mean, the part that the last period counts. With half of it programs whose rounds take 30 ms and more gain
-/// half as much on machine sim (lab/sim/tests/asym.rs).
+/// Weight of the last period in the mean. With 1/2, programs whose rounds take 30 ms and more gain half as
+/// much on machine sim (lab/sim/tests/asym.rs).
 const LAST: f64 = 0.25;
 
-/// The mean of what was predicted for a vCPU, period by period, the last ones counting most; ns of CPU time.
+/// The exponentially weighted mean of the CPU time predicted for a vCPU, in ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Lasting(Option<f64>);
 
 impl Lasting {
-    /// The mean of what several need.
+    /// The mean of several needs.
     pub fn mean(needs: &[Lasting]) -> Lasting {
         let sum: f64 = needs.iter().map(Lasting::ns).sum();
         Lasting(Some(sum / needs.len().max(1) as f64))
     }
 
-    /// A period has ended, and so much was predicted for the next.
+    /// Adds the prediction at the end of a period.
     pub fn period(&mut self, predicted_ns: u64) {
         let mean = self.0.unwrap_or(predicted_ns as f64);
         self.0 = Some(mean + LAST * (predicted_ns as f64 - mean));
@@ -36,7 +36,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// It lies between the least and the most that was predicted, and comes to what goes on being predicted.
+        /// It is between the least and the largest prediction, and converges to a constant one.
         #[test]
         fn it_is_a_mean(predicted in proptest::collection::vec(0..80_000_000u64, 1..50), last in 0..80_000_000u64) {
             let mut lasting = Lasting::default();

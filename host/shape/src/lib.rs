@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `unspin shape` decides, without a clock, random numbers or files: the caller passes all of it.
-//! Its property tests are those of `unspin-policy`, which has these modules too.
+//! The decisions of `unspin shape`, without a clock, random numbers or files: the caller passes all
+//! input. The property tests are in `unspin-policy`, which includes these modules.
 //!
-//! * [`alike`]: whether vCPUs differ at all in what they need (ours).
+//! * [`alike`]: whether vCPUs differ in their needs.
 //! * [`asym`]: CPU time, latency and cores by what each vCPU can use (dissertation, section 5.4).
-//! * [`due`]: by how much a VM's weight is raised whose vCPUs have unequal ones (ours).
-//! * [`lasting`]: what a vCPU needs for longer than a period (ours).
+//! * [`due`]: raises the weight of a VM whose vCPUs have unequal weights.
+//! * [`lasting`]: needs that last for longer than a period.
 
 pub mod alike;
 pub mod asym;

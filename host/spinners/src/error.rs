@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Errors of counting and naming exits; each says what to change.
+//! Errors of counting and naming exits. Each says what to change.
 
 use std::path::{Path, PathBuf};
 
@@ -45,7 +45,7 @@ impl Error {
         }
     }
 
-    /// Whether this computer cannot count exits at all, whatever is asked of it.
+    /// Whether this computer cannot count exits at all.
     pub fn is_of_this_computer(&self) -> bool {
         use Error::{NoField, NoHistograms, NoKvm, NoTracefs, Refused};
         matches!(
@@ -55,7 +55,7 @@ impl Error {
     }
 }
 
-/// Why a file is no list of a guest's symbols.
+/// Why a file is not a list of a guest's symbols.
 #[derive(Debug, thiserror::Error)]
 pub enum SymbolsError {
     #[error("{path}: {source}")]

@@ -12,7 +12,7 @@
 //!     Dropped: 0
 //! ```
 
-/// The key fields, as the trigger has them.
+/// The key fields, as in the trigger.
 pub const KEYS: &str = "guest_rip.hex,exit_reason,common_pid";
 
 /// One entry: how often a thread left the guest at an address for a reason.
@@ -28,12 +28,12 @@ pub struct Entry {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Histogram {
     pub entries: Vec<Entry>,
-    /// Exits that the table had no room for.
+    /// Exits that were not counted, because the table was full.
     pub dropped: u64,
 }
 
 impl Histogram {
-    /// Reads the text; a line that does not fit is the error.
+    /// Parses the text. The error is a line that does not fit.
     pub fn parse(text: &str) -> Result<Histogram, String> {
         let mut histogram = Histogram::default();
         let mut totals = false;
@@ -49,7 +49,7 @@ impl Histogram {
             } else if let Some(dropped) = trimmed.strip_prefix("Dropped:") {
                 dropped.trim().parse().map(|dropped: u64| histogram.dropped += dropped).ok()
             } else {
-                // Hits, entries, and whatever else later kernels sum up.
+                // Hits, entries, and further sums of later kernels.
                 totals.then_some(())
             };
             understood.ok_or_else(|| line.to_string())?;

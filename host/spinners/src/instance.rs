@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tracing instance of this process's own: its events do not appear in other traces, and removing it
+//! A tracing instance of this process: its events do not appear in other traces, and removing it
 //! removes everything in it.
 
 use std::fs::{self, OpenOptions};
@@ -11,21 +11,21 @@ use crate::error::Error;
 
 /// Where kernels have tracefs.
 pub const TRACEFS: &str = "/sys/kernel/tracing";
-/// Before the number of the process that made the instance.
+/// Prefix of the process id in the instance's name.
 const PREFIX: &str = "unspin-spinners-";
 
 /// An instance is busy while one of its files is read.
 const TRIES: u32 = 20;
 const TRY_EVERY: Duration = Duration::from_millis(50);
 
-/// The instance; dropped, it is removed.
+/// The instance. Dropping it removes it.
 #[derive(Debug)]
 pub struct Instance {
     dir: PathBuf,
 }
 
 impl Instance {
-    /// Make one below `tracefs`, and remove those whose processes were killed.
+    /// Creates an instance below `tracefs`, and removes those of killed processes.
     pub fn make(tracefs: &Path) -> Result<Instance, Error> {
         let instances = tracefs.join("instances");
         if !instances.is_dir() {
@@ -49,7 +49,7 @@ impl Instance {
         fs::read_to_string(&path).map_err(|e| Error::io(&path, e))
     }
 
-    /// Set a trigger, or change one. A file that is opened with O_TRUNC loses the triggers it has.
+    /// Sets or changes a trigger. Opening the file with O_TRUNC would remove its triggers.
     pub fn trigger(&self, file: &str, trigger: &str) -> Result<(), Error> {
         let path = self.path(file);
         let write = |mut file: fs::File| file.write_all(trigger.as_bytes());
@@ -60,7 +60,7 @@ impl Instance {
         })
     }
 
-    /// Remove it, or say why it stays.
+    /// Removes the instance. The error says why it stays.
     pub fn remove(mut self) -> Result<(), Error> {
         let dir = std::mem::take(&mut self.dir);
         remove(&dir).map_err(|source| Error::Stays { dir, source })
@@ -70,7 +70,7 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         if !self.dir.as_os_str().is_empty() {
-            // The next one of this name removes what stays.
+            // The next instance removes what remains.
             let _ = remove(&self.dir);
         }
     }
@@ -89,14 +89,14 @@ fn remove(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// A process may have several.
+/// A name that is not in use: a process may have several instances.
 fn unused(instances: &Path) -> PathBuf {
     let pid = std::process::id();
     let name = |n: u32| instances.join(format!("{PREFIX}{pid}-{n}"));
     (0..).map(name).find(|dir| !dir.exists()).expect("some number is not taken")
 }
 
-/// Best effort: an instance that stays does no harm.
+/// Ignores errors: an instance that remains does no harm.
 fn remove_stale(instances: &Path) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         let name = entry.file_name();

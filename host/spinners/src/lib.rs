@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where vCPUs spin, and where the host interrupts them, by the guest's own symbols.
 //!
-//! The host's kernel counts, in histograms of its tracepoint `kvm_exit`: nothing is installed in the
+//! The host's kernel counts in histograms of its tracepoint `kvm_exit`. Nothing is installed in the
 //! guest, and the module need not be loaded. [`Samples`] are guest addresses with their counts,
-//! [`Symbols`] a guest's `/proc/kallsyms`, [`by_symbol`] puts the two together.
+//! [`Symbols`] a guest's `/proc/kallsyms`; [`by_symbol`] joins both.
 
 mod error;
 mod histogram;

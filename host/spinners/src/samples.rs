@@ -2,12 +2,13 @@
 //! Guest addresses at exits, counted by the kernel.
 //!
 //! One histogram of `kvm_exit` counts two kinds of exit:
-//! * **pause**: the processor saw a PAUSE loop outlast its window. The address is that of the PAUSE.
-//! * **interrupted**: an interrupt of the host's came while the vCPU ran: its tick, or another CPU
-//!   that wants this one to look at its run queue. Every preemption of a vCPU that runs in its guest
-//!   begins with such an exit, but not every such exit ends in one. So these are samples of where a
-//!   vCPU is while it has a CPU, about one per tick. A guest on a processor (or emulator) that keeps
-//!   interrupts back while the guest has switched them off shows no such address with them off.
+//! * **pause**: a PAUSE loop lasted longer than the processor's window. The address is that of the
+//!   PAUSE.
+//! * **interrupted**: the host was interrupted while the vCPU ran, by its tick or by another CPU
+//!   that wants this one to look at its run queue. Every preemption of a vCPU in its guest begins
+//!   with such an exit, but not every such exit ends in a preemption. So these are samples of where
+//!   a vCPU is while it has a CPU, about one per tick. If a processor or emulator delays interrupts
+//!   while the guest has them off, there are no samples with interrupts off.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -20,10 +21,10 @@ use crate::instance::{Instance, TRACEFS};
 use crate::threads;
 
 const EVENT: &str = "events/kvm/kvm_exit";
-/// Fields of the tracepoint that are counted or filtered by.
+/// Fields of the tracepoint that are used as keys or in filters.
 const FIELDS: [&str; 3] = ["guest_rip", "exit_reason", "isa"];
 
-/// An exit's reason: VMX's number and SVM's, in the kernel's vmx.h and svm.h.
+/// An exit's reason: the numbers of VMX and SVM, in the kernel's vmx.h and svm.h.
 #[derive(Debug, Clone, Copy)]
 struct Reason {
     vmx: u32,
@@ -34,39 +35,40 @@ const PAUSE: Reason = Reason { vmx: 40, svm: 0x77 };
 const INTERRUPT: Reason = Reason { vmx: 1, svm: 0x60 };
 
 impl Reason {
-    /// The numbers differ: a counted reason of VMX is not a counted reason of SVM.
+    /// The numbers are disjoint: no counted reason of VMX is a counted reason of SVM.
     fn is(self, exit_reason: u32) -> bool {
         exit_reason == self.vmx || exit_reason == self.svm
     }
 }
 
-/// The kernel takes tables of 2^7 to 2^17 entries.
+/// The kernel accepts tables of 2^7 to 2^17 entries.
 const TABLE_MIN: usize = 1 << 12;
 const TABLE_MAX: usize = 1 << 17;
-/// Addresses per vCPU and second: a tick of 1000 Hz always finds another one.
+/// Limit of addresses per vCPU and second: every tick of 1000 Hz finds a new one.
 const PER_SECOND: f64 = 1000.0;
 
-/// How often `stop` is looked at.
+/// Interval of checks of `stop`.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Addresses and how often each was seen, the most frequent first.
+/// Addresses with their counts, most frequent first.
 pub type Counts = Vec<(u64, u64)>;
 
-/// What was counted.
+/// The counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Samples {
     /// Pause-loop exits.
     pub pause: Counts,
-    /// Exits for an interrupt of the host's.
+    /// Exits for interrupts of the host.
     pub interrupted: Counts,
-    /// The same two of each thread that had any.
+    /// Both kinds for each thread that has any.
     pub by_thread: BTreeMap<i32, (Counts, Counts)>,
-    /// Exits that the kernel's table had no room for: they are in none of the counts.
+    /// Exits that are in none of the counts, because the kernel's table was full.
     pub dropped: u64,
 }
 
 impl Samples {
-    /// Count the exits of these threads for `duration`, or until `stop` is set ([`Error::Interrupted`]).
+    /// Counts the exits of these threads for `duration`, or until `stop` is set
+    /// ([`Error::Interrupted`]).
     pub fn collect(
         threads: &[i32],
         duration: Duration,
@@ -77,7 +79,7 @@ impl Samples {
         collector.finish()
     }
 
-    /// The part of these that is of `threads`.
+    /// The part of these threads.
     pub fn of_threads(&self, threads: &[i32]) -> Samples {
         let mine = self.by_thread.iter().filter(|(thread, _)| threads.contains(thread));
         let mine = mine.map(|(thread, kinds)| (*thread, kinds.clone()));
@@ -103,7 +105,7 @@ impl Samples {
         Samples::summed(by_thread.collect(), histogram.dropped)
     }
 
-    /// Those of all these threads together.
+    /// The sum over all these threads.
     fn summed(by_thread: BTreeMap<i32, (Counts, Counts)>, dropped: u64) -> Samples {
         let sum = |kind: fn(&(Counts, Counts)) -> &Counts| {
             let mut sum = BTreeMap::<u64, u64>::new();
@@ -117,7 +119,7 @@ impl Samples {
     }
 }
 
-/// How many different addresses so many threads may be seen at.
+/// The number of different addresses to expect.
 pub fn entries(threads: usize, duration: Duration) -> usize {
     (threads as f64 * duration.as_secs_f64() * PER_SECOND) as usize
 }
@@ -128,15 +130,15 @@ fn sorted(counts: BTreeMap<u64, u64>) -> Counts {
     counts
 }
 
-/// A kernel that can count exits for this process; dropped, it leaves nothing behind. The instance that
-/// was found so is the one that counts: each takes memory per CPU.
+/// A kernel that can count exits for this process. Dropping it leaves nothing behind. The instance used
+/// for the check is then used for counting, because each instance takes memory per CPU.
 #[derive(Debug)]
 pub struct Ready {
     instance: Instance,
 }
 
 impl Ready {
-    /// Of the kernel whose tracefs this is, or what it lacks.
+    /// Checks the kernel with this tracefs. The error says what it lacks.
     pub fn new(tracefs: &Path) -> Result<Ready, Error> {
         let instance = Instance::make(tracefs)?;
         check(&instance)?;
@@ -155,7 +157,7 @@ impl Ready {
     }
 }
 
-/// Counting that is under way; dropped, it ends and leaves nothing behind.
+/// Counting in progress. Dropping it ends counting and leaves nothing behind.
 #[derive(Debug)]
 pub struct Collector {
     instance: Instance,
@@ -164,14 +166,14 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Begin to count the exits of these threads; `entries` is how many different addresses the table
-    /// should have room for, within what the kernel takes.
+    /// Starts counting the exits of these threads. `entries`: the number of different addresses for
+    /// which the table should have room, within the kernel's limits.
     pub fn start(threads: &[i32], entries: usize) -> Result<Collector, Error> {
         Ready::new(Path::new(TRACEFS))?.start(threads, entries)
     }
 
-    /// Let it count for `duration`, or until `stop` is set ([`Error::Interrupted`]). `each` is told now
-    /// and then how long it has.
+    /// Counts for `duration`, or until `stop` is set ([`Error::Interrupted`]). Passes the elapsed time
+    /// to `each` from time to time.
     pub fn wait(
         &self,
         duration: Duration,
@@ -192,14 +194,14 @@ impl Collector {
         }
     }
 
-    /// Begin again at 0.
+    /// Resets the counts to 0.
     pub fn clear(&self) -> Result<(), Error> {
         let (histogram, filter) = self.trigger.split_once(" if ").expect("it has a filter");
         let clear = format!("{histogram}:clear if {filter}");
         self.instance.trigger(&format!("{EVENT}/trigger"), &clear)
     }
 
-    /// What has been counted so far.
+    /// The counts so far.
     pub fn samples(&self) -> Result<Samples, Error> {
         let file = format!("{EVENT}/hist");
         let text = self.instance.read(&file)?;
@@ -208,7 +210,7 @@ impl Collector {
         Ok(Samples::of(&histogram, &self.threads))
     }
 
-    /// End, and say what was counted; if anything stays behind, say that instead.
+    /// Ends counting and returns the counts. Fails if anything remains behind.
     pub fn finish(self) -> Result<Samples, Error> {
         let samples = self.samples()?;
         self.instance.remove()?;
@@ -289,7 +291,7 @@ mod tests {
     }
 
     proptest! {
-        /// Threads' parts are the whole, whoever they are of.
+        /// The threads' parts add up to the whole, for any division.
         #[test]
         fn parts_of_threads_are_the_whole(
             rows in prop::collection::vec((0..6u64, prop::bool::ANY, 1..9i32, 1..1000u64), 0..40),
@@ -320,12 +322,12 @@ mod tests {
             let expected = format!("hist:keys={KEYS}:size={size} if {exits}&&(common_pid==7)");
             assert_eq!(trigger(&[7], entries), expected);
         }
-        // A trigger may take a page.
+        // A trigger may have the length of a page.
         let many: Vec<i32> = (0..2000).map(|i| i32::MAX - 2 * i).collect();
         assert!(trigger(&many, 0).len() < 4096);
     }
 
-    /// The directory that stands for an instance, with the event's files.
+    /// A directory in place of an instance, with the event's files.
     fn instance_of_files(name: &str, files: &[(&str, &str)]) -> (PathBuf, Instance) {
         let name = format!("unspin-samples-{name}-{}", std::process::id());
         let tracefs = std::env::temp_dir().join(name);

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A guest's symbols, as its /proc/kallsyms lists them: `ADDRESS TYPE NAME [MODULE]`.
+//! A guest's symbols in the format of /proc/kallsyms: `ADDRESS TYPE NAME [MODULE]`.
 //!
-//! Functions are of type `t` or `T`, weak ones of `w` or `W`. A function ends where the next symbol of
-//! any type begins. Those of the kernel itself lie from `_text` to `_etext`; what lies beyond is of
-//! modules and of programs compiled at run time (`[bpf]`).
+//! Functions have type `t` or `T`, weak ones `w` or `W`. A function ends where the next symbol of any
+//! type begins. Functions of the kernel itself are between `_text` and `_etext`; others are of modules
+//! and of programs compiled at run time (`[bpf]`).
 
 use std::path::Path;
 
 use crate::error::SymbolsError;
 
-/// Beyond `_etext` a function is taken to be no longer than this where no symbol ends it.
+/// Limit of a function's length beyond `_etext` if no symbol follows.
 const MODULE_FUNCTION_MAX: u64 = 64 * 1024;
 
-/// Whether an address is one of the lower half, which Linux gives to programs.
+/// Whether an address is in the lower half, which Linux uses for programs.
 pub fn is_user(address: u64) -> bool {
     address >> 63 == 0
 }
 
-/// What an address is.
+/// The meaning of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place<'a> {
-    /// A program's.
+    /// Code of a program.
     User,
-    /// `offset` bytes into a function of the kernel's or of a module's.
+    /// `offset` bytes into a function of the kernel or of a module.
     Function { name: &'a str, module: Option<&'a str>, offset: u64 },
-    /// The kernel's half, and in none of its functions.
+    /// In the kernel's half, but in no function.
     Unknown,
 }
 
@@ -52,7 +52,7 @@ impl Symbols {
         Symbols::parse(&String::from_utf8_lossy(&bytes), path)
     }
 
-    /// `path` is for messages.
+    /// `path` is the file's name in errors.
     pub fn parse(text: &str, path: &Path) -> Result<Symbols, SymbolsError> {
         let mut symbols = Vec::new();
         let mut lines = 0;
@@ -71,7 +71,7 @@ impl Symbols {
         if lines > 0 && symbols.iter().all(|s| s.address == 0) {
             return Err(SymbolsError::Hidden { path: path.to_path_buf() });
         }
-        // Low addresses are per-CPU variables' and other offsets.
+        // Low addresses are offsets, for example of per-CPU variables.
         symbols.retain(|s| !is_user(s.address));
         if !symbols.iter().any(|s| s.is_function) {
             return Err(SymbolsError::NoFunctions { path: path.to_path_buf(), lines });
@@ -93,7 +93,7 @@ impl Symbols {
         let is_last = after == self.symbols.len();
         let ends = match self.text {
             Some((text, etext)) if (text..etext).contains(&symbol.address) => address >= etext,
-            // Sections that are freed, modules, gaps between them.
+            // Freed sections, modules, and gaps between them.
             _ => {
                 offset >= MODULE_FUNCTION_MAX || (is_last && self.text.is_none() && offset >= 4096)
             }
@@ -104,7 +104,7 @@ impl Symbols {
         Place::Function { name: &symbol.name, module: symbol.module.as_deref(), offset }
     }
 
-    /// How many addresses have a symbol.
+    /// Number of addresses with a symbol.
     pub fn len(&self) -> usize {
         self.symbols.len()
     }
@@ -137,8 +137,8 @@ fn is_end(name: &str) -> bool {
     matches!(name, "_etext" | "_einittext") || name.ends_with("_text_end")
 }
 
-/// Of several names of an address the one that names the function: not the mark of a section's begin,
-/// then what other files may call, then the first in the alphabet.
+/// Of several names of an address keeps the one of the function: no mark of a section's beginning,
+/// then a global name, then the first in alphabetical order.
 fn one_per_address(mut symbols: Vec<Symbol>) -> Vec<Symbol> {
     let is_mark = |s: &Symbol| {
         let ends = ["_start", "_begin", "_end", "_stext", "_etext", "_text"];
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// As a guest of kernel 6.12 lists them, with few of its functions.
+    /// The format of a guest with kernel 6.12, with only a few functions.
     const GUEST: &str = "\
 0000000000000000 A fixed_percpu_data
 0000000000034000 A cpu_hw_events
@@ -245,8 +245,8 @@ ffffffffc0a00100 d nf_data [nf_tables]
     }
 
     proptest! {
-        /// Functions of any sizes between `_text` and `_etext`: each address in between is in the last
-        /// function that begins at or before it.
+        /// For functions of any sizes between `_text` and `_etext`, each address in between is in the
+        /// last function that begins at or before it.
         #[test]
         fn the_last_symbol_before_an_address_names_it(
             sizes in prop::collection::vec(1..5000u64, 1..60),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counts by what people know addresses as.
+//! Counts by symbol.
 
 use std::collections::HashMap;
 
@@ -12,31 +12,31 @@ pub struct Line {
     /// A function, with its module in brackets; "user space"; or an address.
     pub symbol: String,
     pub count: u64,
-    /// Of all counts, 0 to 1.
+    /// Share of all counts, 0 to 1.
     pub share: f64,
 }
 
 /// How well symbols fit addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fit {
-    /// Counts at addresses of the kernel's half.
+    /// Counts at addresses in the kernel's half.
     pub kernel: u64,
-    /// Of these, at addresses in one of its functions.
+    /// The part at addresses in functions.
     pub named: u64,
 }
 
 impl Fit {
-    /// Whether these are symbols of another boot or kernel: most of what the kernel ran is in none of
-    /// them. Symbols of another version that is nearly alike are not noticed so.
+    /// Whether these are symbols of another boot or kernel: most kernel addresses are in none of
+    /// them. Symbols of a similar version are not detected.
     pub fn is_of_another_kernel(self) -> bool {
         self.kernel > 0 && self.named * 2 < self.kernel
     }
 }
 
-/// What all addresses of programs are called.
+/// The name for all addresses of programs.
 pub const USER: &str = "user space";
 
-/// Counts per function, the most frequent first. Without symbols, and where none fits, per address.
+/// Counts per function, most frequent first. Without symbols, or if none fits, per address.
 pub fn by_symbol(counts: &Counts, symbols: Option<&Symbols>) -> Vec<Line> {
     let total: u64 = counts.iter().map(|&(_, count)| count).sum();
     let mut by_name = HashMap::<String, u64>::new();
@@ -52,7 +52,7 @@ pub fn by_symbol(counts: &Counts, symbols: Option<&Symbols>) -> Vec<Line> {
     lines
 }
 
-/// How many of these counts the symbols name.
+/// How many of these counts have a symbol.
 pub fn fit(counts: &Counts, symbols: &Symbols) -> Fit {
     let mut fit = Fit { kernel: 0, named: 0 };
     for &(address, count) in counts.iter().filter(|(address, _)| !is_user(*address)) {
@@ -72,8 +72,8 @@ fn name(address: u64, symbols: Option<&Symbols>) -> String {
     symbol.unwrap_or_else(|| format!("{address:#018x}"))
 }
 
-/// What a line of the table calls an address: a function, with its module in brackets, or "user space";
-/// `None` where the symbols do not say.
+/// The name of an address in the table: a function, with its module in brackets, or "user space";
+/// `None` if the symbols have none.
 pub fn symbol_of(address: u64, symbols: &Symbols) -> Option<String> {
     match symbols.place(address) {
         Place::User => Some(USER.to_string()),

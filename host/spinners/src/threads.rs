@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Threads as a filter of the kernel's.
+//! Threads as a filter of the kernel's trace events.
 
-/// Most ranges in a filter: with 51 characters each it fits the page that a trigger may take.
+/// Limit of ranges in a filter: with 51 characters each it fits into a page, the limit of a
+/// trigger.
 const RANGES_MAX: usize = 64;
 
-/// Ranges of thread ids, each with its last one, that hold all of `threads`. Where these are in more
-/// than [`RANGES_MAX`] pieces the smallest gaps are closed, so that other threads may be in there.
+/// Ranges of thread ids, each with its last id, that contain all of `threads`. If there are more
+/// than [`RANGES_MAX`], the smallest gaps are closed, so that other threads may be in them.
 pub fn ranges(threads: &[i32]) -> Vec<(i32, i32)> {
     let mut sorted = threads.to_vec();
     sorted.sort_unstable();
@@ -13,7 +14,7 @@ pub fn ranges(threads: &[i32]) -> Vec<(i32, i32)> {
     let gap = |pair: &[i32]| i64::from(pair[1]) - i64::from(pair[0]);
     let mut gaps: Vec<i64> = sorted.windows(2).map(gap).filter(|&gap| gap > 1).collect();
     gaps.sort_unstable_by_key(|&gap| std::cmp::Reverse(gap));
-    // Only gaps larger than this stay.
+    // Only larger gaps remain.
     let closed = gaps.get(RANGES_MAX - 1).copied().unwrap_or(1);
     let mut ranges: Vec<(i32, i32)> = Vec::new();
     for thread in sorted {
@@ -25,7 +26,7 @@ pub fn ranges(threads: &[i32]) -> Vec<(i32, i32)> {
     ranges
 }
 
-/// The expression that is true of these threads' events.
+/// An expression that matches the events of these threads.
 pub fn filter(threads: &[i32]) -> String {
     let one = |&(first, last): &(i32, i32)| match first == last {
         true => format!("common_pid=={first}"),

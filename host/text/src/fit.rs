@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Text that fits the terminal: no line is wider, in cells, than it.
+//! Text that fits the terminal: no line has more cells than the terminal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use unicode_width::UnicodeWidthStr;
 
-/// Without a terminal, and without COLUMNS.
+/// Width without a terminal and without COLUMNS.
 pub const WIDTH: usize = 80;
-/// Narrower ones are written to as if they had so many.
+/// Smallest width that is used, even if the terminal is narrower.
 const WIDTH_MIN: usize = 20;
 
-/// The first column has so many cells, if it wants them, before others are left out.
+/// Cells of the first column, if it needs them, before other columns are left out.
 const FIRST_MIN: usize = 12;
-/// A last column that wraps is left out if it has fewer.
+/// A wrapping last column with fewer cells is left out.
 const LAST_MIN: usize = 18;
 const GAP: usize = 2;
 
-/// Columns of the terminal on standard output: COLUMNS, if it is set to a number; 80 if there is none.
+/// Width of the terminal on standard output: COLUMNS, if it is a number; 80 without a terminal.
 pub fn terminal_width() -> usize {
     width_of(libc::STDOUT_FILENO).unwrap_or(WIDTH)
 }
 
-/// Columns of the terminal on standard error, or as COLUMNS says. `None` where there is neither: logs and
-/// programs read lines as they are.
+/// Width of the terminal on standard error, or COLUMNS. `None` if there is neither: logs and programs get
+/// unwrapped lines.
 pub fn error_width() -> Option<usize> {
     width_of(libc::STDERR_FILENO)
 }
@@ -33,7 +33,7 @@ fn width_of(descriptor: i32) -> Option<usize> {
 }
 
 fn of_terminal(descriptor: i32) -> Option<usize> {
-    // SAFETY: zeroes are a value of it, and it is what the call writes to.
+    // SAFETY: all zeroes are a valid value, and the call writes only to it.
     let (size, done) = unsafe {
         let mut size: libc::winsize = std::mem::zeroed();
         let done = libc::ioctl(descriptor, libc::TIOCGWINSZ, &mut size);
@@ -42,26 +42,26 @@ fn of_terminal(descriptor: i32) -> Option<usize> {
     (done == 0 && size.ws_col > 0).then_some(size.ws_col.into())
 }
 
-/// Cells that a line takes.
+/// Number of cells of a line.
 pub fn cells(text: &str) -> usize {
     text.width()
 }
 
-/// The longest beginning of at most so many cells, and the rest.
+/// The longest beginning with at most `max` cells, and the rest.
 fn split(text: &str, max: usize) -> (&str, &str) {
     let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
     let end = ends.take_while(|end| text[..*end].width() <= max).last().unwrap_or(0);
     text.split_at(end)
 }
 
-/// Text of at most so many cells: of a longer one the end is `…`. What tells names apart, in parentheses
-/// at their end, stays if it takes no more than half.
+/// Text of at most `max` cells; the end of a longer one is replaced by `…`. A suffix in parentheses,
+/// which distinguishes names, stays if it takes at most half.
 pub fn cut(text: &str, max: usize) -> String {
     let apart = text.rfind(" (").filter(|_| text.ends_with(')')).map(|at| &text[at + 1..]);
     cut_before(text, apart.filter(|apart| 2 * apart.width() <= max).unwrap_or(""), max)
 }
 
-/// The same, whatever is at its end.
+/// The same without regard to a suffix.
 pub fn cut_end(text: &str, max: usize) -> String {
     cut_before(text, "", max)
 }
@@ -72,7 +72,7 @@ fn cut_before(text: &str, apart: &str, max: usize) -> String {
     }
     let room = max.saturating_sub(1 + apart.width());
     let kept = split(text, room).0;
-    // No half of an escape, which would be read as another character.
+    // Do not cut an escape in the middle: the rest would be read as another character.
     let kept = match kept.rfind('\\') {
         Some(at) if text[at..].starts_with("\\u{") && !kept[at..].contains('}') => &kept[..at],
         Some(at) if at + 1 == kept.len() => &kept[..at],
@@ -84,7 +84,7 @@ fn cut_before(text: &str, apart: &str, max: usize) -> String {
     }
 }
 
-/// Whether a name may be what is shown as `short`, with `…` for a part of it.
+/// Whether `short`, with `…` for a part, may stand for the name.
 fn may_be(short: &str, name: &str) -> bool {
     let cut = |(at, mark): (usize, &str)| {
         let (begin, end) = (&short[..at], &short[at + mark.len()..]);
@@ -93,7 +93,7 @@ fn may_be(short: &str, name: &str) -> bool {
     short == name || short.match_indices('…').any(cut)
 }
 
-/// Names of VMs, cut so that each is told from all others: where there is no room for that, it is `instead`.
+/// Names of VMs, cut so that they stay distinct. A name without room for that is replaced by its `instead`.
 pub fn cut_apart(names: &[&str], instead: &[String], max: usize) -> Vec<String> {
     let mut all = cut_all(names, max);
     let different: BTreeSet<&str> = names.iter().copied().collect();
@@ -106,7 +106,7 @@ pub fn cut_apart(names: &[&str], instead: &[String], max: usize) -> Vec<String> 
     all
 }
 
-/// Names, cut alike. Different ones that would look alike keep their ends, too.
+/// Names, cut in the same way. Different names that would become equal keep their ends, too.
 fn cut_all(names: &[&str], max: usize) -> Vec<String> {
     let all: Vec<String> = names.iter().map(|name| cut(name, max)).collect();
     let mut whose: BTreeMap<&str, &str> = BTreeMap::new();
@@ -124,7 +124,7 @@ fn cut_all(names: &[&str], max: usize) -> Vec<String> {
     each.map(|(short, name)| inside(short, name)).collect()
 }
 
-/// Text of at most so many cells: of a longer one the middle is `…`.
+/// Text of at most `max` cells; the middle of a longer one is replaced by `…`.
 fn cut_inside(text: &str, max: usize) -> String {
     let begin = split(text, max / 2).0;
     let room = max.saturating_sub(begin.width() + 1);
@@ -137,7 +137,8 @@ fn cut_inside(text: &str, max: usize) -> String {
     }
 }
 
-/// Words; a percent sign belongs to its number, and a command between backquotes is one word if it has room.
+/// Splits into words. A percent sign belongs to its number; a command in backquotes is one word if it has
+/// room.
 fn words(text: &str, room: usize) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -153,8 +154,8 @@ fn words(text: &str, room: usize) -> Vec<String> {
     words
 }
 
-/// Lines of at most so many cells, which break between words. The first begins with `first`, the others
-/// with as many spaces.
+/// Lines of at most `width` cells, broken between words. The first begins with `first`, the others with
+/// as many spaces.
 pub fn wrap(text: &str, width: usize, first: &str) -> Vec<String> {
     let indent = " ".repeat(first.width());
     let room = width.saturating_sub(indent.len()).max(1);
@@ -182,7 +183,7 @@ pub fn wrap(text: &str, width: usize, first: &str) -> Vec<String> {
     lines.into_iter().enumerate().map(begin).collect()
 }
 
-/// The lines of a text, each wrapped. What follows its first line has the spaces that it begins with.
+/// Wraps each line of a text. Continuation lines have the leading spaces of their line.
 pub fn wrap_lines(text: &str, width: usize) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -196,7 +197,7 @@ pub fn wrap_lines(text: &str, width: usize) -> String {
     out
 }
 
-/// A share, 0 to 1.
+/// Formats a share, 0 to 1.
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
@@ -205,9 +206,10 @@ pub fn percent(share: f64) -> String {
 #[derive(Debug, Clone, Copy)]
 pub struct Column {
     pub title: &'static str,
-    /// Numbers are at the right.
+    /// Numbers are right-aligned.
     pub is_number: bool,
-    /// Those of the highest are left out first, all together, where there is no room for all.
+    /// If there is no room for all columns, those of the highest rank are left out first, all
+    /// together.
     pub rank: u8,
 }
 
@@ -223,14 +225,13 @@ impl Column {
     }
 }
 
-/// A table, its titles first. The first column is always there, and is cut if need be. The last wraps if it
-/// is no number.
+/// A table, with its titles in the first row. The first column always remains, and is cut if necessary. The
+/// last column wraps unless it is numeric.
 pub fn table(columns: &[Column], rows: &[Vec<String>], width: usize) -> String {
     table_with(columns, rows, width, &cut_all)
 }
 
-/// The same where the first column has the titles of VMs, and `instead` others for those that would look
-/// alike.
+/// The same for a first column of VM titles; `instead` replaces titles that would become equal.
 pub fn table_of_vms(
     columns: &[Column],
     rows: &[Vec<String>],
@@ -242,10 +243,10 @@ pub fn table_of_vms(
     table_with(columns, rows, width, &|names, max| cut_apart(names, &others, max))
 }
 
-/// Cuts the cells of a first column, its title first, to so many cells.
+/// Cuts the cells of a first column, including its title, to a number of cells.
 pub type CutAll<'a> = &'a dyn Fn(&[&str], usize) -> Vec<String>;
 
-/// The same where `cut_all` cuts the first column.
+/// The same with `cut_all` for the first column.
 pub fn table_with(
     columns: &[Column],
     rows: &[Vec<String>],
@@ -274,7 +275,7 @@ pub fn table_with(
         let Some(drop) = kept[1..].iter().map(|at| columns[*at].rank).max() else { break };
         kept.retain(|at| *at == 0 || columns[*at].rank != drop);
     }
-    // What is left over goes to the first column, then to the one that wraps.
+    // Spare room goes to the first column, then to the one that wraps.
     let mut widths: Vec<usize> = kept.iter().map(|at| least(*at)).collect();
     let mut left = width.saturating_sub(takes(&kept, &least));
     for (at, has) in kept.iter().zip(&mut widths) {
@@ -333,7 +334,7 @@ mod tests {
         assert_eq!(cut_all(&names, 10), expected);
     }
 
-    /// A title that is shown leads back to its VM; where the width does not allow that, the process does.
+    /// A displayed title selects its VM. If it is too narrow for that, the process id does.
     #[test]
     fn vms_are_told_from_each_other_at_any_width() {
         let names = ["instance-00000001-production", "instance-00000002-production", "db"];

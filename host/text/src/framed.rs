@@ -3,29 +3,29 @@
 
 use crate::fit::{cells, wrap};
 
-/// What the frame takes of each column, beside a cell.
+/// Cells that the frame takes per column.
 const FRAME: usize = 3;
-/// Keys are made narrower down to this, before there is no room for anything else.
+/// Keys are narrowed down to this width before other columns lose their room.
 const KEY_MIN: usize = 8;
-/// Other columns have so much beside keys, if they want it.
+/// Width of other columns beside the keys, if they need it.
 const OTHER_MIN: usize = 10;
 
-/// A table in a frame. Columns that have no room beside the others stand in a second frame below, with the
-/// keys of the rows again. A cell that is wider than the terminal wraps.
+/// A table in a frame. Columns without room go into a second frame below, which repeats the keys of the
+/// rows. A cell that is wider than the terminal wraps.
 #[derive(Debug, Clone, Default)]
 pub struct Framed {
-    /// The titles first.
+    /// The rows; the first one has the titles.
     pub records: Vec<Vec<String>>,
-    /// So many first columns say what a row is of.
+    /// Number of leading columns that identify a row.
     pub keys: usize,
-    /// Columns from this one on have numbers, which are at the right.
+    /// Columns from this one on are numeric and right-aligned.
     pub right_from: Option<usize>,
-    /// Whether their titles are, too.
+    /// Whether their titles are right-aligned, too.
     pub right_titles: bool,
 }
 
 impl Framed {
-    /// The table in lines of at most so many cells.
+    /// The table in lines of at most `width` cells.
     pub fn text(&self, width: usize) -> String {
         let widths = self.widths(width);
         let keys = self.keys.min(widths.len());
@@ -42,7 +42,7 @@ impl Framed {
         text + &self.frame(&block, &widths)
     }
 
-    /// Cells of each column.
+    /// The width of each column.
     fn widths(&self, width: usize) -> Vec<usize> {
         let count = self.records.iter().map(Vec::len).max().unwrap_or(0);
         let most = |at: usize| {
@@ -62,7 +62,7 @@ impl Framed {
         widths
     }
 
-    /// The keys, and these columns.
+    /// A frame with the keys and these columns.
     fn frame(&self, columns: &[usize], widths: &[usize]) -> String {
         let keys = 0..self.keys.min(widths.len());
         let all: Vec<usize> = keys.chain(columns.iter().copied()).collect();
@@ -100,7 +100,7 @@ impl Framed {
     }
 }
 
-/// Cells that columns take with their frame.
+/// Cells of columns including their frame.
 fn taken(widths: &[usize]) -> usize {
     widths.iter().map(|width| width + FRAME).sum::<usize>() + 1
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files that people write, read with every mistake named and placed, and never without end; files that are written whole or
-//! not at all, in directories that one command uses at a time; text that cannot command a terminal.
+//! Reading files that people write, with an error at every mistake and limits on size. Writing files
+//! atomically, in directories that are locked by one command at a time. Text that cannot control a terminal.
 
 pub mod fit;
 mod framed;

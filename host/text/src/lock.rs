@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A directory held by one unspin at a time, so that two commands do not write the same files. The
-//! kernel lets go of it when its holder ends, however it ends.
+//! A directory that is locked by one unspin process at a time, so that two commands do not write
+//! the same files. The kernel releases the lock when its holder ends, in every case.
 
 use crate::show::shown;
 use std::fs::{self, File, OpenOptions};
@@ -31,26 +31,28 @@ fn io(path: &Path) -> impl FnOnce(std::io::Error) -> LockError + '_ {
     move |source| LockError::Io { path: path.to_path_buf(), source }
 }
 
-/// How often a lock that is held is tried again.
+/// Interval between attempts to take the lock.
 const TRY_EVERY: Duration = Duration::from_millis(100);
 
-/// The file in the directory that is locked; it names the holder.
+/// The locked file in the directory; it contains the holder's process id.
 const FILE: &str = "lock";
 
-/// A directory this process holds; dropped, it is free again.
+/// A directory that this process has locked. Dropping it releases the lock.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
 }
 
 impl Lock {
-    /// Locks `dir`, which is created if it is missing, or names its holder ([`LockError::Busy`]).
+    /// Locks `dir`, which is created if missing. If it is locked, returns its holder
+    /// ([`LockError::Busy`]).
     pub fn take(dir: &Path) -> Result<Lock> {
         let path = dir.join(FILE);
         loop {
             fs::create_dir_all(dir).map_err(io(dir))?;
             let mut options = OpenOptions::new();
-            // Whoever may write into the directory must not choose another file to overwrite.
+            // A user who can write to the directory must not be able to redirect the write to
+            // another file.
             let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
             options.create(true).truncate(false).read(true).write(true).custom_flags(flags);
             let not_ours = || {
@@ -73,7 +75,7 @@ impl Lock {
                 let pid = fs::read_to_string(&path).unwrap_or_default();
                 return Err(LockError::Busy { path: PathBuf::from(dir), pid: holder(&pid) });
             }
-            // The previous holder may have removed the directory: then this file has no name.
+            // The previous holder may have removed the directory; then this file has no name.
             let here = fs::metadata(&path).map(|m| m.ino()).ok();
             if here == file.metadata().map(|m| m.ino()).ok() {
                 file.set_len(0).map_err(io(&path))?;
@@ -90,7 +92,7 @@ impl Lock {
             match Lock::take(dir) {
                 Err(LockError::Busy { path, pid }) if !said => {
                     said = true;
-                    // Boots of one command are beside each other, and prepare one by one.
+                    // Boots of one command run side by side, and prepare one after the other.
                     let who = match pid == std::process::id().to_string() {
                         true => "another boot of this command".to_string(),
                         false => format!("unspin (process {pid})"),
@@ -108,7 +110,7 @@ impl Lock {
     }
 }
 
-/// A holder that has not written its name yet is unknown.
+/// If the holder has not written its id yet, it is unknown.
 fn holder(text: &str) -> String {
     if text.is_empty() { "unknown" } else { text }.to_string()
 }

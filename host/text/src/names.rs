@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lists of words, and which of them was probably meant.
+//! Lists of words, and the word that was probably meant.
 
 /// `"a", "b" or "c"`.
 pub fn quoted(words: &[&str]) -> String {
@@ -13,10 +13,10 @@ pub fn quoted(words: &[&str]) -> String {
     out
 }
 
-/// Longest word that may be a slip of the pen, in bytes.
+/// Longest word that is checked for a typing error, in bytes.
 const WORD_MAX: usize = 200;
 
-/// The candidate nearest to `word`, if it is near enough to be a slip of the pen.
+/// The candidate nearest to `word`, if it is near enough for a typing error.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.len() > WORD_MAX {
         return None;
@@ -30,7 +30,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, c)| c)
 }
 
-/// Edits (insert, delete, replace, swap neighbours) from `a` to `b`.
+/// Number of edits (insert, delete, replace, swap neighbours) from `a` to `b`.
 pub fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut d = vec![vec![0usize; b.len() + 1]; a.len() + 1];

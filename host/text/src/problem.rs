@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is wrong with an input file: where, which key, what is allowed, what was probably meant.
+//! An error in an input file: the place, the key, the allowed values, and the probable meaning.
 
 use crate::show::{printable, printable_lines, shortened};
 use std::fmt;
 
-/// Most characters of a key, and of what is said of it; files may have keys of megabytes.
+/// Limit of characters of a key and of a message; files may have keys of megabytes.
 const KEY_MAX: usize = 80;
 const TEXT_MAX: usize = 2000;
 
-/// One thing wrong with a file.
+/// One error in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     pub file: String,
     /// Counted from 1, in characters.
     pub line: usize,
     pub column: usize,
-    /// Dotted path of the key, empty for the file as a whole.
+    /// Dotted path of the key; empty for the file as a whole.
     pub key: String,
     pub message: String,
-    /// What would have been accepted; empty where the message says it.
+    /// The accepted values; empty if the message contains them.
     pub allowed: String,
     pub suggestion: Option<String>,
 }
@@ -40,10 +40,10 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Most problems to print; further ones appear once these are fixed.
+/// Limit of printed problems; the others appear once these are fixed.
 const SHOWN_MAX: usize = 20;
 
-/// Everything wrong with a file, in the order of its lines. Written out, the list ends after 20.
+/// All errors of a file, in the order of its lines. At most 20 are displayed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files that people name: read whole, or refused with a reason. A FIFO, a device or a file without
-//! end is no input.
+//! Reads a file that a person names, as a whole, or refuses it with a reason. FIFOs, devices and
+//! endless files are refused.
 
 use crate::show::shown;
 use std::fs::OpenOptions;
@@ -8,12 +8,12 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Most bytes of a file that people write: a scenario, a profile, settings.
+/// Limit of bytes of a file that people write: a scenario, a profile, settings.
 pub const TEXT_MAX: u64 = 16 << 20;
-/// Most bytes of results and traces.
+/// Limit of bytes of results and traces.
 pub const RESULTS_MAX: u64 = 4 << 30;
 
-/// Most bytes of a file of the kernel's. The longest is /proc/cpuinfo, with 1 or 2 KiB per CPU.
+/// Limit of bytes of a kernel file. The longest is /proc/cpuinfo, with 1 or 2 KiB per CPU.
 const KERNEL_MAX: u64 = 64 << 20;
 
 /// Why a file was not read.
@@ -36,7 +36,7 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// Whether another file should have been named; otherwise this computer failed to read it.
+    /// Whether the file is the wrong one; otherwise this computer failed to read it.
     pub fn is_wrong_file(&self) -> bool {
         !matches!(self, ReadError::Io { .. })
     }
@@ -45,7 +45,7 @@ impl ReadError {
 /// The bytes of a regular file of at most `most` bytes.
 ///
 /// # Errors
-/// [`ReadError`]; it does not wait for a FIFO's writer.
+/// [`ReadError`]. Does not wait for the writer of a FIFO.
 pub fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, ReadError> {
     let io = |error: io::Error| match error.kind() {
         ErrorKind::NotFound => ReadError::Missing(path.into()),
@@ -71,7 +71,7 @@ pub fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, ReadError> {
         return Err(too_large());
     }
     let mut bytes = Vec::new();
-    // It may grow meanwhile, and files of /proc do not say how long they are.
+    // The file may grow meanwhile, and files in /proc have no length.
     file.take(most + 1).read_to_end(&mut bytes).map_err(io)?;
     if bytes.len() as u64 > most {
         return Err(too_large());
@@ -82,7 +82,7 @@ pub fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, ReadError> {
 /// The bytes of a file in /proc, /sys or a tree of cgroups.
 ///
 /// # Errors
-/// [`io::Error`]. What is no regular file, or has more than 64 MiB, is no file of the kernel's.
+/// [`io::Error`]. A file that is not regular, or has more than 64 MiB, is refused.
 pub fn read_kernel(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     read_file(path.as_ref(), KERNEL_MAX).map_err(|e| match e {
         ReadError::Missing(_) => io::Error::from_raw_os_error(libc::ENOENT),
@@ -94,7 +94,7 @@ pub fn read_kernel(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
 /// The same as text.
 ///
 /// # Errors
-/// As [`read_kernel`], and where it is no UTF-8.
+/// As [`read_kernel`], and if it is not UTF-8.
 pub fn read_kernel_text(path: impl AsRef<Path>) -> io::Result<String> {
     String::from_utf8(read_kernel(path)?).map_err(|e| io::Error::new(ErrorKind::InvalidData, e))
 }
@@ -108,7 +108,7 @@ pub fn read_text(path: &Path) -> Result<String, ReadError> {
     String::from_utf8(bytes).map_err(|_| ReadError::NotText(path.into()))
 }
 
-/// What is there that is no regular file.
+/// The kind of a file that is not regular.
 fn kind(path: &Path) -> Option<&'static str> {
     use std::os::unix::fs::FileTypeExt;
     let is = std::fs::metadata(path).ok()?.file_type();
@@ -137,7 +137,7 @@ mod tests {
         fs::write(at("bytes"), [0xff]).unwrap();
         File::create(at("large")).unwrap().set_len(1 << 40).unwrap();
         let fifo = CString::new(at("fifo").as_os_str().as_bytes()).unwrap();
-        // SAFETY: it gets a string that ends.
+        // SAFETY: the string is NUL-terminated.
         assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
         let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
         assert_eq!(read_text(&at("text")).unwrap(), "text");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads typed values out of TOML and remembers everything that was wrong, with its place.
+//! Reads typed values from TOML, and collects all errors with their places.
 
 use crate::names::{nearest, quoted};
 use crate::problem::{Problem, Problems};
@@ -9,7 +9,7 @@ use std::ops::{Range, RangeInclusive};
 use toml::de::{DeTable, DeValue};
 use toml::Spanned;
 
-/// A file being read and the problems found in it so far.
+/// A file and the problems found in it so far.
 pub struct Reader<'t> {
     file: &'t str,
     text: &'t str,
@@ -21,7 +21,7 @@ impl<'t> Reader<'t> {
         Reader { file, text, problems: RefCell::new(Vec::new()) }
     }
 
-    /// The file's top table; syntax errors are noted as problems.
+    /// The file's top table. Syntax errors are recorded as problems.
     pub fn parse(&self) -> Spanned<DeTable<'t>> {
         let (table, errors) = DeTable::parse_recoverable(self.text);
         for e in errors {
@@ -46,7 +46,7 @@ impl<'t> Reader<'t> {
     ) {
         let problem = Problem {
             file: self.file.to_string(),
-            // They are counted at the end, once through the file.
+            // Lines are counted at the end, in one pass through the file.
             line: 0,
             column: 0,
             key: key.into(),
@@ -61,7 +61,7 @@ impl<'t> Reader<'t> {
         self.problems.borrow().is_empty()
     }
 
-    /// `value` if nothing was wrong, else every problem in the order of the file.
+    /// `value` if there was no problem, otherwise all problems in the order of the file.
     pub fn finish<T>(self, value: Option<T>) -> Result<T, Problems> {
         match value {
             Some(v) if self.is_clean() => Ok(v),
@@ -69,7 +69,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Every problem in the order of the file.
+    /// All problems in the order of the file.
     pub(crate) fn problems(self) -> Problems {
         let mut problems = self.problems.into_inner();
         problems.sort_by_key(|(at, _)| *at);
@@ -82,8 +82,8 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// A request of a file that cannot be met, placed at its `key` (dotted and counted, as `host.pcpus` or
-/// `arm[1].window`).
+/// A valid request in a file that cannot be met, placed at its `key` (dotted, with indices, such as
+/// `host.pcpus` or `arm[1].window`).
 pub fn problem_at(file: &str, text: &str, key: &str, message: &str, allowed: &str) -> Problems {
     let reader = Reader::new(file, text);
     {
@@ -96,7 +96,7 @@ pub fn problem_at(file: &str, text: &str, key: &str, message: &str, allowed: &st
     reader.problems()
 }
 
-/// A place in a text, counted from 1, in characters.
+/// A position in a text, counted from 1, in characters.
 struct Place<'t> {
     text: &'t str,
     at: usize,
@@ -105,7 +105,7 @@ struct Place<'t> {
 }
 
 impl Place<'_> {
-    /// To `offset`, or the beginning of the character there.
+    /// Advances to `offset`, or to the beginning of the character there.
     fn go_on_to(&mut self, offset: usize) {
         let mut end = offset.min(self.text.len());
         while !self.text.is_char_boundary(end) {
@@ -121,7 +121,7 @@ impl Place<'_> {
     }
 }
 
-/// A value and the way to it.
+/// A value and its path.
 #[derive(Clone)]
 pub struct Value<'r, 't> {
     reader: &'r Reader<'t>,
@@ -167,7 +167,7 @@ impl<'r, 't> Value<'r, 't> {
         b
     }
 
-    /// An integer within `range`; `unit` is named in the error.
+    /// An integer within `range`; the error contains `unit`.
     pub fn integer(&self, range: RangeInclusive<u64>, unit: &str) -> Option<u64> {
         let allowed = format!("an integer from {} to {}{}", range.start(), range.end(), unit);
         let DeValue::Integer(i) = self.value else {
@@ -184,7 +184,7 @@ impl<'r, 't> Value<'r, 't> {
         }
     }
 
-    /// The same of smaller integers.
+    /// The same for u32.
     pub fn u32(&self, range: RangeInclusive<u32>, unit: &str) -> Option<u32> {
         let n = self.integer(u64::from(*range.start())..=u64::from(*range.end()), unit)?;
         u32::try_from(n).ok()
@@ -216,7 +216,7 @@ impl<'r, 't> Value<'r, 't> {
         found
     }
 
-    /// A word or a whole number, as the text that stands for it in a file of one value.
+    /// A word or an integer, as the text for a file with one value.
     pub fn setting(&self, allowed: &str) -> Option<String> {
         match self.value {
             DeValue::String(s) => Some(s.to_string()),
@@ -228,7 +228,7 @@ impl<'r, 't> Value<'r, 't> {
         }
     }
 
-    /// Where it stands in the file's text, in bytes.
+    /// Its position in the file's text, in bytes.
     pub fn span(&self) -> Range<usize> {
         self.span.clone()
     }
@@ -241,7 +241,7 @@ impl<'r, 't> Value<'r, 't> {
         self.value.is_str()
     }
 
-    /// The string it is, if it is one; another type is no problem here.
+    /// Its string, if it is one. Another type is not recorded as a problem.
     pub fn as_str(&self) -> Option<&'r str> {
         self.value.as_str()
     }
@@ -286,7 +286,7 @@ impl<'r, 't> Value<'r, 't> {
     }
 }
 
-/// A table and the way to it.
+/// A table and its path.
 pub struct Table<'r, 't> {
     reader: &'r Reader<'t>,
     path: String,
@@ -307,13 +307,13 @@ impl<'r, 't> Table<'r, 't> {
         }
     }
 
-    /// Notes every key that is not among `known`.
+    /// Records every key that is not in `known`.
     pub fn only(&self, known: &[&str]) {
         let allowed = known.join(", ");
         let unknown = self.table.keys().filter(|key| !known.contains(&key.get_ref().as_ref()));
         for key in unknown {
             let name = key.get_ref().as_ref();
-            // Few are printed.
+            // Only a few are printed.
             let is_first = self.reader.problems.borrow().len() < 100;
             let near = is_first.then(|| nearest(name, known.iter().copied())).flatten();
             self.reader.problem(key.span(), self.path_of(name), "unknown key", &allowed, near);
@@ -338,7 +338,7 @@ impl<'r, 't> Table<'r, 't> {
         Some(self.value(key, v))
     }
 
-    /// The value at `path`, which goes on through tables and lists.
+    /// The value at `path`, through tables and lists.
     fn along(&self, path: &str) -> Option<Value<'r, 't>> {
         let (here, rest) = path.split_once('.').map_or((path, None), |(a, b)| (a, Some(b)));
         let (key, index) = here.split_once('[').map_or((here, None), |(key, i)| (key, Some(i)));
@@ -363,7 +363,7 @@ impl<'r, 't> Table<'r, 't> {
     }
 }
 
-/// The value read, or the default where the key is absent; `None` only for a wrong value.
+/// The value, or the default if the key is missing; `None` only for an invalid value.
 pub fn or<'r, 't, T>(
     v: Option<Value<'r, 't>>,
     default: T,
@@ -375,7 +375,7 @@ pub fn or<'r, 't, T>(
     }
 }
 
-/// Notes values that are there twice.
+/// Records duplicate values.
 pub fn no_doubles<T: std::fmt::Debug>(v: &Value, all: &[T]) {
     let mut seen = HashSet::new();
     for x in all.iter().map(|x| format!("{x:?}")) {
@@ -402,7 +402,7 @@ mod tests {
         assert_eq!(places, [(1, 1), (1, 5), (2, 1), (2, 7), (3, 1)]);
     }
 
-    /// It is proportional to the file: square times would not end here.
+    /// The time is proportional to the file's length; quadratic time would not end here.
     #[test]
     fn a_million_problems_and_a_key_of_megabytes_are_told_at_once() {
         let keys: String = (0..300_000).map(|i| format!("k{i} = 1\n")).collect();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What serde says of a TOML file, in the words of [`Reader`](crate::Reader).
+//! Errors of serde about a TOML file, in the form of [`Reader`](crate::Reader).
 
 use crate::names::nearest;
 use crate::problem::Problems;
 use crate::reader::{Reader, Table, Value};
 use std::ops::Range;
 
-/// The error of reading `text` into a type, placed at its key and with what is allowed there. `file` is
-/// what errors call it.
+/// The error of reading `text` into a type, placed at its key, with the allowed values. `file` is the
+/// file's name in the error.
 pub fn toml_problems(file: &str, text: &str, error: &toml::de::Error) -> Problems {
     let reader = Reader::new(file, text);
     {
@@ -47,9 +47,9 @@ fn path_at(values: Vec<Value<'_, '_>>, span: &Range<usize>) -> Option<String> {
 struct Said<'e> {
     message: String,
     allowed: String,
-    /// The key that is missing.
+    /// The missing key.
     missing: Option<String>,
-    /// A word that is none of the known ones.
+    /// An unknown word.
     word: Option<String>,
     known: Vec<&'e str>,
 }
@@ -84,7 +84,7 @@ fn plain(message: &str) -> Said<'_> {
     Said { message: message.to_string(), ..Said::default() }
 }
 
-/// What was found, as serde calls it.
+/// The value that was found, from serde's wording.
 fn thing(found: &str) -> String {
     let value = || found.split('`').nth(1).unwrap_or(found);
     match found {
@@ -98,7 +98,7 @@ fn thing(found: &str) -> String {
     }
 }
 
-/// What was expected, as serde calls it.
+/// The allowed values, from serde's wording.
 fn allowed(expected: &str) -> String {
     let whole = |most: u64| format!("an integer from 0 to {most}");
     match expected {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Text from outside, shown.
+//! Displays text from outside.
 
 use std::borrow::Cow;
 use std::path::Path;
 
-/// `text` on one line, without what makes a terminal do other than show it: control characters, ends
-/// of lines, characters that turn the direction of writing, and those that nobody sees.
+/// `text` on one line, without characters that control a terminal or deceive a reader: control
+/// characters, newlines, changes of the writing direction, and invisible characters.
 pub fn printable(text: &str) -> String {
     let shown = |c: char| match c {
         '\n' | '\t' => ' ',
@@ -17,14 +17,14 @@ pub fn printable(text: &str) -> String {
 
 /// `1 CPU`, `2 CPUs`.
 pub fn counted(count: impl TryInto<u64>, what: &str) -> String {
-    // One that is too large is not one.
+    // A number that does not fit is not 1.
     match count.try_into().unwrap_or(u64::MAX) {
         1 => format!("1 {what}"),
         many => format!("{many} {what}s"),
     }
 }
 
-/// [`printable`] for text of several lines; tabs stay.
+/// [`printable`] for text of several lines. Tabs stay.
 pub fn printable_lines(text: &str) -> String {
     let shown = |c: char| match c {
         '\n' | '\t' => c,
@@ -34,16 +34,17 @@ pub fn printable_lines(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// A path on one line, as [`printable`] makes it.
+/// A path on one line, through [`printable`].
 pub fn shown(path: &Path) -> String {
     printable(&path.to_string_lossy())
 }
 
-/// Whether a terminal or an editor may take it for a command. Joiners stay: names in Persian and
-/// pictures of people need them.
+/// Whether a terminal or an editor may interpret it as a command. Joiners are allowed: Persian
+/// names and emoji of people need them.
 fn commands(c: char) -> bool {
     match c {
-        // Arabic letter mark, zero-width space, marks, separators of lines and paragraphs, turns.
+        // Arabic letter mark, zero-width space, direction marks, line and paragraph separators,
+        // overrides.
         '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' => true,
         // Invisible operators, isolates and old controls; byte order mark; annotations; tags.
         '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' => true,
@@ -52,7 +53,7 @@ fn commands(c: char) -> bool {
     }
 }
 
-/// `text`, cut to `most` characters with an ellipsis where it is longer.
+/// `text`, cut to `most` characters with an ellipsis if it is longer.
 pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         None => text.into(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file written whole or not at all.
+//! Writes a file atomically.
 
 use crate::show::shown;
 use std::fs::{self, File};
@@ -23,7 +23,7 @@ fn explain(e: &io::Error) -> String {
     }
 }
 
-/// Replaces `path` by `bytes`: readers see the old file or the whole new one.
+/// Replaces the contents of `path` by `bytes`: readers see the old file or the whole new one.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let at = |error| FileError { path: path.to_path_buf(), error };
     let name = path.file_name().and_then(|n| n.to_str()).unwrap_or("file");
@@ -34,14 +34,14 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     });
     let done = written.and_then(|()| fs::rename(&temp, path));
     if done.is_err() {
-        // The first error is the one to report; a temporary file that stays is only untidy.
+        // Report the first error; a remaining temporary file is harmless.
         let _ = fs::remove_file(&temp);
     }
     done.map_err(at)
 }
 
-/// Removes from `dir` the temporary files of [`write_atomic`] whose writers were killed. An error is
-/// no failure: such a file is only untidy.
+/// Removes from `dir` the temporary files of [`write_atomic`] whose writers were killed. Ignores
+/// errors, because such a file is harmless.
 pub fn sweep(dir: &Path) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -53,7 +53,7 @@ pub fn sweep(dir: &Path) {
     }
 }
 
-/// The process that writes a temporary file of this name: `.NAME.PID.tmp`.
+/// The process that writes a temporary file with this name: `.NAME.PID.tmp`.
 fn writer_of(name: &str) -> Option<u32> {
     let (_, pid) = name.strip_prefix('.')?.strip_suffix(".tmp")?.rsplit_once('.')?;
     pid.parse().ok()
@@ -79,7 +79,7 @@ mod tests {
     fn files_of_killed_writers_are_swept() {
         let dir = std::env::temp_dir().join(format!("unspin-sweep-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
-        // No process has a number above 2^22.
+        // No process id is above 2^22.
         let own = format!(".a.{}.tmp", std::process::id());
         for name in [".summary.json.99999999.tmp", &own, ".notes.tmp", "a.99999999.tmp", ".a.x.tmp"]
         {

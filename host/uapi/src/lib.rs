@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What user space sees of the module: modes, variants of HVS, when vCPUs run together, settings, counters and values, with
-//! their names, bounds and meanings. All of it is uapi/unspin.h, which the module is built from too.
+//! The module's user-space interface: modes, variants of HVS, coscheduling, settings, counters and values,
+//! with their names, bounds and meanings. All of it is from uapi/unspin.h, from which the module is also
+//! built.
 //!
 //! ```
 //! use unspin_uapi::{Mode, Number, Variant};
@@ -11,20 +12,20 @@
 //! assert_eq!(Variant::PAPER.flags(), 0);
 //! ```
 
-/// How a value moves.
+/// How a value changes.
 #[allow(clippy::upper_case_acronyms)] // as uapi/unspin.h has them
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// It grows until the next reset.
     COUNT,
-    /// It is what is now.
+    /// The present value.
     LAST,
 }
 
-/// An enumeration of a table's rows, and one of their names.
+/// An enumeration of a table's rows, with one name per row.
 macro_rules! table {
     ($Table:ident $name:ident $(($id:ident, $text:literal))+) => {
-        // As uapi/unspin.h has them.
+        // Names are those of uapi/unspin.h.
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum $Table {
@@ -40,7 +41,7 @@ macro_rules! table {
                 }
             }
 
-            /// The one of that name.
+            /// The row with this name.
             pub fn of(text: &str) -> Option<$Table> {
                 $Table::ALL.iter().copied().find(|row| row.$name() == text)
             }
@@ -63,7 +64,7 @@ macro_rules! column {
     };
 }
 
-/// `for_each_counter!(m)` expands `m! { (file, "meaning") … }` once, all counters in their order.
+/// `for_each_counter!(m)` expands to `m! { (file, "meaning") … }` with all counters in order.
 macro_rules! rows_for {
     (($d:tt) $($row:tt)+) => {
         #[macro_export]
@@ -77,7 +78,7 @@ macro_rules! rows_for {
 
 macro_rules! flags {
     ($(($flag:ident, $bit:expr))+) => {
-        /// Flags of HVS: policy/hvs.h says what each does. Traces carry them as numbers.
+        /// Flags of HVS, explained in policy/hvs.h. Traces contain them as numbers.
         pub mod flags {
             $(pub const $flag: u32 = $bit;)+
         }
@@ -86,7 +87,7 @@ macro_rules! flags {
 
 macro_rules! report {
     ($(($name:ident, $value:expr))+) => {
-        /// What a guest's kernel may tell the module: uapi/unspin_guest.h.
+        /// Reports of a guest's kernel to the module: uapi/unspin_guest.h.
         pub mod report {
             $(pub const $name: u32 = $value;)+
         }
@@ -109,14 +110,14 @@ impl Number {
     }
 }
 
-/// Names of the files that hold settings, in the order to write them in: bounds before what they bound, the
-/// mode when all is as it should be.
+/// Names of the files with settings, in the order of writing: bounds before the values they bound, the mode
+/// last.
 pub fn setting_files() -> impl Iterator<Item = &'static str> {
     let numbers = Number::ALL.iter().map(|number| number.file());
     numbers.chain([HVS_VARIANT, COSCHEDULING, MODE])
 }
 
-/// `a, b or c`, for errors that say what is allowed.
+/// `a, b or c`, for errors that list allowed values.
 pub fn any_of<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     let names: Vec<&str> = names.into_iter().collect();
     match names.split_last() {
@@ -125,15 +126,15 @@ pub fn any_of<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     }
 }
 
-/// The settings of the module that are words, beside those that are [`Number`]s.
+/// The settings of the module that are words, not [`Number`]s.
 pub const MODE: &str = "mode";
 pub const HVS_VARIANT: &str = "hvs_variant";
 pub const COSCHEDULING: &str = "coscheduling";
 
-/// The file of a VM that says why it has no turns.
+/// The file of a VM with the reason why it has no turns.
 pub const TURNS_REFUSED: &str = "turns_refused";
 
-/// The reason that stands in [`TURNS_REFUSED`], if there is one.
+/// The reason in [`TURNS_REFUSED`], if there is one.
 pub fn turns_refused(text: &str) -> Option<&str> {
     Some(text.trim()).filter(|reason| !reason.is_empty() && *reason != Refusal::NONE.reason())
 }

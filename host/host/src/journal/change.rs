@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is noted of a change.
+//! The record of a change.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
-/// Something of this host that has one value, which can be read and written.
+/// A setting of this host with one value, which can be read and written.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Target {
-    /// A file of the kernel's with one line: a module's parameter, a setting of a VM, a cgroup's weight.
-    /// It is told from another of the same name by the inode of its directory (a cgroup's, a VM's).
+    /// A kernel file with one line: a module's parameter, a setting of a VM, a cgroup's weight. The
+    /// inode of its directory distinguishes it from another file with the same path.
     File { path: PathBuf },
-    /// The CPUs that a thread may run on, as the kernel's lists have them (`0-3,8`). A thread is told from
-    /// another with the same id by the time of its start.
+    /// The CPUs on which a thread may run, in the kernel's list format (`0-3,8`). The thread's start time
+    /// distinguishes it from another thread with the same id.
     Affinity { tid: u32 },
-    /// The time that the fair scheduler gives a thread at a stretch, in ns, as sched_setattr(2) has it.
+    /// The slice of a thread in the fair scheduler, in ns, as in sched_setattr(2).
     Slice { tid: u32 },
     /// The nice value of a thread, -20 to 19.
     Nice { tid: u32 },
@@ -32,16 +32,16 @@ impl fmt::Display for Target {
     }
 }
 
-/// A change that was about to be made. Whether it was made, the target's value tells.
+/// A change that was about to be made. The target's value shows whether it was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// Of this journal, counted up.
+    /// Unique in this journal, increasing.
     pub id: u64,
     pub target: Target,
-    /// What tells the target from another of the same name, see [`Target`].
+    /// Distinguishes the target from another with the same name, see [`Target`].
     pub key: u64,
-    /// The value before.
+    /// The previous value.
     pub was: String,
-    /// The value that it was to get.
+    /// The value to set.
     pub set: String,
 }

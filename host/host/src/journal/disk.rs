@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The journal's file: held by one process at a time, and on the disk before anything follows.
+//! The journal's file: locked by one process at a time, and synced before each change.
 
 use super::error::Error;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -9,31 +9,32 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use unspin_text::read_kernel_text;
 
-/// Bits of a mode by which others than the owner may write.
+/// Mode bits that let users other than the owner write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// What a journal is kept in.
+/// The storage of a journal.
 pub trait Disk {
     fn path(&self) -> &Path;
 
     fn read(&mut self) -> io::Result<Vec<u8>>;
 
-    /// Adds to the end; when it returns, that is on the disk.
+    /// Appends. On return the bytes are on the disk.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Leaves the first `length` bytes; when it returns, the others are gone from the disk.
+    /// Truncates to `length` bytes. On return this is on the disk.
     fn cut(&mut self, length: u64) -> io::Result<()>;
 }
 
-/// A file that this process holds. The kernel lets go of it when the process ends, however it ends.
+/// A file that this process has locked. The kernel releases the lock when the process ends, in
+/// every case.
 pub struct Held {
     path: PathBuf,
     file: File,
 }
 
 impl Held {
-    /// Opens the file, of mode 0600; makes it, and its directory of mode 0700, where they are not there.
-    /// [`Error::Busy`] where another process holds it.
+    /// Opens the file with mode 0600. Creates it, and its directory with mode 0700, if missing.
+    /// [`Error::Busy`] if another process has locked it.
     pub fn open(path: &Path) -> Result<Held, Error> {
         let dir = path.parent().unwrap_or(Path::new("/"));
         let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
@@ -54,14 +55,14 @@ impl Held {
                 _ => Error::io("lock", path)(error),
             });
         }
-        // A file that was just made is lost with its directory's entry.
+        // A new file is lost unless its directory entry is on the disk.
         let entry = File::open(dir).and_then(|dir| dir.sync_all());
         entry.map_err(Error::io("write", dir))?;
         Ok(Held { path: path.into(), file })
     }
 }
 
-/// Settings are restored from this file, so no other user may write it.
+/// Settings are restored from this file, so other users must not be able to write it.
 fn is_ours(path: &Path, is: &fs::Metadata) -> Result<(), Error> {
     // SAFETY: it has no arguments and cannot fail.
     let me = unsafe { libc::geteuid() };
@@ -71,7 +72,7 @@ fn is_ours(path: &Path, is: &fs::Metadata) -> Result<(), Error> {
     }
 }
 
-/// The process that holds the file with this inode, as far as the kernel says:
+/// The process that has locked the file with this inode, if the kernel shows it:
 /// `1: FLOCK ADVISORY WRITE 4242 00:1a:99 0 EOF`.
 fn holder(inode: u64) -> String {
     let locks = read_kernel_text("/proc/locks").unwrap_or_default();

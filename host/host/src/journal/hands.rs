@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading and writing what a journal notes changes of.
+//! Reads and writes the targets of a journal.
 
 use super::change::Target;
 use std::io;
 
 /// Reads and writes targets. A missing target is `NotFound`, or has no key.
 pub trait Hands {
-    /// What tells a target from another of the same name; `None` where it is not there.
+    /// Distinguishes a target from another with the same name; `None` if it does not exist.
     fn key(&self, target: &Target) -> io::Result<Option<u64>>;
 
     fn read(&self, target: &Target) -> io::Result<String>;

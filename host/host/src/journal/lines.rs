@@ -1,47 +1,47 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The lines of a journal, and how they are read when its last writer was killed.
+//! The lines of a journal, and how they are read if the last writer was killed.
 
 use super::change::Change;
 use super::error::Error;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Of the journal's format. A change that old readers would misunderstand gets another number.
+/// Version of the format. A change that old readers would misunderstand gets a new number.
 pub const SCHEMA: u32 = 1;
 
 /// A line of the journal.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Line {
-    /// The first: the boot that all following lines are of.
+    /// The first line: the boot to which the following lines belong.
     Begin { schema: u32, boot: String },
-    /// Noted together, and made after that.
+    /// Changes that are recorded together, before they are made.
     Change(Vec<Change>),
-    /// These are done with.
+    /// Changes that are finished, by id.
     Back(Vec<u64>),
 }
 
 impl Line {
-    /// The CRC-32 of its JSON in eight hexadecimal digits, the JSON, an end of line.
+    /// The line as bytes: CRC-32 of the JSON in 8 hexadecimal digits, JSON, newline.
     pub fn write(&self) -> Result<Vec<u8>, serde_json::Error> {
         let json = serde_json::to_string(self)?;
         let crc = crc32fast::hash(json.as_bytes());
         Ok(format!("{crc:08x} {json}\n").into_bytes())
     }
 
-    /// The JSON of a line that is whole.
+    /// The JSON of a complete line.
     fn json(line: &[u8]) -> Option<&str> {
         let text = std::str::from_utf8(line).ok()?;
         let (crc, json) = text.split_once(' ')?;
-        // As it was written: a capital digit is a byte that has changed.
+        // Compare the text: a capital digit means that a byte has changed.
         let is_whole = crc == format!("{:08x}", crc32fast::hash(json.as_bytes()));
         is_whole.then_some(json)
     }
 }
 
-/// Reads lines, and says how many bytes are whole. A last line without an end was being written when
-/// its writer ended, and nothing was changed after it: it is left out. Any other line that is not
-/// whole is an error: its changes may have been made.
+/// Reads lines, and returns the number of bytes in complete lines. An incomplete last line is
+/// ignored: its writer ended while writing it, so it made no change after it. Any other incomplete
+/// line is an error, because its changes may have been made.
 pub fn read(path: &Path, bytes: &[u8]) -> Result<(Vec<Line>, u64), Error> {
     let (mut lines, mut whole) = (Vec::new(), 0);
     for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(read(path(), b"").unwrap(), (vec![], 0));
     }
 
-    /// Its writer finished it, so its changes may have been made.
+    /// Its writer finished the line, so its changes may have been made.
     #[test]
     fn a_last_line_that_ends_is_no_torn_one() {
         let mut bytes = text();

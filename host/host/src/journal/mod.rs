@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A record of changes on this host. A later process can restore them, because the process that made
-//! them may be killed at any instant.
+//! A record of changes on this host, from which a later process can restore them. The process that
+//! made them may be killed at any moment.
 //!
-//! A change is on the disk before it is made, with the value before and the value that is set. A value
-//! set by another program equals neither, and stays. Of a target that was changed several times the last
-//! two values that were set count, for the last change may not have been made. An entry holds for one
-//! boot, and for one thread or directory: what has only the same name is not touched.
+//! A change is on the disk before it is made, with the previous and the new value. If the present value
+//! equals neither, another program has set it, and it stays. If a target was changed several times, the
+//! last two values count as ours, because the last change may not have been made. An entry is valid for
+//! one boot, and for one thread or directory: another one with the same name is not touched.
 
 mod change;
 mod disk;
@@ -24,16 +24,16 @@ use std::io;
 use std::path::Path;
 use unspin_text::read_kernel_text;
 
-/// Where it is kept. What /run has is gone with the boot, as are the changes.
+/// The journal's file. /run is empty after a boot, and so are the changes.
 pub const JOURNAL: &str = "/run/unspin/journal";
 
-/// The changes that are not put back yet.
+/// The changes that are not restored yet.
 pub struct Journal {
     disk: Box<dyn Disk>,
     boot: String,
-    /// Bytes of the file that are whole lines.
+    /// Bytes of complete lines in the file.
     length: u64,
-    /// In the order in which they were noted.
+    /// In the order in which they were recorded.
     open: Vec<Change>,
     next: u64,
 }
@@ -56,15 +56,15 @@ pub enum Back {
 }
 
 impl Journal {
-    /// Holds the journal at `path` (see [`JOURNAL`]) for this process. `proc` is where the kernel says which
-    /// boot this is. Entries of an earlier boot are dropped: nothing is left of them.
+    /// Locks the journal at `path` (see [`JOURNAL`]) for this process. `proc` shows the id of the present
+    /// boot. Entries of an earlier boot are dropped, because a boot undoes their changes.
     pub fn open(path: &Path, proc: &Path) -> Result<Journal, Error> {
         let boot_id = proc.join("sys/kernel/random/boot_id");
         let boot = read_kernel_text(&boot_id).map_err(Error::io("read", &boot_id))?;
         Journal::on(Box::new(Held::open(path)?), boot.trim())
     }
 
-    /// The journal on a disk, of the boot with this id.
+    /// The journal on a disk, for the boot with this id.
     pub fn on(disk: Box<dyn Disk>, boot: &str) -> Result<Journal, Error> {
         let boot = boot.to_string();
         let mut journal = Journal { disk, boot, length: 0, open: Vec::new(), next: 1 };
@@ -83,7 +83,7 @@ impl Journal {
             journal.open.clear();
         }
         journal.next = journal.open.iter().map(|change| change.id + 1).max().unwrap_or(1);
-        // What is not needed any more goes before anything is added to it.
+        // Remove what is no longer needed before anything is appended.
         let keep = if journal.open.is_empty() { 0 } else { whole };
         if keep < bytes.len() as u64 {
             journal.cut(keep)?;
@@ -92,20 +92,20 @@ impl Journal {
         Ok(journal)
     }
 
-    /// The changes that are not put back yet, first to last.
+    /// The changes that are not restored yet, in order.
     pub fn changes(&self) -> &[Change] {
         &self.open
     }
 
-    /// Notes these values, and sets them when that is on the disk, first to last. A target that has its
-    /// value already is no change. At an error some may be set: [`Journal::put_back`] undoes those.
+    /// Records these values, and then sets them, in order. A target that already has its value is
+    /// skipped. After an error some may be set: [`Journal::put_back`] restores those.
     pub fn change(&mut self, hands: &dyn Hands, wanted: &[(Target, String)]) -> Result<(), Error> {
         let each = wanted.iter().map(|(target, set)| (target, None, set));
         self.set(hands, each).map(drop)
     }
 
-    /// The same, where each target has the value that is given first of the two. Otherwise nothing is noted or
-    /// set, and the answer is a target that has another, and what it has.
+    /// The same, if each target has the first of its two values. Otherwise records and sets nothing, and
+    /// returns a target with another value, and that value.
     pub fn exchange(
         &mut self,
         hands: &dyn Hands,
@@ -144,9 +144,9 @@ impl Journal {
         Ok(None)
     }
 
-    /// Puts back what is not put back yet, and says of each target what became of it: the one changed last
-    /// comes first. A target that was changed several times is written once, and told as one change. It may
-    /// be killed meanwhile, and done again.
+    /// Restores all changes that are not restored yet, last one first, and returns the result for each
+    /// target. A target that was changed several times is written once, and returned as one change. If the
+    /// process is killed meanwhile, it can be repeated.
     pub fn put_back(&mut self, hands: &dyn Hands) -> Result<Vec<(Change, Back)>, Error> {
         let (mut done, mut stays, mut ids) = (Vec::new(), Vec::new(), Vec::new());
         while let Some(last) = self.open.last() {
@@ -180,7 +180,8 @@ impl Journal {
         }
         bytes.extend(line.write().map_err(|e| Error::io("write", &path)(e.into()))?);
         if let Err(e) = self.disk.append(&bytes) {
-            // What was written of it must not be followed by another line. Nothing was changed yet.
+            // Remove the incomplete line, so that no other line follows it. Nothing was changed
+            // yet.
             let _ = self.disk.cut(self.length);
             return Err(Error::io("write", &path)(e));
         }
@@ -196,8 +197,8 @@ impl Journal {
     }
 }
 
-/// Sets a value, and checks that the kernel accepted it: otherwise it would later look like another
-/// program's.
+/// Sets a value, and checks that the kernel accepted it. Otherwise the value would later look like
+/// one of another program.
 fn make(hands: &dyn Hands, change: &Change) -> Result<(), Error> {
     let target = &change.target;
     hands.write(target, &change.set).map_err(Error::of("set", target))?;
@@ -209,9 +210,9 @@ fn make(hands: &dyn Hands, change: &Change) -> Result<(), Error> {
     Err(Error::NotTaken { target: target.clone(), set: change.set.clone(), is })
 }
 
-/// All changes of one target as one, and the value before the last of them. That one may not have been
-/// made, so the target may still have it. If another program set a value between two of them, that is
-/// the value before.
+/// Merges all changes of one target, and returns the value before the last of them. The last may not
+/// have been made, so the target may still have that value. If another program set a value between two
+/// changes, that is the value before.
 fn as_one(last: Change, all: &[Change]) -> (Change, String) {
     let before_last = last.was.clone();
     let earlier = all.split_last().map_or(&[][..], |(_, earlier)| earlier);
@@ -225,7 +226,8 @@ fn as_one(last: Change, all: &[Change]) -> (Change, String) {
     (whole, before_last)
 }
 
-/// Sets the value before, where the target has what was set, or `before_last` ([`as_one`]).
+/// Restores the previous value if the target has the value that was set, or `before_last`
+/// ([`as_one`]).
 fn undo(hands: &dyn Hands, change: &Change, before_last: &str) -> io::Result<Back> {
     let target = &change.target;
     let is_gone = || hands.key(target).map(|key| key != Some(change.key));
@@ -246,7 +248,7 @@ fn undo(hands: &dyn Hands, change: &Change, before_last: &str) -> io::Result<Bac
         }
     });
     match result {
-        // It went meanwhile.
+        // The target disappeared meanwhile.
         Err(_) if is_gone()? => Ok(Back::Gone),
         other => other,
     }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* Who has a CPU, and for how long each has had it. Included once, after find.h. */
+/* Who has a CPU, and for how long. Included once, after find.h. */
 #ifndef UNSPIN_PROBE_CPU_H
 #define UNSPIN_PROBE_CPU_H
 
 /*
- * From earlier to later; 0 where clocks of two CPUs disagree. Without the barrier compilers make twice the
- * instructions of it.
+ * The time from earlier to later; 0 if the clocks of two CPUs disagree. Without the barrier,
+ * compilers emit twice as many instructions.
  */
 static __always_inline __u64 between(__u64 earlier, __u64 later)
 {
@@ -20,7 +20,7 @@ static __always_inline __u64 least(__u64 a, __u64 b)
 	return a < b ? a : b;
 }
 
-/* For how long until `now` vCPUs of a VM have been on a CPU, of which `by` more are from now on. */
+/* How long vCPUs of a VM have been on a CPU until `now`. From now on `by` more are. */
 static __always_inline __u64 vm_ran(__u32 number, int by, __u64 now)
 {
 	struct together *vm = bpf_map_lookup_elem(&together, &number);
@@ -28,7 +28,7 @@ static __always_inline __u64 vm_ran(__u32 number, int by, __u64 now)
 	return vm ? ran_until(vm, by, now) : NO_WAIT;
 }
 
-/* Counts what the task that a CPU runs has had of it. */
+/* Counts the time that the CPU's present task has had it. */
 static __always_inline void count_had(struct cpu *cpu, __u32 number, __u64 now)
 {
 	__u64 had = cpu->since ? between(cpu->since, now) : 0;
@@ -46,7 +46,10 @@ static __always_inline void count_had(struct cpu *cpu, __u32 number, __u64 now)
 	cpu->since = now;
 }
 
-/* A CPU runs a vCPU. Where that was entered while it ran, the CPU does not know yet. Not preempted. */
+/*
+ * A CPU starts to run a vCPU. If the vCPU was entered while it ran, the CPU does not know it yet.
+ * The caller cannot be preempted.
+ */
 static __always_inline void runs_vcpu(struct cpu *cpu, __u32 number, struct vcpu *v, __u64 now)
 {
 	if (cpu->kind == VCPU && cpu->vm == v->vm)
@@ -59,7 +62,10 @@ static __always_inline void runs_vcpu(struct cpu *cpu, __u32 number, struct vcpu
 	cpu->vm = v->vm;
 }
 
-/* Threads have been entered or left: notes which slot the one has that a CPU runs. Not preempted. */
+/*
+ * Threads have been entered or left: looks up the slot of the CPU's present thread. The caller
+ * cannot be preempted.
+ */
 __noinline int looks_anew(__u32 number)
 {
 	__u64 registrations = settings.registrations;
@@ -76,7 +82,7 @@ __noinline int looks_anew(__u32 number)
 	return slot;
 }
 
-/* The vCPU that this CPU runs, for programs that cannot be preempted. */
+/* The vCPU that this CPU runs. The caller cannot be preempted. */
 static __always_inline struct vcpu *vcpu_here(struct cpu *cpu, __u32 number)
 {
 	if (cpu->registrations != settings.registrations)
@@ -107,7 +113,7 @@ static __always_inline void notes_run(struct runs *cpu, struct task_struct *task
 	run_begins(cpu, &whose, now);
 }
 
-/* What the CPU's last task had of it, and whose the next is. */
+/* Counts the time of the CPU's last task, and notes whose the next one is. */
 static __always_inline void cpu_goes_on(struct cpu *cpu, __u32 number, struct vcpu *next_vcpu,
 					struct task_struct *next, __u64 now)
 {
@@ -133,8 +139,8 @@ static __always_inline void cpu_goes_on(struct cpu *cpu, __u32 number, struct vc
 }
 
 /*
- * Who has had a CPU, as a vCPU of that VM sees it; up to the last switch there. What is no vCPU's own is
- * the other VMs'.
+ * Who has had a CPU, as seen by a vCPU of that VM, until the last switch there. Time of vCPUs and
+ * VMMs that is not its own VM's counts as other VMs'.
  */
 static __always_inline void sums_at_switch(struct sums *sums, struct cpu *cpu, struct share *own)
 {
@@ -145,7 +151,7 @@ static __always_inline void sums_at_switch(struct sums *sums, struct cpu *cpu, s
 	sums->vm = between(own->vcpus + own->vmm, cpu->had[VCPU] + cpu->had[VMM]);
 }
 
-/* The same up to now, with what the task that runs has had since. */
+/* The same until now, including the time of the task that runs. */
 static __always_inline void sums_now(struct sums *sums, struct cpu *cpu, struct share *own, __u32 vm,
 				     __u64 now)
 {
@@ -181,7 +187,7 @@ static __always_inline void took(__u32 vm, struct process *who, __u64 time)
 		first.command[1] = who->command[1];
 		if (!bpf_map_update_elem(&takers, &key, &first, BPF_NOEXIST))
 			return;
-		/* Another CPU was first, or there is no room. */
+		/* Another CPU has added the entry, or there is no room. */
 		sum = bpf_map_lookup_elem(&takers, &key);
 		if (!sum) {
 			not_named(vm, time);
@@ -189,12 +195,15 @@ static __always_inline void took(__u32 vm, struct process *who, __u64 time)
 		}
 	}
 	__sync_fetch_and_add(&sum->time, time);
-	/* A process that has executed a program has its name. */
+	/* After execve() a process has another name. */
 	sum->command[0] = who->command[0];
 	sum->command[1] = who->command[1];
 }
 
-/* A wait that ends now, or ended so long ago that less is `left` of it. The verifier looks at it once. */
+/*
+ * Counts the takers of a wait that ends now, or of the part `left` of it. A function of its own:
+ * the verifier checks it once.
+ */
 __noinline int wait_was_taken(__u32 number, __u32 vm, __u64 begin, __u64 end, __u64 left)
 {
 	struct runs *cpu = bpf_map_lookup_elem(&runs, &number);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What only a diagnosis needs: how many vCPUs of a VM want a CPU at a time, and which ports, registers and
- * addresses its guest accesses. Included once, after reason.h.
+ * What only a diagnosis needs: how many vCPUs of a VM want a CPU at the same time, and which ports,
+ * registers and addresses its guest accesses. Included once, after reason.h.
  */
 #ifndef UNSPIN_PROBE_DETAIL_H
 #define UNSPIN_PROBE_DETAIL_H
@@ -15,8 +15,8 @@ static struct vm *vm_of(struct vcpu *v)
 }
 
 /*
- * A vCPU begins or ceases to want a CPU. Its waker may say so while it goes to sleep: the last one counts.
- * One that is watched no more has been taken out of the number.
+ * A vCPU starts or stops wanting a CPU. Its waker may report this while the vCPU goes to sleep: the
+ * last report counts. A vCPU that is no longer watched has already been subtracted.
  */
 static __always_inline void wants(struct vcpu *v, __u64 wanted, __u64 now)
 {
@@ -67,7 +67,10 @@ static __always_inline void count_access(struct vcpu *v, __u64 ns, bool visited)
 	add_access(access, ns, visited);
 }
 
-/* The exit is for this. If it was for something else before, it is for both, and its time is of the last. */
+/*
+ * The purpose of the exit. If it already had another, both count an access, and the last gets the
+ * time.
+ */
 static __always_inline void accesses_at(struct vcpu *v, __u32 kind, __u64 address)
 {
 	if (v->access && (v->access != kind || v->address != address))
@@ -83,14 +86,14 @@ static __always_inline void access_begins(struct vcpu *v)
 	v->access = NO_ACCESS;
 }
 
-/* On its way the vCPU leaves a CPU. */
+/* The vCPU loses its CPU during the exit. */
 static __always_inline void access_pauses(struct vcpu *v, __u64 now)
 {
 	if (detailed && now > v->since)
 		v->served += now - v->since;
 }
 
-/* The guest goes on. What is read in the VMM is known only when it is back from there. */
+/* The vCPU enters its guest again. The result of a read in the VMM is known only now. */
 static __always_inline void access_ends(struct vcpu *v, __u64 now)
 {
 	__u64 ns = v->served + (now > v->since ? now - v->since : 0);
@@ -110,7 +113,7 @@ int BPF_PROG(port, unsigned int is_write, unsigned int number)
 	return 0;
 }
 
-/* Of a page: a device has many registers in one. */
+/* Counts by page, because a device has many registers in one. */
 static __always_inline void at_address(__u64 address)
 {
 	struct vcpu *v = current_vcpu();
@@ -119,7 +122,7 @@ static __always_inline void at_address(__u64 address)
 	if (!v)
 		return;
 	accesses_at(v, MMIO, page);
-	/* An exit for memory that is not mapped, to the processor. */
+	/* For the processor such an exit is for memory that is not mapped. */
 	if (v->counts == v->reason && (v->reason == STATE_EXIT_MEMORY || v->reason == STATE_EXIT_MMIO))
 		turns_out(v, page == APIC_PAGE ? STATE_EXIT_APIC : STATE_EXIT_MMIO);
 }
@@ -131,7 +134,7 @@ int BPF_PROG(mmio, int type, int length, __u64 address)
 	return 0;
 }
 
-/* One that only tells a device that there is something to do. */
+/* A write that only notifies a device. */
 SEC("tp_btf/kvm_fast_mmio")
 int BPF_PROG(fast_mmio, __u64 address)
 {

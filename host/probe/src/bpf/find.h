@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* Where what is kept of a CPU, a thread or a VM is. Included once, after kept.h. */
+/* Finds the records of a CPU, a thread or a VM. Included once, after kept.h. */
 #ifndef UNSPIN_PROBE_FIND_H
 #define UNSPIN_PROBE_FIND_H
 
@@ -40,7 +40,7 @@ static struct vcpu *vcpu_of(__u32 tid)
 	return vcpu_at(slot_of(tid));
 }
 
-/* The number of the VM of a process; null where it is none that is watched. */
+/* The number of the VM of a process; null if the process is not watched. */
 static __always_inline __u32 *vm_of_process(__u32 tgid)
 {
 	__u32 place = tgid % PLACES;
@@ -50,8 +50,8 @@ static __always_inline __u32 *vm_of_process(__u32 tgid)
 }
 
 /*
- * The slot of what a CPU runs, as it was noted when that was switched in. Where threads have been entered or
- * left since, it is looked up.
+ * The slot of the thread that a CPU runs, as noted when it was switched in. If threads were entered
+ * or left since then, looks it up again.
  */
 static __always_inline __u32 slot_on(struct cpu *cpu)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* What the programs keep. src/layout.rs has the structures for user space. */
+/* The records of the programs. src/layout.rs has the structures for user space. */
 #ifndef UNSPIN_PROBE_KEPT_H
 #define UNSPIN_PROBE_KEPT_H
 
@@ -12,34 +12,40 @@ enum {
 	VMS_MAX = 512,
 	/* Pairs of a VM and a process that had its CPUs. */
 	TAKERS_MAX = 16384,
-	/* A default; user space sets what it needs. */
+	/* A default; user space sets the actual value. */
 	VCPUS_MAX = 1024,
-	/* Of a thread that is not watched. */
+	/* The slot of a thread that is not watched. */
 	NO_SLOT = 0,
 	ISA_VMX = 1,
-	/* Entries of a vCPU's times, so that a mask keeps a state within them. */
+	/*
+	 * Number of entries of a vCPU's times, a power of 2, so that a mask keeps an index within
+	 * them.
+	 */
 	TIMES = 32,
-	/* On a CPU since an exit for HLT: whether this is poll or exit turns out at its end. */
+	/*
+	 * On a CPU since an exit for HLT. The end of this time shows whether it was polling or
+	 * exit.
+	 */
 	PENDING = TIMES - 1,
-	/* On a CPU since it is watched, and nothing was seen of it: what this is stays unknown. */
+	/* On a CPU since it is watched, without any event: the state stays unknown. */
 	UNSEEN = TIMES - 2,
-	/* Of `wants`: it is watched no more. */
+	/* Value of `wants`: no longer watched. */
 	GONE = 2,
-	/* Places of `places`. */
+	/* Number of places in `places`. */
 	PLACES = 16384,
 	HYPERCALL_SEND_IPI = 10, /* KVM_HC_SEND_IPI */
 	X2APIC_FIRST = 0x800,
 	X2APIC_LAST = 0x8ff,
-	/* Ports, registers and pages of a VM that are told apart. */
+	/* Limit of ports, registers and pages of a VM that are distinguished. */
 	ACCESSES_OF_VM = 512,
 	ACCESSES_MAX = 32768,
-	APIC_PAGE = 0xfee00000, /* of the interrupt controller, where nobody has moved it */
+	APIC_PAGE = 0xfee00000, /* the default page of the interrupt controller */
 };
 
 /* Whose task a CPU runs. */
 enum kind { IDLE, HOST, VCPU, VMM, KINDS };
 
-/* A CPU; only its own switches, entries and exits write, which cannot be preempted. */
+/* A CPU. Only its own switches, entries and exits write to it; they cannot be preempted. */
 struct cpu {
 	__u64 since; /* when the task that runs was switched in */
 	__u32 kind;  /* of it */
@@ -54,7 +60,7 @@ struct share {
 	__u64 vcpus, vmm;
 };
 
-/* What a wait for a CPU is split by: how long these have had it, in ns. */
+/* By what a wait for a CPU is split: how long each of these has had the CPU, in ns. */
 struct sums {
 	__u64 sibling, own_vmm, vm, host;
 };
@@ -64,17 +70,17 @@ enum place { ON, READY, ASLEEP };
 
 _Static_assert(STATES <= UNSEEN, "UNSEEN is a state");
 
-/* What an exit is for. */
+/* The purpose of an exit. */
 enum access_kind { NO_ACCESS, PORT, MSR, MMIO };
 
 /* A vCPU. Times are of CLOCK_MONOTONIC, in ns. */
 struct vcpu {
-	__u64 ended;	/* changes that have ended: first, so that it is read first */
-	__u64 since;	/* all before is counted */
+	__u64 ended;	/* number of finished changes; first, so that it is read first */
+	__u64 since;	/* time before this is counted */
 	__u64 woken_at;	/* the last time that its thread was woken */
 	__u32 vm;
 	__u32 place;
-	/* The state that its time on a CPU goes to, PENDING or UNSEEN: what it does, or did last. */
+	/* The state of its present or last time on a CPU; may be PENDING or UNSEEN. */
 	__u32 counts;
 	__u32 reason;	/* the state of its last exit */
 	__u32 asleep;	/* the state of its sleep */
@@ -82,7 +88,7 @@ struct vcpu {
 	struct sums before; /* when the wait began */
 	__u64 cfs_rq, throttled; /* the queue it waits in, and for how long that had been throttled */
 	__u64 exit_at;
-	__u64 pending_asleep; /* what was pending before the sleep; -1: it has not slept */
+	__u64 pending_asleep; /* pending time before the sleep; -1: it has not slept */
 	/* Notes. */
 	__u64 vmm_at;	/* the way to user space began */
 	__u64 halt_began, halt_ended; /* KVM's halting, polling included */
@@ -100,23 +106,23 @@ struct vcpu {
 	__u64 access;	/* what its exit is for */
 	__u64 address;	/* of the port, the register or the page */
 	__u64 unused[2]; /* the next vCPU begins a cache line */
-	__u64 begun;	/* changes that have begun: last; as many where what was read is of one time */
+	__u64 begun;	/* number of started changes; last. If it equals `ended`, the copy is consistent */
 };
 
-/* What different CPUs write lies in different cache lines. */
+/* Records that different CPUs write are in different cache lines. */
 _Static_assert(sizeof(struct cpu) % 64 == 0 && sizeof(struct vcpu) % 64 == 0 &&
 		       sizeof(struct runs) % 64 == 0 && sizeof(struct together) % 64 == 0,
 	       "a cache line of two");
 
-/* The thread that was first to have its place. */
+/* The first thread in a place. */
 struct thread {
-	__u32 tid; /* 0: nobody */
+	__u32 tid; /* 0: none */
 	__u32 slot;
-	__u32 others; /* that have this place, too: they are in `slots` */
+	__u32 others; /* other threads in this place; they are in `slots` */
 	__u32 vms;    /* processes of VMs whose ids have this place: they are in `vms` */
 };
 
-/* To find a thread here takes a few instructions, in a hash a hundred. */
+/* Finding a thread here takes a few instructions, in a hash a hundred. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, PLACES);
@@ -131,7 +137,7 @@ struct {
 	__type(value, __u32); /* its slot */
 } slots SEC(".maps");
 
-/* An array: to find an entry of it takes a few instructions. */
+/* An array, because finding an entry of it takes a few instructions. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE); /* user space reads it without a system call */
@@ -173,7 +179,7 @@ struct {
 
 /* A VM. All CPUs write. */
 struct vm {
-	__u64 lost;	/* where `naming`: for how long its vCPUs waited for whom nobody knows, in ns */
+	__u64 lost;	/* if `naming`: how long its vCPUs waited for unknown processes, in ns */
 	/* Where `detailed`. */
 	__u64 wanting;	/* how many of its vCPUs want a CPU */
 	__u64 accesses;	/* entries that it has in `accesses` */
@@ -200,7 +206,7 @@ struct taken {
 	__u64 command[2];
 };
 
-/* What finds no room is in `lost` of the VM. */
+/* Times without room for an entry are in `lost` of the VM. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, TAKERS_MAX);
@@ -216,7 +222,7 @@ struct {
 	__type(value, struct vm);
 } vm_sums SEC(".maps");
 
-/* What a guest accesses that is emulated. */
+/* An emulated access of a guest. */
 struct access_key {
 	__u32 vm, kind;
 	__u64 address; /* OTHERS: of those that are not told apart */
@@ -238,19 +244,19 @@ struct {
 } accesses SEC(".maps");
 
 /*
- * Written by user space before the programs are loaded: the processes are counted that had the CPUs which
- * vCPUs waited for.
+ * Set by user space before the programs are loaded: count the processes that had the CPUs for which
+ * vCPUs waited.
  */
 const volatile __u32 naming SEC(".rodata.naming");
 
-/* The same: what detail.h is for is counted. */
+/* Also set before loading: count what detail.h is for. */
 const volatile __u32 detailed SEC(".rodata.detailed");
 
-/* Written by user space. */
+/* Written by user space at any time. */
 struct {
 	__u64 registrations; /* how often threads were entered */
 	__u64 may_park;	     /* whether vCPUs may sleep for a turn of another VM */
-	__u64 wakers_ns;     /* for so long it is kept who woke whom; 0: not at all */
+	__u64 wakers_ns;     /* how long wakers are kept; 0: not at all */
 } settings;
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What the programs need of the kernel: types, and of structures only the fields that are read. Where
- * these lie in the running kernel libbpf finds out when it loads the programs (CO-RE).
+ * The kernel's types, with only the fields that the programs read. libbpf finds their offsets in
+ * the running kernel when it loads the programs (CO-RE).
  */
 #ifndef UNSPIN_PROBE_KERNEL_H
 #define UNSPIN_PROBE_KERNEL_H
@@ -37,9 +37,9 @@ enum { TASK_INTERRUPTIBLE = 1, TASK_STOPPED_OR_TRACED = 4 | 8, TASK_FROZEN = 0x8
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct cfs_rq {
-	/* Since 6.6: how long tasks of it could not run, because a quota was spent. */
+	/* Since 6.6: how long its tasks could not run because a quota was used up. */
 	__u64 throttled_clock_self_time;
-	/* The same before, by a clock that stands still less exactly. */
+	/* The same before 6.6, by a less exact clock. */
 	__u64 throttled_clock_pelt_time;
 	/* Its name before 5.19. */
 	__u64 throttled_clock_task_time;

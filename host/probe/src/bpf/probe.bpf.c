@@ -2,10 +2,11 @@
 /*
  * Time in states, per vCPU, and who had the CPU while it waited for one.
  *
- * A vCPU's stretch of time is counted where the kernel cannot be preempted: at its entries, its exits and
- * its thread's switches. All other programs leave notes that the next of these takes into account: since
- * 6.19 tracepoints may be preempted. User space reads the structures of kept.h, and enters the threads and
- * processes that are watched. Nothing else is stored, and nothing of the kernel is written.
+ * A vCPU's stretch of time is counted where the kernel cannot be preempted: at its entries, its
+ * exits and its thread's switches. All other programs only leave notes for the next of these,
+ * because since 6.19 tracepoints may be preempted. User space reads the structures of kept.h, and
+ * enters the threads and processes to watch. The programs store nothing else, and modify no kernel
+ * data.
  */
 #include "kept.h"
 #include "find.h"
@@ -31,7 +32,7 @@ static __always_inline void add(struct vcpu *v, __u32 state, __u64 time)
 	v->time[state % TIMES] += time;
 }
 
-/* Counts up to `now` what a vCPU on a CPU did. Clocks of two CPUs may disagree. */
+/* Counts the time of a vCPU on a CPU until `now`. Clocks of two CPUs may disagree. */
 static __always_inline void count_up_to(struct vcpu *v, __u64 now)
 {
 	if (now > v->since)
@@ -50,7 +51,7 @@ static __always_inline void count_on(struct vcpu *v, __u64 now)
 	count_up_to(v, now);
 }
 
-/* What was pending since HLT is now known to be polling or not. */
+/* The time since HLT has turned out to be polling or not. */
 static __always_inline void settle_halt(struct vcpu *v)
 {
 	__u64 pending = v->time[PENDING], poll = 0;
@@ -115,13 +116,13 @@ static __always_inline void left_guest(struct vcpu *v, struct kvm_vcpu *vcpu, __
 		wants(v, 0, v->since);
 }
 
-/* The argument is the vendor's larger structure, of which this one is the first field. */
+/* The argument is the vendor's larger structure, whose first field this is. */
 SEC("tp_btf/kvm_exit")
 int BPF_PROG(exit, struct kvm_vcpu *vcpu, __u32 isa)
 {
 	struct vcpu *v = vcpu_running();
 
-	/* 6.12's verifier holds the argument for one that may be missing. */
+	/* 6.12's verifier assumes that the argument may be null. */
 	if (v && vcpu)
 		left_guest(v, vcpu, isa == ISA_VMX ? vmx_reason(vcpu) : svm_reason(vcpu));
 	return 0;
@@ -190,7 +191,7 @@ static __always_inline __u32 state_of(struct task_struct *task)
 	return ((struct task_struct___before_5_14 *)task)->state;
 }
 
-/* Why a thread sleeps that was last in that phase. */
+/* The state of a sleeping thread that was last in that phase. */
 static __always_inline __u32 sleeps_as(struct vcpu *v, __u32 state, const bool brief)
 {
 	if (state & (TASK_STOPPED_OR_TRACED | TASK_FROZEN))
@@ -217,12 +218,12 @@ static __always_inline void waits_here(struct vcpu *v, struct task_struct *task,
 		sums_at_switch(&v->before, cpu, own);
 }
 
-/* `ran`: for how long vCPUs of its VM have been on a CPU. */
+/* `ran`: how long vCPUs of its VM have been on a CPU. */
 static __always_inline void switched_out(struct vcpu *v, bool preempted, struct task_struct *task,
 					 struct cpu *cpu, __u32 number, __u64 now, __u64 ran,
 					 const bool brief)
 {
-	/* A signal that is pending keeps it running; then its state says so. */
+	/* A pending signal keeps it running; its state shows this. */
 	__u32 state = state_of(task);
 
 	change(v);
@@ -234,8 +235,8 @@ static __always_inline void switched_out(struct vcpu *v, bool preempted, struct 
 	v->switches++;
 	v->ran_before = ran;
 	/*
-	 * It has left the guest, even where KVM reports the exit only later. Where KVM has reported none so
-	 * far, perhaps it never does.
+	 * It has left the guest, even if KVM reports the exit only later. If KVM has reported no
+	 * exit so far, it may never do so.
 	 */
 	if (v->counts == STATE_GUEST || v->counts == UNSEEN)
 		v->counts = v->reason = v->exit_at ? STATE_EXIT_INTERRUPT : STATE_VMM;
@@ -254,7 +255,7 @@ static __always_inline void switched_out(struct vcpu *v, bool preempted, struct 
 		wants(v, 0, now);
 }
 
-/* Whoever it waited for was on this CPU, or its move from another has counted that. */
+/* The task for which it waited was on this CPU, or its move from another CPU has counted that. */
 static __always_inline void switched_in(struct vcpu *v, struct task_struct *task, struct cpu *cpu,
 					__u32 number, __u64 now, __u64 ran, const bool brief)
 {
@@ -264,7 +265,7 @@ static __always_inline void switched_in(struct vcpu *v, struct task_struct *task
 
 	change(v);
 	if (v->place == ASLEEP) {
-		/* Woken before it slept: it was ready all the time. */
+		/* Woken before it slept: it was always ready. */
 		if (v->woken_at > begin)
 			begin = least(v->woken_at, now);
 		add(v, v->asleep, begin - v->since);
@@ -293,7 +294,7 @@ int BPF_PROG(switch_task, bool preempt, struct task_struct *prev, struct task_st
 {
 	__u32 number = bpf_get_smp_processor_id();
 	struct cpu *cpu = cpu_of(number);
-	/* For how long vCPUs of the VM of `v` and of `in` have been on a CPU. */
+	/* How long vCPUs of the VMs of `v` and of `in` have been on a CPU. */
 	__u64 now, ran_out = NO_WAIT, ran_in = NO_WAIT;
 	struct vcpu *v, *in;
 	bool is_same;
@@ -320,8 +321,9 @@ int BPF_PROG(switch_task, bool preempt, struct task_struct *prev, struct task_st
 }
 
 /*
- * The same if only running, waiting and sleeping are told apart, and all waits count as READY_NOBODY. It
- * costs about half, and has no instruction that kernels before 5.12 lack, not even one that is not reached.
+ * The same if only running, waiting and sleeping are distinguished, and all waits count as
+ * READY_NOBODY. It costs about half, and has no instruction that kernels before 5.12 lack, not even
+ * an unreachable one.
  */
 SEC("tp_btf/sched_switch")
 int BPF_PROG(switch_briefly, bool preempt, struct task_struct *prev, struct task_struct *next)
@@ -350,7 +352,7 @@ int BPF_PROG(switch_briefly, bool preempt, struct task_struct *prev, struct task
 	return 0;
 }
 
-/* Who wakes it, where that is a sibling. */
+/* Notes the waker, if it is a sibling. */
 static __always_inline void notes_waker(struct vcpu *v, __u64 now)
 {
 	struct vcpu *by = current_vcpu();
@@ -382,7 +384,7 @@ int BPF_PROG(wake, struct task_struct *task)
 	if (!v)
 		return 0;
 	now = bpf_ktime_get_ns();
-	/* One that is ready waits already. */
+	/* A vCPU that is ready waits already. */
 	if (v->place != READY) {
 		wait_begins(v, task, v->cpu, now);
 		v->ran_before = vm_ran(v->vm, 0, now);
@@ -393,7 +395,7 @@ int BPF_PROG(wake, struct task_struct *task)
 	return 0;
 }
 
-/* The same beside switch_briefly. */
+/* The counterpart of switch_briefly. */
 SEC("tp_btf/sched_waking")
 int BPF_PROG(wake_briefly, struct task_struct *task)
 {

@@ -1,30 +1,32 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Who ran while vCPUs were ready: for how long any vCPU of a VM had a CPU, and which processes had a CPU
- * last; and how many vCPUs of a VM want a CPU. It calls nothing of the kernel's, so tests compile it too.
+ * Who ran while vCPUs were ready: how long any vCPU of a VM had a CPU, and which processes had a
+ * CPU recently; and how many vCPUs of a VM want a CPU. It calls no kernel functions, so tests
+ * compile it too.
  */
 #ifndef UNSPIN_PROBE_READY_H
 #define UNSPIN_PROBE_READY_H
 
 enum {
-	/* Stretches of a CPU that are kept. */
+	/* Number of recorded stretches per CPU. */
 	RUNS = 32,
 };
 
-/* Of `ran_before`: no wait has begun, or it is unknown when. */
+/* Value of `ran_before`: no wait has begun, or its beginning is unknown. */
 #define NO_WAIT (-1ULL)
 
-/* Clocks of two CPUs disagree by less, in ns. */
+/* Clocks of two CPUs differ by less than this, in ns. */
 #define SLACK (1LL << 27)
 
 enum {
-	/* So many vCPUs of a VM that want a CPU, or more, are counted as one number. */
+	/* From this number on, numbers of vCPUs that want a CPU are counted together. */
 	WANTING_MAX = 64,
 };
 
 /*
- * The vCPUs of a VM that have a CPU. CPUs that change both at once need no lock: a time that something
- * lasted is a sum of the times at which it ended, less those at which it began.
+ * The vCPUs of a VM that have a CPU. CPUs that change both fields at the same time need no lock:
+ * how long something lasted is the sum of the times at which it ended, minus the sum of those at
+ * which it began.
  */
 struct together {
 	__u64 on;  /* how many */
@@ -32,7 +34,7 @@ struct together {
 	__u64 unused[6]; /* a cache line of its own */
 };
 
-/* A process, and what it is called, as the kernel has it in 16 bytes. 0: the CPU is idle. */
+/* A process and its name, in the kernel's 16 bytes. 0: the CPU is idle. */
 struct process {
 	__u64 tgid;
 	__u64 command[2];
@@ -44,20 +46,20 @@ struct run {
 	struct process whose;
 };
 
-/* Who had a CPU; only its own switches write. */
+/* Who had a CPU. Only its own switches write. */
 struct runs {
-	__u64 ended;	      /* changes that have ended: first, so that it is read first */
+	__u64 ended;	      /* number of finished changes; first, so that it is read first */
 	__u64 since;	      /* who has it now has had it since then */
 	struct process whose; /* who that is */
 	__u64 next;	      /* how many stretches have ended: the next is kept at this % RUNS */
 	struct run last[RUNS];
 	__u64 unused;	      /* the next CPU begins a cache line */
-	__u64 begun;	      /* changes that have begun: last; as many where what was read is of one time */
+	__u64 begun;	      /* number of started changes; last. If it equals `ended`, the copy is consistent */
 };
 
 /*
- * A sum of times at `now`, in ns: while it lasts, it is negative without its present end. Other CPUs may have
- * yet to add one of several ends or begins.
+ * The value of a sum at `now`, in ns. While the thing lasts, its present end is missing, so the sum
+ * is negative. Other CPUs may not have added their latest ends or beginnings yet.
  */
 static __always_inline __u64 sum_at(__u64 sum, __u64 now)
 {
@@ -74,8 +76,8 @@ static __always_inline __u64 sum_at(__u64 sum, __u64 now)
 }
 
 /*
- * For how long until `now` at least one vCPU of a VM has been on a CPU. `by` more are from now on. A vCPU
- * that waits is none of them, so what this grows by while it waits is its co-stop.
+ * How long at least one vCPU of a VM has been on a CPU until `now`. From now on `by` more are. A
+ * waiting vCPU is not among them, so the growth of this value during its wait is its co-stop.
  */
 static __always_inline __u64 ran_until(struct together *vm, int by, __u64 now)
 {
@@ -91,7 +93,10 @@ static __always_inline __u64 ran_until(struct together *vm, int by, __u64 now)
 	return sum_at(*(volatile __u64 *)&vm->ran, now);
 }
 
-/* Where a number of vCPUs is counted. One that is negative for a moment is 0. */
+/*
+ * The index at which a number of vCPUs is counted. A number that is negative for a moment counts as
+ * 0.
+ */
 static __always_inline __u64 counted_at(__u64 many)
 {
 	if (many >> 63)
@@ -99,7 +104,7 @@ static __always_inline __u64 counted_at(__u64 many)
 	return many < WANTING_MAX ? many : WANTING_MAX;
 }
 
-/* `by` more vCPUs of a VM want a CPU from now on. `time` has a sum for each number of them. */
+/* From now on `by` more vCPUs of a VM want a CPU. `time` has a sum for each number of vCPUs. */
 static __always_inline void want(__u64 *wanting, __u64 *time, int by, __u64 now)
 {
 	__u64 many = __sync_fetch_and_add(wanting, (__u64)by);
@@ -111,14 +116,14 @@ static __always_inline void want(__u64 *wanting, __u64 *time, int by, __u64 now)
 	__sync_fetch_and_add(&time[to], -now);
 }
 
-/* A process has the CPU from now on, or nobody. */
+/* From now on a process has the CPU, or it is idle. */
 static __always_inline void run_begins(struct runs *cpu, struct process *whose, __u64 now)
 {
 	struct run *run = &cpu->last[(cpu->next - 1) % RUNS];
 
 	cpu->begun++;
 	barrier();
-	/* Threads of one process that follow each other are one stretch. */
+	/* Consecutive threads of one process are one stretch. */
 	if (cpu->whose.tgid && run->whose.tgid == cpu->whose.tgid && run->end == cpu->since) {
 		run->end = now;
 	} else if (cpu->whose.tgid) {
@@ -134,7 +139,7 @@ static __always_inline void run_begins(struct runs *cpu, struct process *whose, 
 	cpu->ended = cpu->begun;
 }
 
-/* How much of a stretch lies between two times. */
+/* The part of a stretch between two times. */
 static __always_inline __u64 part(__u64 from, __u64 to, __u64 begin, __u64 end)
 {
 	from = from > begin ? from : begin;
@@ -142,9 +147,9 @@ static __always_inline __u64 part(__u64 from, __u64 to, __u64 begin, __u64 end)
 	return to > from ? to - from : 0;
 }
 
-/* Counts for a process that it had the CPU while a vCPU of a VM waited; whoever includes this has it. */
+/* Counts that a process had the CPU while a vCPU of a VM waited. The including file defines it. */
 static void took(__u32 vm, struct process *who, __u64 time);
-/* Counts that somebody had it of whom nothing is known any more; likewise. */
+/* Counts that a process of which nothing is known had it. The including file defines it. */
 static void not_named(__u32 vm, __u64 time);
 
 static __always_inline __u64 took_at_most(__u32 vm, struct process *who, __u64 time, __u64 left)
@@ -156,9 +161,9 @@ static __always_inline __u64 took_at_most(__u32 vm, struct process *who, __u64 t
 }
 
 /*
- * A vCPU of a VM waited for a CPU between two times. Who had it meanwhile is counted, latest first, up to
- * `left` together; what is left then nobody had. Where more followed each other than are kept, or the CPU
- * switches while it is looked at, nothing is known of the earlier ones.
+ * A vCPU of a VM waited for a CPU between two times. Counts who had the CPU meanwhile, latest
+ * first, up to `left` in all; the rest of `left` was idle. If there were more stretches than are
+ * recorded, or the CPU switches meanwhile, the earlier ones are unknown.
  */
 static __always_inline void count_takers(struct runs *cpu, __u32 vm, __u64 begin, __u64 end, __u64 left)
 {

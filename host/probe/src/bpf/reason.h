@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* Why a guest was left: the state that its exit leads to, of what the vendor's structure says. */
+/* Why a guest exited: the state for the reason in the vendor's structure. */
 #ifndef UNSPIN_PROBE_REASON_H
 #define UNSPIN_PROBE_REASON_H
 
 #include "kept.h"
 
 /*
- * Four bytes at a place of the vendor's structure. The verifier knows only the common part of it. Since
- * 6.2 it lets a pointer be taken for another structure of the kernel, here one that is a number: reading
- * needs no call then.
+ * Four bytes at an offset of the vendor's structure, of which the verifier knows only the common
+ * part. Since 6.2 the verifier allows a cast to another structure of the kernel, here one that is a
+ * number. Then the read needs no call.
  */
 static __always_inline __u32 number_at(struct kvm_vcpu *vcpu, __u64 offset)
 {
@@ -21,20 +21,20 @@ static __always_inline __u32 number_at(struct kvm_vcpu *vcpu, __u64 offset)
 	return number;
 }
 
-/* The register that an exit for RDMSR or WRMSR names: what the guest has in RCX. */
+/* The register that an exit for RDMSR or WRMSR accesses: the guest's RCX. */
 static __always_inline __u32 msr_of(struct kvm_vcpu *vcpu)
 {
 	return number_at(vcpu, bpf_core_field_offset(struct kvm_vcpu, arch.regs) +
 			 VCPU_REGS_RCX * sizeof(unsigned long));
 }
 
-/* A register of the interrupt controller is none like the others. */
+/* Registers of the interrupt controller are counted apart. */
 static __always_inline bool is_of_apic(__u32 msr)
 {
 	return msr >= X2APIC_FIRST && msr <= X2APIC_LAST;
 }
 
-/* The states of reasons, as the processor has them. */
+/* The states of the processor's exit reasons. */
 static __always_inline __u32 vmx_state(__u32 reason)
 {
 	reason &= 0xffff;
@@ -49,7 +49,7 @@ static __always_inline __u32 svm_state(__u32 code)
 	return code < EXITS ? svm_second_exits[code] : STATE_EXIT_OTHER;
 }
 
-/* Of a vendor whose module is loaded one of the fields exists: plan.rs has looked. */
+/* If the vendor's module is loaded, one of the fields exists: plan.rs has checked it. */
 static __always_inline __u32 vmx_reason(struct kvm_vcpu *vcpu)
 {
 	if (bpf_core_field_exists(((struct vcpu_vmx *)0)->exit_reason))
@@ -72,12 +72,12 @@ static __always_inline __u32 svm_reason(struct kvm_vcpu *vcpu)
 	return svm_state(code);
 }
 
-/* What its exit was for turns out later. */
+/* The reason of its exit is known only now. */
 static __always_inline void turns_out(struct vcpu *v, __u32 reason)
 {
 	__u32 before = v->reason;
 
-	/* The verifier knows less of it than the compiler, which would leave out the mask. */
+	/* The verifier knows less about it than the compiler, which would drop the mask. */
 	barrier_var(before);
 	v->exits[before % TIMES]--;
 	v->exits[reason % TIMES]++;

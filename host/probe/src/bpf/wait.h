@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* What a wait for a CPU goes to: a quota, or those who had that CPU meanwhile. Included once, after cpu.h. */
+/*
+ * Attributes a wait for a CPU to a quota or to the tasks that had the CPU. Included once, after
+ * cpu.h.
+ */
 #ifndef UNSPIN_PROBE_WAIT_H
 #define UNSPIN_PROBE_WAIT_H
 
@@ -16,13 +19,13 @@ static __always_inline __u64 throttled(struct cfs_rq *queue)
 	return time;
 }
 
-/* Null where the kernel has no groups of tasks, and so no quotas. */
+/* Null if the kernel has no task groups, and therefore no quotas. */
 static __always_inline struct cfs_rq *queue_of(struct task_struct *task)
 {
 	return bpf_core_field_exists(task->se.cfs_rq) ? task->se.cfs_rq : 0;
 }
 
-/* A wait begins. What is noted of the queue counts only where it is in the same at its end. */
+/* A wait begins. The notes about the queue count only if the task is still in it at the end. */
 static __always_inline void notes_queue(struct vcpu *v, struct task_struct *task, __u32 cpu)
 {
 	struct cfs_rq *queue = queue_of(task);
@@ -43,7 +46,7 @@ static __always_inline void wait_begins(struct vcpu *v, struct task_struct *task
 		sums_now(&v->before, cpu, own, v->vm, now);
 }
 
-/* As much of `wanted` as is left of a wait. */
+/* Takes up to `wanted` from the rest of a wait. */
 static __always_inline void take(struct vcpu *v, __u32 state, __u64 wanted, __u64 *left)
 {
 	__u64 time = least(wanted, *left);
@@ -52,7 +55,7 @@ static __always_inline void take(struct vcpu *v, __u32 state, __u64 wanted, __u6
 	*left -= time;
 }
 
-/* A wait for v->cpu since `begin` ends: it goes to those who had the CPU meanwhile. */
+/* A wait for v->cpu since `begin` ends: its time goes to the tasks that had the CPU. */
 static __always_inline void wait_ends(struct vcpu *v, struct task_struct *task, __u64 begin, __u64 now,
 				      struct sums *after)
 {
@@ -70,7 +73,7 @@ static __always_inline void wait_ends(struct vcpu *v, struct task_struct *task, 
 	v->time[STATE_READY_NOBODY] += waited;
 }
 
-/* The same in the middle of what the CPU runs, wherever that is. */
+/* The same while the other CPU may be running any task. */
 static __always_inline void wait_ends_elsewhere(struct vcpu *v, struct task_struct *task, __u64 begin,
 						__u64 now)
 {
