@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Falls back to KVM's own behaviour where something is not as expected. Counts this, and writes one
- * line to the kernel's log.
+ * Falls back to KVM's own behaviour in doubt. Counts this, and writes one line to the kernel's log.
  */
 #ifndef UNSPIN_FAIL_OPEN_H
 #define UNSPIN_FAIL_OPEN_H
@@ -11,12 +10,12 @@
 extern atomic64_t unspin_fail_open_total;
 
 /*
- * The VM has KVM's own window and selection until its mode is written again. NULL: no VM in
- * particular. Any context. The caller must apply the VM's settings anew.
+ * The VM has KVM's own window and selection until its mode is written again. NULL: no particular
+ * VM. Any context. The caller must apply the VM's settings again.
  */
 void unspin_fail_open(struct unspin_vm *vm, const char *why);
 
-/* Counts and logs; the VM keeps its settings, and only a part is left to KVM. Any context. */
+/* Counts and logs. The VM keeps its settings; only a part is left to KVM. Any context. */
 void unspin_fail_open_part(struct unspin_vm *vm, const char *what);
 
 #endif

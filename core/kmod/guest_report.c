@@ -15,7 +15,9 @@
 #include "window.h"
 #include "window_ops.h"
 
-/* This many reports may come at once, as from all vCPUs that waited for one lock. */
+/*
+ * This many reports may come at the same time, for example from all vCPUs that waited for one lock.
+ */
 #define TOGETHER 64u
 
 /* Whether the guest's kernel made the call, as far as it can be seen. */

@@ -145,7 +145,7 @@ static bool is_held_back(const struct unspin_slot *slot, u32 cpu)
 	       !need_resched();
 }
 
-/* Calls all that were found, on a CPU without an owner. */
+/* Calls all vCPUs that were found. The CPU has no owner. */
 static void call_all(const struct found *found)
 {
 	u32 i;
@@ -156,7 +156,7 @@ static void call_all(const struct found *found)
 		unspin_turn_call(found->filler[i], i ? UNSPIN_NO_CPU : found->cpu);
 }
 
-/* Fills a CPU that is idle and whose list has no vCPU of its owner. */
+/* Fills an idle CPU whose list has no vCPU of its owner. */
 static void fill(struct unspin_cpu *on, struct found *found)
 {
 	const void *owner = READ_ONCE(on->owner);

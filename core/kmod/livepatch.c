@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Livepatches take precedence. The kernel lets one owner redirect a function at a time, so it would
- * refuse a livepatch of a function that the module redirects. The livepatch may fix a security hole.
- * So the module releases all hooks while a livepatch is being loaded, and afterwards takes back those
- * that are free.
+ * Livepatches take precedence. Only one owner at a time can redirect a function, so the kernel
+ * would refuse a livepatch of a function that the module redirects. But the livepatch may fix a
+ * security hole. So the module releases all hooks while a livepatch is being loaded, and afterwards
+ * attaches again those whose functions are free.
  */
 #include <linux/module.h>
 

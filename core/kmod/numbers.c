@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Numbers that tell the VMs of one process apart. A process may make thousands, so a lookup takes
- * log2(n) steps.
+ * Numbers that distinguish the VMs of one process. A process may create thousands, so a lookup
+ * takes log2(n) steps.
  */
 #include <linux/rbtree.h>
 #include <linux/slab.h>

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Keeps a vCPU from running during another VM's turn.
+ * Parks vCPUs: keeps them from running during another VM's turn.
  *
  * A thread that is about to enter its guest and has pending work calls
- * xfer_to_guest_mode_handle_work(). KVM holds no locks there, so the thread may sleep. That
- * call is redirected to unspin_park(). TIF_NOTIFY_RESUME gives a thread such work; the kernel
- * clears the flag by itself. If the thread was in user space meanwhile, the flag is lost, and
- * work.park asks again at the entry into the guest.
+ * xfer_to_guest_mode_handle_work(). KVM holds no locks there, so the thread may sleep. That call is
+ * redirected to unspin_park(). TIF_NOTIFY_RESUME gives a thread such work; the kernel clears the
+ * flag by itself. If the thread was in user space meanwhile, the flag is lost, and work.park asks
+ * again at the entry into the guest.
  *
  * A sleeping thread is charged no CPU time, so for the scheduler a vCPU that waits for a turn
  * sleeps. The guest must see it as preempted, so that siblings neither wait for it nor send it
- * interrupts to flush its TLB. KVM reports a vCPU as preempted only between two instructions,
- * that is, after an exit for an interrupt of the host. So a vCPU is parked only there. At any
- * other exit it continues to its entry, where such an interrupt is pending.
+ * interrupts to flush its TLB. KVM reports a vCPU as preempted only between two instructions, that
+ * is, after an exit for an interrupt of the host. So a vCPU is parked only there. After any other
+ * exit it continues to its entry, where such an interrupt makes it exit again.
  */
 #include <linux/ftrace.h>
 #include <linux/irq_work.h>
@@ -59,7 +59,10 @@ static bool spun(const struct unspin_slot *slot)
 	return slot->work.ple || slot->turn.spun;
 }
 
-/* Whether it did more than spin since it got its CPU: it may have released what its siblings wait for. */
+/*
+ * Whether it did more than spin since it got its CPU: then it may have released the lock for which
+ * siblings wait.
+ */
 static bool got_on(const struct unspin_slot *slot, u64 now)
 {
 	return !spun(slot) || now - slot->in_tsc > GANG_SPUN_WINDOWS * (u64)slot->window_cycles;
@@ -99,7 +102,7 @@ static long sleep_until_called(struct unspin_slot *slot, long left)
 	return left;
 }
 
-/* The wait ended by its deadline. A second time in a row, the VM gets no turns. */
+/* The wait ended by its deadline. The second time in a row, the VM loses its turns. */
 static void waited_in_vain(struct unspin_slot *slot)
 {
 	unspin_count(slot, UNSPIN_C_PARKS_LATE, 1);

@@ -54,7 +54,7 @@ static void refuse_all(enum unspin_refusal refused)
 	}
 }
 
-/* Returns false if there is no room. */
+/* Adds a VM to the tables. Returns false if there is no room. */
 static bool vm_enter(struct unspin_vm *vm)
 {
 	u32 first = host.vcpu_count;
@@ -244,7 +244,10 @@ static void turn_charge(u64 cycles)
 			vm_at[i]->turn_cycles += cycles;
 }
 
-/* Chooses the VMs whose vCPUs run together in the next turn: they want to, and reach their target CPUs. */
+/*
+ * Chooses the gangs of the next turn: VMs that want to run together, and whose vCPUs reach their
+ * target CPUs.
+ */
 static void gangs_choose(u64 now)
 {
 	u32 i;
@@ -296,7 +299,9 @@ static void vcpu_publish(u32 v)
 				unspin_turn_is_its(slot_at[v], owner_at(row->cpu)));
 }
 
-/* Notes CPUs that a vCPU must leave or be called to, although the CPU's owner stays the same. */
+/*
+ * Notes the CPUs that a vCPU must leave or be called to even though the CPU's owner stays the same.
+ */
 static void vcpu_tell(u32 v)
 {
 	struct unspin_slot *slot = slot_at[v];
@@ -372,7 +377,7 @@ static void publish(bool owned)
 	preempt_enable();
 }
 
-/* The longest turn with which no vCPU waits for more than half of the allowed time. */
+/* The longest turn for which no vCPU waits longer than half of the time limit. */
 static u64 turn_most_us(void)
 {
 	u32 i, wanting = 0, usable = 0;

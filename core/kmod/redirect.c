@@ -11,7 +11,7 @@
 
 DEFINE_PER_CPU(struct unspin_redirected, unspin_redirected);
 
-/* No new thread enters, so this reads the number of threads left, or more. */
+/* No new thread enters, so the result is the number of threads that are left, or larger. */
 static long redirected(enum unspin_redirect to)
 {
 	long sum = 0;
@@ -31,6 +31,9 @@ void unspin_redirect_wait(enum unspin_redirect to)
 			pr_warn("still waiting for vCPU threads to leave the module\n");
 		usleep_range(900, 1100);
 	}
-	/* Wait for threads that have been counted out and still run their last instructions here. */
+	/*
+	 * Wait for threads that were counted as having left but still run their last instructions
+	 * here.
+	 */
 	synchronize_rcu_tasks();
 }

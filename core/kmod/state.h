@@ -229,7 +229,7 @@ struct unspin_vm {
 	u8 gang_asked;			/* settings: it asks for turns of its own */
 	u8 gang_wanted;			/* its vCPUs should run together; also set by its settings */
 	u8 refused;			/* enum unspin_refusal: why it has no turns, for now */
-	u8 refused_until_set;		/* the same, until its settings are written; any CPU */
+	u8 refused_until_set;		/* as refused, but until its settings are written; any CPU */
 	u64 missed_until_tsc;		/* no turns before this time, because its vCPUs missed their target CPUs */
 	s64 turn_owed_cycles;
 	u64 turn_apart_cycles;		/* gang_vm.apart, while its table is laid out anew */

@@ -4,8 +4,8 @@
  * ("Turns") has the picture. Each change of state is one function here, and nothing else writes it.
  *
  * A pCPU has an owner, a target (the vCPU that it is owned for) and a filler (a rival that may run
- * because the owner has nothing to run there). Only the planner (plan.c) sets owners and targets; a
- * target also changes places where a vCPU of the owner arrives on another pCPU of its VM.
+ * because the owner has nothing to run there). Only the planner (plan.c) sets owners and targets. In
+ * addition, two targets are exchanged when a vCPU of the owner arrives on another pCPU of its VM.
  *
  * A vCPU is
  *	free	it may run where it is,

@@ -12,7 +12,9 @@
 int unspin_turns_update(void);
 /* Switches turns off. unspin_mutex held. An error: the hook stays, and does nothing. */
 int unspin_turns_stop(void);
-/* For the watchdog: lets all vCPUs run as long as the planner does not end a turn. unspin_mutex held. */
+/*
+ * For the watchdog: lets all vCPUs run for as long as the planner ends no turn. unspin_mutex held.
+ */
 void unspin_turns_watch(void);
 
 #endif

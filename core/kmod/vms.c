@@ -321,7 +321,10 @@ static bool slot_place(struct unspin_vm *vm, struct unspin_slot *slot, u32 idx)
 		WRITE_ONCE(slot->waiting, &large->waiting);
 		WRITE_ONCE(large->waiting.known, large->waiting.known + 1);
 	} else if (idx >= HVS_SLOTS_MAX) {
-		/* Once for the earlier vCPUs. One without a core now gets its bit when it has had one. */
+		/*
+		 * Adds the earlier vCPUs, once. A vCPU that has no core now gets its bit after it
+		 * has had one.
+		 */
 		list_for_each_entry(other, &vm->slots, of_vm) {
 			if (other->idx < 0)
 				continue;

@@ -9,8 +9,8 @@
 #include "wanted.h"
 
 /*
- * Each look takes a vCPU out of its guest. So a VM that does not spin in user space is looked at only
- * a tenth of the time: it must not pay for the others.
+ * Each look takes a vCPU out of its guest. So a VM that does not spin in user space is looked at
+ * only for a tenth of the time: it must not pay for VMs that do.
  */
 #define SAMPLE_US 100000u
 #define SAMPLE_PAUSE_US (9 * SAMPLE_US)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A livepatch of the function that the module redirects, which only one owner may redirect; or of another
- * function of the kernel.
+ * A livepatch of the function that the module redirects, or of another function of the kernel. Only
+ * one owner at a time can redirect a function.
  */
 #include <linux/livepatch.h>
 #include <linux/module.h>
