@@ -16,7 +16,7 @@ pub struct Begin {
     pub kernel: String,
     pub cpu_model: String,
     pub pcpus: u32,
-    /// `None` where KVM does not say.
+    /// `None` if KVM does not tell it.
     pub tsc_khz: Option<u64>,
     /// Version of the loaded module, `None` without it.
     pub module: Option<String>,
@@ -41,13 +41,13 @@ pub struct Begin {
     /// The share of a plan that these records are, if it was divided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
-    /// World these records are of, where values that the scenario does not know were drawn.
+    /// The world of these records, if unknown values of the scenario were drawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub world: Option<World>,
 }
 
 impl Begin {
-    /// Of a plan's records; what else is known is for the machine to add.
+    /// The part that follows from a plan. The machine fills in the rest.
     pub fn of(plan: &Plan) -> Begin {
         Begin {
             schema: SCHEMA,

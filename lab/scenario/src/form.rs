@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a run is written in plans and in results. VMs that are alike are written once, as what `profile`,
-//! `program`, `vcpus`, `lock` and so on say; of others these are the first VM's, and `each` has a row a VM.
-//! CPUs and weights are lists over VMs, empty where no VM has any.
+//! The form of a run in plans and results. Identical VMs are written once, by `profile`, `program`,
+//! `vcpus`, `lock` and so on. If VMs differ, these are the first VM's, and `each` has a row per VM. CPUs
+//! and weights are lists over VMs, empty if no VM has any.
 
 use crate::plan::{Arm, CgroupLayout, LinuxVm, LockKind, Run, Step, Vm};
 use crate::schema::names::is_default;
@@ -9,9 +9,9 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use unspin_diagnosis::Cause;
 
-/// Most VMs that are read; scenarios have up to 64.
+/// Limit of VMs that are read; scenarios have up to 64.
 const VMS_MAX: u32 = 1024;
-/// cgroup cpu.weight of a VM without one beside VMs that have one: the kernel's own.
+/// cgroup cpu.weight of a VM without one beside VMs with one: the kernel's default.
 const WEIGHT_USUAL: u32 = 100;
 
 /// See [`Run`] and [`Vm`].
@@ -66,7 +66,7 @@ struct Form {
     linux: Option<LinuxVm>,
 }
 
-/// Of a form, or to one, what both have.
+/// Converts the common fields from or to a form.
 macro_rules! with_what_both_have {
     ($to:ident { $($own:tt)* } of $from:ident) => {
         $to {
@@ -132,7 +132,7 @@ impl From<&Run> for Form {
 }
 
 impl Form {
-    /// An error text if lists are not of as many VMs as there are.
+    /// An error text if a list does not have a value per VM.
     fn wrong(&self) -> Option<String> {
         let (id, vms) = (self.id, self.vms);
         if vms > VMS_MAX {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Scenario, profile, plan and result types. Parsing and formatting only; no other I/O.
+//! Types of scenarios, profiles, plans and results, and their parsers and writers; no other I/O.
 //!
 //! ```text
-//! schema            the types, their keys and what those take; knows nothing above it
-//! plan, result      what a machine is asked, and what it answers
-//! form              how a run is written
-//! world             what a scenario does not know, drawn once, as records name it
-//! module            what the module is set to under an arm
+//! schema            the types, their keys, and the values of these
+//! plan, result      the input and the output of a machine
+//! form              the written form of a run
+//! world             the unknown values of a scenario, drawn once, in records
+//! module            the module's settings under an arm
 //! parse             TOML to schema
 //! expand            schema to plan
-//! space             what scenarios are drawn from, and their files
+//! space             spaces from which scenarios are drawn, and their files
 //! ```
 
 mod begin;

@@ -19,7 +19,7 @@ pub struct ModuleSettings {
 }
 
 impl ModuleSettings {
-    /// Those of a VM of `run` that `arm` is for.
+    /// The settings of a VM of `run` to which `arm` applies.
     pub fn of(run: &Run, arm: &Arm) -> ModuleSettings {
         let default = ApleParams::default();
         let epochs = ApleParams {
@@ -49,8 +49,8 @@ impl ModuleSettings {
         }
     }
 
-    /// Reads settings from files, as [`ModuleSettings::files`] names them; `None` if one is missing
-    /// or invalid.
+    /// Reads settings from files named as in [`ModuleSettings::files`]; `None` if one is missing or
+    /// invalid.
     pub fn read(of: impl Fn(&str) -> Option<String>) -> Option<ModuleSettings> {
         let number = |number: Number| of(number.file())?.parse::<u32>().ok();
         Some(ModuleSettings {
@@ -103,7 +103,8 @@ pub fn sets_window(arm: &Arm) -> bool {
     matches!(arm.window, Window::Fixed { .. } | Window::Aple(_))
 }
 
-/// The module's name for the arm's coscheduling. Turns that the module does not make count as none.
+/// The module's name for the arm's coscheduling. If the module does not make the turns, that is
+/// none.
 fn coscheduling(arm: &Arm) -> Coscheduling {
     if arm.coscheduling_mechanism != CoschedulingMechanism::Park {
         return Coscheduling::NONE;

@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use unspin_diagnosis::Cause;
 
-/// Version of the plan and result formats; both sides refuse another.
+/// Version of the plan and result formats. Both sides refuse other versions.
 pub const SCHEMA: u32 = 1;
 
-/// Everything an agent needs to run one scenario on the computer it is on.
+/// Everything that an agent needs to run one scenario on its computer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
@@ -34,14 +34,14 @@ pub struct Plan {
     /// The host.
     #[serde(flatten)]
     pub host: Host,
-    /// Where the files for Linux guests are on the computer that runs the plan; filled in by the
-    /// program that starts it there.
+    /// The directories for Linux guests on the computer that runs the plan; filled in by the
+    /// program that starts the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub linux: Option<LinuxFiles>,
     pub runs: Vec<Run>,
 }
 
-/// Where the files for Linux guests are.
+/// The files for Linux guests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinuxFiles {
@@ -51,12 +51,12 @@ pub struct LinuxFiles {
     pub firmware: Option<String>,
     /// Uncompressed kernels, by series.
     pub kernels: BTreeMap<String, String>,
-    /// First file system of every guest.
+    /// The first file system of every guest.
     pub initramfs: String,
-    /// Words for every guest's kernel that this machine makes necessary.
+    /// Kernel parameters that every guest on this machine needs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cmdline: String,
-    /// How long a guest may take to boot, and then to follow a command, in the machine's time.
+    /// Limit of the time in which a guest boots, and then follows a command, in the machine's time.
     #[serde(default = "patience_s")]
     pub patience_s: u64,
 }
@@ -68,51 +68,51 @@ fn patience_s() -> u64 {
 /// One measurement: some VMs under one arm. `form.rs` has its written form.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
-    /// Position in the scenario's whole plan; a resumed plan skips the ids it has records of. A
-    /// selection or a share of a plan keeps the ids, so they may have gaps.
+    /// Index in the scenario's whole plan. A resumed plan skips ids that have records. A selection
+    /// or a share of a plan keeps the ids, so they may have gaps.
     pub id: u32,
     /// Name of the point at which arms are compared: the workload, if that is swept.
     pub profile: String,
     pub vms: Vec<Vm>,
-    /// Where the scenario sweeps locks, the one this run is compared under ([`LockChoice::label`]); of
-    /// Linux guests always theirs; else empty.
+    /// If the scenario sweeps locks, the lock under which this run is compared
+    /// ([`LockChoice::label`]). For Linux guests always their lock; otherwise empty.
     pub lock_group: String,
-    /// Clock at which the locks' budgets, which are times, become cycles; `None` is the machine's
-    /// time-stamp counter.
+    /// Clock rate that converts the locks' budgets, which are times, to cycles; `None`: that of the
+    /// machine's time-stamp counter.
     pub lock_clock_mhz: Option<u32>,
     pub cgroup: CgroupLayout,
     pub arm: Arm,
-    /// Length of an epoch in arms that adapt nothing but are watched (`observe`, `hvs`); `None`
-    /// leaves the module's own.
+    /// Length of an epoch in arms that are watched without adapting anything (`observe`, `hvs`);
+    /// `None`: the module's own.
     pub epoch_ple_exits: Option<u32>,
     /// The shortest epoch of such arms; `None` leaves the module's own.
     pub epoch_min_us: Option<u32>,
-    /// Name of the arm this one is normalised to.
+    /// Name of the arm to which this one is normalised.
     pub baseline: String,
     pub seed: u64,
     pub repeat: u32,
-    /// Least time between the start of the last VM and the measuring time, ms of the machine's time.
+    /// Shortest time from the start of the last VM to the measuring time, ms of the machine's time.
     pub warmup_ms: u64,
     /// Length of the measuring time, ms of the machine's time.
     pub window_ms: u64,
-    /// Largest stagger between VM starts, ms; each VM draws its own from the seed.
+    /// Longest delay between VM starts, ms; each VM draws its own from the seed.
     pub stagger_ms: u64,
-    /// Whether the run exists to learn what one VM does alone (for *ideal*).
+    /// Whether the run is of one VM alone, for *ideal*.
     pub alone: bool,
     /// Also collect the epoch tracepoint (window traces) and, if set, the pick tracepoint (replay).
     pub trace_epochs: bool,
     pub trace_picks: bool,
-    /// Also count long waits by whether the lock was free meanwhile; guests wait a little slower.
+    /// Also count long waits by whether the lock was free meanwhile. Guests then wait a little
+    /// slower.
     pub stalls: bool,
-    /// How often per second a task of the host wakes up on each pCPU in the measuring time; `None`:
-    /// no such tasks.
+    /// Wake-ups per second of a host task on each pCPU during the measuring time; `None`: no such
+    /// tasks.
     pub wakeups_hz: Option<u32>,
-    /// Number of tasks of the host that compute all the time, each on the next pCPU, from the first
-    /// on.
+    /// Number of host tasks that compute all the time, on the first pCPU, the second, and so on.
     pub hogs: u32,
-    /// Of a case, the causes that its VMs lose time to; `None`: it is no case.
+    /// For a case, the causes to which its VMs lose time; `None`: not a case.
     pub inject: Option<Vec<Cause>>,
-    /// The vCPUs are watched in the window, as `unspin diagnose` does it.
+    /// Record the states of the vCPUs in the measuring time, as `unspin diagnose` does.
     pub states: bool,
 }
 
@@ -120,47 +120,49 @@ pub struct Run {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Vm {
-    /// VMs with one name are reported together, under it. Empty: under the run's name, as all others.
+    /// VMs with the same name are reported together, under it. Empty: all VMs are reported under the
+    /// run's name.
     pub group: String,
     /// Name of its workload; empty: the run's name.
     pub profile: String,
-    /// The workload spins, and counts in means over such workloads.
+    /// Whether the workload spins, and counts in means over such workloads.
     #[serde(default)]
     pub spin_intensive: bool,
     pub program: Vec<Step>,
     pub vcpus: u32,
     pub lock: LockKind,
-    /// τ of the preemptable locks, ns; `None` leaves the lock's own.
+    /// τ of the preemptable locks, ns; `None`: the lock's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tau_ns: Option<u64>,
-    /// Privilege level the guest spins at: 0 (PLE sees it) or 3 (it does not).
+    /// Privilege level at which the guest spins: 0 (visible to PLE) or 3 (not visible).
     pub cpl: u8,
     /// Threads of its program; `None`: one per vCPU, which never leaves it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
-    /// Timer ticks a second of its kernel; 0: it has none.
+    /// Timer ticks per second of its kernel; 0: none.
     #[serde(default)]
     pub tick_hz: u32,
-    /// The module and the arm's lock are not for it: KVM's own window and yields, uncounted.
+    /// Neither the module nor the arm's lock applies to it: KVM's own window and yields, without
+    /// counts.
     #[serde(default)]
     pub mode_off: bool,
-    /// Whether static coscheduling runs its vCPUs together; `None`: where its workload spins.
+    /// Whether static coscheduling runs its vCPUs together; `None`: if its workload spins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gang: Option<bool>,
-    /// Whether asym of arms is for it.
+    /// Its role in arms with asym.
     #[serde(default, skip_serializing_if = "is_default")]
     pub role: Role,
     /// Its limit (cgroup cpu.max), in millionths of the host's CPU time; `None`: no quota.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_ppm: Option<u32>,
-    /// A Linux guest and its program, which then is in place of `program`, `lock` and `cpl`; `None`: this
-    /// project's own guest.
+    /// A Linux guest and its program, which replaces `program`, `lock` and `cpl`; `None`: this project's
+    /// own guest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub linux: Option<LinuxVm>,
-    /// Physical CPU of each vCPU; empty leaves them free.
+    /// Physical CPU of each vCPU; empty: not pinned.
     #[serde(skip)]
     pub pin: Vec<u32>,
-    /// cgroup cpu.weight, 1 to 10000; `None` in all VMs of a run: all have the same.
+    /// cgroup cpu.weight, 1 to 10000; `None` in all VMs of a run: all have the same weight.
     #[serde(skip)]
     pub weight: Option<u32>,
 }
@@ -194,22 +196,22 @@ impl Vm {
         self.gang.unwrap_or(self.spin_intensive)
     }
 
-    /// Whether it has nothing that only VMs have that are written one by one.
+    /// Whether it has only properties that can be written once for all VMs.
     fn has_no_extras(&self) -> bool {
         let Vm { threads, tick_hz, mode_off, gang, role, quota_ppm, .. } = self;
         let runs_usual = threads.is_none() && *tick_hz == 0 && !mode_off;
         runs_usual && gang.is_none() && *role == Role::default() && quota_ppm.is_none()
     }
 
-    /// Its lock, where it is no Linux guest.
+    /// Its lock, if it is not a Linux guest.
     pub fn lock_choice(&self) -> LockChoice {
         LockChoice { kind: self.lock, tau_ns: self.tau_ns }
     }
 }
 
 impl Run {
-    /// `vms` VMs that run `program` on `vcpus` vCPUs each ([`Vm::new`]) under KVM's own ways (arm `stock`,
-    /// its own baseline), seed 1, measured for 100 ms from the start. Change other fields by
+    /// `vms` VMs that run `program` on `vcpus` vCPUs each ([`Vm::new`]) under arm `stock`, which is its
+    /// own baseline, with seed 1, measured for 100 ms from the start. Change other fields by
     /// `..Run::new(…)`, and the VMs by [`Run::with`].
     pub fn new(program: Vec<Step>, vms: u32, vcpus: u32) -> Run {
         Run {
@@ -239,13 +241,13 @@ impl Run {
         }
     }
 
-    /// The same with each VM changed.
+    /// The same run with each VM changed.
     pub fn with(mut self, change: impl Fn(&mut Vm)) -> Run {
         self.vms.iter_mut().for_each(change);
         self
     }
 
-    /// The same with VM number *n* of weight `weights[n]`.
+    /// The same run with weight `weights[n]` for VM number *n*.
     pub fn weighted(mut self, weights: &[u32]) -> Run {
         for (vm, weight) in self.vms.iter_mut().zip(weights) {
             vm.weight = Some(*weight);
@@ -253,7 +255,7 @@ impl Run {
         self
     }
 
-    /// How many VMs.
+    /// The number of VMs.
     pub fn vm_count(&self) -> u32 {
         self.vms.len() as u32
     }
@@ -263,13 +265,13 @@ impl Run {
         self.vms.iter().any(|vm| !vm.pin.is_empty())
     }
 
-    /// The first VM, which stands for all where they are alike; one without vCPUs where there is none.
+    /// The first VM, which represents all if they are alike; a VM without vCPUs if there is none.
     pub fn first(&self) -> &Vm {
         static NONE: Vm = Vm::new(Vec::new(), 0);
         self.vms.first().unwrap_or(&NONE)
     }
 
-    /// Whether the VMs differ in nothing but their CPUs and weights, and none has a name of its own.
+    /// Whether the VMs differ only in their CPUs and weights, and none has a name.
     pub fn is_of_alike(&self) -> bool {
         let kind = |vm: &Vm| (vm.vcpus, vm.lock, vm.tau_ns, vm.cpl, vm.spin_intensive);
         let first = self.first();
@@ -296,7 +298,7 @@ impl Run {
         self.arm.asym != Asym::default() && vm.role == Role::Shaped
     }
 
-    /// The arm for one of the VMs: the arm itself, without coscheduling that is not for it; or KVM's own
+    /// The arm as it applies to one of the VMs: without coscheduling that does not apply, or KVM's own
     /// if the module leaves the VM alone.
     pub fn arm_of(&self, vm: &Vm) -> Arm {
         let arm = self.arm.clone();
@@ -318,8 +320,8 @@ impl Run {
         }
     }
 
-    /// Names of the groups that are reported apart, in the order of their first VMs; the run's name where
-    /// VMs have none.
+    /// Names of the groups that are reported separately, in the order of their first VMs; the run's name
+    /// for VMs without one.
     pub fn groups(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for vm in &self.vms {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Response times as guests count them.
+//! Response times as counted by guests.
 
 use serde::{Deserialize, Serialize};
 
-/// Response times, from when the timer of a program's first block was due to the end of that pass,
-/// all vCPUs.
+/// Response times of all vCPUs, from the time when the timer of a program's first block was due to
+/// the end of that pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Responses {
     pub count: u64,
-    /// The sum of all, TSC cycles.
+    /// The sum of all response times, TSC cycles.
     pub cycles: u64,
-    /// Of each [`Responses::bucket`].
+    /// The count of each [`Responses::bucket`].
     pub hist: Vec<u64>,
 }
 
-/// Eight for each power of two of cycles.
+/// Eight per power of two of cycles.
 pub const RESPONSE_BUCKETS: usize = 320;
 
 impl Responses {
@@ -23,7 +23,7 @@ impl Responses {
         Responses { hist: vec![0; RESPONSE_BUCKETS], ..Responses::default() }
     }
 
-    /// The bucket for this many cycles: exact below 8, above within an eighth, as in
+    /// The bucket for this many cycles: exact below 8, then within 1/8, as in
     /// guest/linux/response_bucket.h.
     pub fn bucket(cycles: u64) -> usize {
         if cycles < 8 {
@@ -34,7 +34,7 @@ impl Responses {
         bucket.min(RESPONSE_BUCKETS - 1)
     }
 
-    /// The least cycles of a bucket, and those it ends before.
+    /// The bounds of a bucket in cycles; the upper one is exclusive.
     pub fn bounds(bucket: usize) -> (u64, u64) {
         if bucket < 8 {
             return (bucket as u64, bucket as u64 + 1);
@@ -44,8 +44,8 @@ impl Responses {
         (from(eighth), from(eighth + 1))
     }
 
-    /// Those after `first`; `None` if there are none. Counts only grow, and a response that was
-    /// being counted at either end may be in one number and not yet in another.
+    /// The responses after `first`; `None` if there are none. Counts only grow. A response that was
+    /// being counted at either end may be in one count and not yet in another.
     pub fn since(&self, first: &Responses) -> Option<Responses> {
         let pairs = self.hist.iter().zip(&first.hist);
         let hist: Vec<u64> = pairs.map(|(now, then)| now.saturating_sub(*then)).collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The answer of a machine: one JSON object per line.
+//! The output of a machine: one JSON object per line.
 
 pub use crate::begin::{Begin, Shard};
 pub use crate::responses::{Responses, RESPONSE_BUCKETS};
@@ -10,7 +10,7 @@ use unspin_diagnosis::Times;
 use unspin_uapi::{for_each_counter, Counter, Value};
 
 /// A line of results.jsonl or of the agent's channel.
-// One Begin a stream: its size costs nothing.
+// There is only one Begin per stream, so its size does not matter.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "kebab-case")]
@@ -49,19 +49,19 @@ pub struct RunResult {
     /// Real length of the window on the machine's clock, ns.
     pub window_ns: u64,
     pub vm: Vec<VmResult>,
-    /// Epoch trace, if asked for.
+    /// Epoch trace, if requested.
     #[serde(default)]
     pub epochs: Vec<EpochSample>,
-    /// Raw text lines of the pick and epoch tracepoints, if asked for (replay).
+    /// Raw lines of the pick and epoch tracepoints, if requested (replay).
     #[serde(default)]
     pub trace: Vec<String>,
-    /// Where Linux guests spun, sampled right after the window of the first repeat.
+    /// Where Linux guests spun, sampled right after the measuring time of the first repeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spinners: Option<Spinners>,
-    /// How late tasks of the host ran, if that was asked for.
+    /// Lateness of host tasks, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakeups: Option<Wakeups>,
-    /// CPU time that each of the host's hogs had in the window, ns.
+    /// CPU time of each hog in the measuring time, ns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hogs_cpu_ns: Vec<u64>,
     /// Share of the host's CPU time in the measuring time that was idle; `None` if unknown.
@@ -69,7 +69,7 @@ pub struct RunResult {
     pub host_idle_share: Option<f64>,
 }
 
-/// How late the host's tasks ran that woke up in the measuring time, all together.
+/// Lateness of all host tasks that woke up in the measuring time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wakeups {
     pub count: u64,
@@ -83,17 +83,17 @@ pub struct Wakeups {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spinners {
     pub sampled_ms: u64,
-    /// At pause-loop exits, the most frequent first; all of user space is one place.
+    /// At pause-loop exits, most frequent first; all of user space is one place.
     pub pause: Vec<SpinPlace>,
-    /// At exits for an interrupt of the host's, the same way.
+    /// At exits for interrupts of the host, in the same form.
     pub interrupted: Vec<SpinPlace>,
-    /// Pause-loop exits at places for which there was no room.
+    /// Pause-loop exits at further places.
     #[serde(default)]
     pub others_pause: u64,
-    /// Interrupts at such places.
+    /// Interrupts at further places.
     #[serde(default)]
     pub others_interrupted: u64,
-    /// Of either kind, where the kernel's table had no room.
+    /// Exits of both kinds for which the kernel's table had no room.
     #[serde(default)]
     pub others: u64,
 }
@@ -117,7 +117,7 @@ pub struct VmResult {
     pub acquisitions: Vec<u64>,
     /// CPU time of each vCPU thread, ns (guest and exits).
     pub cpu_ns: Vec<u64>,
-    /// Of that, the time in which KVM polled for the end of a halt, all vCPUs; `None` if unknown.
+    /// The part of it in which KVM polled for the end of a halt, all vCPUs; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub halt_poll_ns: Option<u64>,
     /// Histogram of lock waits, bucket b: [2^b, 2^(b+1)) TSC cycles, all vCPUs.
@@ -126,15 +126,15 @@ pub struct VmResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalls: Option<Stalls>,
     pub max_wait_cycles: u64,
-    /// How long passes took that a timer began; `None` where the program has none.
+    /// Durations of passes that began with a timer; `None` if the program has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub responses: Option<Responses>,
-    /// `None` where the module is absent or off.
+    /// `None` if the module is absent or off.
     pub module: Option<ModuleStats>,
-    /// What turns of the module did to it, in any mode; `None` if unknown.
+    /// Effects of the module's turns on it, in any mode; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns: Option<VmTurns>,
-    /// The guest ended itself with an error, or the VMM saw one.
+    /// The error with which the guest ended, or which the VMM found.
     pub error: Option<String>,
     /// Where the vCPUs' time went; only machine `sim` knows all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -145,20 +145,20 @@ pub struct VmResult {
     /// What each vCPU did, in the states of `unspin diagnose`, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub states: Option<Vec<VcpuStates>>,
-    /// Of a Linux guest, what its kernel says. `units` and `cpu_ns` are then one number, of all vCPUs,
-    /// and `acquisitions` none.
+    /// For a Linux guest, what its kernel reports. Then `units` and `cpu_ns` have one number for all
+    /// vCPUs, and `acquisitions` has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest: Option<FoundGuest>,
 }
 
-/// What the module's turns did to a VM, its own turns and those of others.
+/// Effects of the module's turns on a VM: its own turns and those of others.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VmTurns {
-    /// How often a vCPU waited for a turn of another VM, and how often in vain.
+    /// How often a vCPU waited for a turn of another VM, and how often the wait timed out.
     pub parks: u64,
     pub parks_late: u64,
-    /// Why it has no turns, by the module at the end of the measuring time. `None`: it may have
-    /// them, or the module does not tell.
+    /// The reason why it has no turns, from the module at the end of the measuring time. `None`: it
+    /// may have turns, or the module does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
@@ -166,11 +166,11 @@ pub struct VmTurns {
 /// What a vCPU did in the measuring time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VcpuStates {
-    /// Time in each state, ns; all together the window.
+    /// Time in each state, ns. The sum is the measuring time.
     pub ns: Times,
     /// Exits, by the state that followed.
     pub exits: Times,
-    /// How often its thread gave up a CPU, or lost it.
+    /// How often its thread left a CPU.
     pub switches: u64,
     /// How often its thread was woken.
     pub wakes: u64,
@@ -182,7 +182,7 @@ pub struct Watched {
     pub vms: Vec<Vec<VcpuStates>>,
 }
 
-/// A Linux guest's kernel and what of KVM's help it found.
+/// A Linux guest's kernel, and the paravirtual features that it uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundGuest {
     /// `uname -r`.
@@ -193,10 +193,10 @@ pub struct FoundGuest {
     pub ipis: String,
     /// `pv` (only vCPUs that run are interrupted) or `ipi`.
     pub tlb_flush: String,
-    /// `pv` (a vCPU yields to one it sends an interrupt to and that does not run) or `none`.
+    /// `pv` (a vCPU yields to one that it interrupts and that does not run) or `none`.
     pub sched_yield: String,
     pub clocksource: String,
-    /// Version of unspin-guest; empty: it is not loaded.
+    /// Version of unspin-guest; empty if not loaded.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub module: String,
 }
@@ -204,26 +204,26 @@ pub struct FoundGuest {
 /// The host's scheduler and the vCPU threads of a VM in the window, per vCPU.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchedStats {
-    /// Time that a thread was ready to run and had no CPU, ns: steal time for a guest. `None` if
-    /// the kernel does not count it.
+    /// Time in which a thread was ready and had no CPU, ns: steal time for a guest. `None` if the
+    /// kernel does not count it.
     pub steal_ns: Option<Vec<u64>>,
     /// Times a thread lost its CPU, and gave it up.
     pub involuntary_switches: Vec<u64>,
     pub voluntary_switches: Vec<u64>,
 }
 
-/// Waits for a lock that reached 2^b turns of their loop (bucket b), all vCPUs, by the state of the
-/// lock at that moment, which in VEE 2013 section 3 distinguishes preempted holders from preempted
-/// waiters. A wait of 2^b turns is in all buckets up to b.
+/// Waits for a lock that reached 2^b iterations of their loop (bucket b), all vCPUs, by the state
+/// of the lock at that moment. VEE 2013, section 3, distinguishes preempted holders and preempted
+/// waiters by it. A wait of 2^b iterations is in all buckets up to b.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stalls {
-    /// No vCPU was between taking and releasing it, so the next in line does not run.
+    /// No vCPU was between taking and releasing the lock, so the next in line does not run.
     pub free: Vec<u64>,
     pub held: Vec<u64>,
 }
 
-/// Time of all vCPUs of a VM in the window, ns. The classes exclude each other and add up to the
-/// window's length times the number of vCPUs.
+/// Time of all vCPUs of a VM in the measuring time, ns. The classes are disjoint, and add up to the
+/// measuring time times the number of vCPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attribution {
     pub useful_ns: u64,
@@ -236,14 +236,14 @@ pub struct Attribution {
     pub halted_ns: u64,
     /// Wanting a pCPU, having none.
     pub waiting_ns: u64,
-    /// The parts of these that the factors of virtualization's cost took.
+    /// The parts of these for which factors of virtualization's cost are responsible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub factors: Option<Factors>,
 }
 
-/// Parts of a VM's time that are for one of the five factors (NJIT 2018, chapter 2), ns. They exclude
-/// each other: the first three and `migration_ns` are parts of `switch_ns + exit_ns`, `user_spin_ns`
-/// of the spinning, `far_data_ns` of `useful_ns`.
+/// Parts of a VM's time for which the five factors are responsible (NJIT 2018, chapter 2), ns. They
+/// are disjoint: the first three and `migration_ns` are parts of `switch_ns + exit_ns`,
+/// `user_spin_ns` of the spinning, `far_data_ns` of `useful_ns`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Factors {
     /// Halting, waking and switching idle vCPUs (2.4.1).
@@ -262,8 +262,8 @@ pub struct Factors {
 
 macro_rules! module_stats {
     ($(($counter:ident, $meaning:literal))+) => {
-        /// The module's counts for one VM, by the names of its files (uapi/unspin.h). A record that
-        /// lacks one is refused, because not counted is not 0.
+        /// The module's counts for one VM, by the names of its files (uapi/unspin.h). A record
+        /// without one of them is refused, because unknown is not 0.
         #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
         #[serde(try_from = "BTreeMap<String, u64>")]
         pub struct ModuleStats {
@@ -273,7 +273,7 @@ macro_rules! module_stats {
             pub fail_open_events: u64,
             pub inefficiency_last_ppm: u64,
             pub window_cycles: u64,
-            /// Rounds of APLE since the VM started, not only in the window.
+            /// Rounds of APLE since the VM started, not only in the measuring time.
             pub rounds_total: u64,
             pub turns: u64,
             pub turn_cycles: u64,
@@ -281,11 +281,11 @@ macro_rules! module_stats {
         }
 
         impl ModuleStats {
-            /// Reads all of them by `of`, which is called with the file's name.
+            /// Reads all of them by `of`, which gets the file's name.
             ///
             /// # Errors
             ///
-            /// The first one of `of`.
+            /// The first error of `of`.
             pub fn read<E>(mut of: impl FnMut(&'static str) -> Result<u64, E>) -> Result<Self, E> {
                 Ok(ModuleStats {
                     $($counter: of(stringify!($counter))?,)+
@@ -305,7 +305,7 @@ macro_rules! module_stats {
             ///
             /// # Errors
             ///
-            /// A count that went back, because earlier counts are lost.
+            /// A count that decreased, because earlier counts are lost.
             pub fn since(&self, first: &ModuleStats) -> Result<ModuleStats, WentBack> {
                 let since = |counter, from: u64, to: u64| {
                     to.checked_sub(from).ok_or(WentBack { counter, from, to })
@@ -343,7 +343,7 @@ impl ModuleStats {
     }
 }
 
-/// A count was less than it had been.
+/// A count decreased.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WentBack {
     pub counter: &'static str,
@@ -351,7 +351,7 @@ pub struct WentBack {
     pub to: u64,
 }
 
-/// Keys that older records lack. What they count did not happen then.
+/// Keys that older records lack. The counted events did not exist then.
 const ADDED: [&str; 13] = [
     Counter::YIELD_WOKEN.file(),
     Counter::PARKS.file(),
@@ -434,7 +434,7 @@ mod tests {
                 let json = serde_json::to_value(stats).unwrap();
                 json.get(value.file()).or(json.get(format!("{}_total", value.file()))).cloned()
             };
-            // The mean since the reset is made of counts that are here.
+            // The mean since the reset can be computed from other counts.
             if *value != Value::INEFFICIENCY_AVG {
                 assert_eq!(read(&spent).unwrap(), expected, "{value:?}");
             }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Spaces, from which scenarios are drawn by a seed.
 //!
-//! A draw depends only on the seed, the scenario's number and the drawn key, so that the first N of
-//! 2 N scenarios are the same, and a longer list of locks changes no weights.
+//! A draw depends only on the seed, the scenario's number and the drawn key. So a larger number of
+//! scenarios extends the same list, and a longer list of locks does not change the weights.
 
 mod draw;
 mod read;

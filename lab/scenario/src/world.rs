@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Worlds, as records name them.
+//! Worlds in records.
 
 use crate::plan::{Asym, Coscheduling, LockKind, Run, Vm};
 use serde::{Deserialize, Serialize};
 
-/// A world: the unknown values of a scenario, drawn once. Its runs have the same ids as in the plan
+/// A world: one draw of the unknown values of a scenario. Its runs have the same ids as in the plan
 /// with the usual values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct World {
     pub design: WorldDesign,
-    /// 0 to `of` - 1, in the design's order.
+    /// Index in the design's order, 0 to `of` - 1.
     pub index: u32,
-    /// Worlds of the design.
+    /// Number of worlds of the design.
     pub of: u32,
     /// `scenario_hash` of the plan with the usual values.
     pub usual_hash: String,
-    /// The drawn values; the last is chance, which decides the seed.
+    /// The drawn values. The last input is chance, which decides the seed.
     pub inputs: Vec<WorldInput>,
-    /// The model's own error, if known; the input [`World::MODEL_ERROR`] says how much of it a
-    /// world has.
+    /// The model's own error, if known. The input [`World::MODEL_ERROR`] determines its value in
+    /// this world.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ModelError>,
 }
 
 impl World {
-    /// Names of inputs that are no values of a scenario.
+    /// Names of inputs that are not values of a scenario.
     pub const CHANCE: &'static str = "chance";
     pub const MODEL_ERROR: &'static str = "model error";
 }
 
-/// How far measured ratios lie from the model's: the standard deviation of the difference of their
-/// logarithms, `least` + `grows` × the size of the model's logarithm. Of runs that are not
-/// [familiar](ModelError::is_familiar) it is `strange` times as much.
+/// How far measured ratios are from the model's: the standard deviation of the difference of their
+/// logarithms is `least` + `grows` × the absolute value of the model's logarithm. For runs that are
+/// not [familiar](ModelError::is_familiar) it is `strange` times as large.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelError {
@@ -43,13 +43,13 @@ pub struct ModelError {
     pub strange: f64,
 }
 
-/// Of records that do not say it.
+/// For records without it.
 fn no_more() -> f64 {
     1.0
 }
 
 impl ModelError {
-    /// Standard deviation of `run` at the model's ratio whose logarithm is `outcome`.
+    /// Standard deviation for `run` if `outcome` is the logarithm of the model's ratio.
     pub fn deviation(&self, run: &Run, outcome: f64) -> f64 {
         match ModelError::is_familiar(run) {
             true => self.familiar(outcome),
@@ -62,8 +62,8 @@ impl ModelError {
     }
 
     /// Whether a run is of the kind with which the model's costs and its error were determined:
-    /// equal VMs with one weight, each vCPU on its own pCPU among its VM's, with ticket locks that
-    /// PLE sees, no turns, no shaping, and no tasks of the host beside them.
+    /// equal VMs with one weight, each vCPU on its own pCPU among its VM's, ticket locks that PLE
+    /// sees, and no turns, shaping or host tasks.
     pub fn is_familiar(run: &Run) -> bool {
         let own_pcpu = |pin: &[u32]| (0..pin.len()).all(|i| !pin[..i].contains(&pin[i]));
         let is_usual = |vm: &Vm| vm.weight.is_none() && vm.linux.is_none() && own_pcpu(&vm.pin);
@@ -83,11 +83,11 @@ impl ModelError {
 pub enum WorldDesign {
     /// Bands.
     Sample,
-    /// Given in a file.
+    /// From a file.
     Given,
 }
 
-/// A value that a scenario does not know, in one world.
+/// An unknown value of a scenario, in one world.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorldInput {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What virtualization costs, split among its factors: the runs that tell.
+//! The runs that split the cost of virtualization among its factors.
 
 use crate::plan::{Plan, Run, Vm};
 use crate::schema::arm::{Factor, Platform};
@@ -7,9 +7,9 @@ use crate::schema::names::PHYSICAL_ARM;
 use std::collections::BTreeSet;
 
 impl Plan {
-    /// The plan with, beside every arm, arms that each have one of the five factors of
-    /// virtualization's cost switched off: `NAME-no-FACTOR` (NJIT 2018, 2.4), and with each program
-    /// on the machine itself ([`PHYSICAL_ARM`]), where VMs are alike. Machine `sim` only.
+    /// The plan with further arms: for every arm, arms with one of the five factors of
+    /// virtualization's cost switched off each: `NAME-no-FACTOR` (NJIT 2018, 2.4). If all VMs are
+    /// alike, also each program on the machine itself ([`PHYSICAL_ARM`]). Machine `sim` only.
     pub fn attributed(&self) -> Plan {
         let mut runs = Vec::new();
         let mut physical = BTreeSet::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What tells scenarios and plans apart.
+//! Hashes that identify scenarios and plans.
 
 use crate::plan::Plan;
 use crate::schema::keys::profile::CALIBRATION;
@@ -7,8 +7,8 @@ use crate::schema::program::Profile;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-/// SHA-256 over what the scenario and its workloads ask for, each with its name and length.
-/// Comments do not count, nor do the calibration records of profiles.
+/// SHA-256 over the contents of the scenario and its workloads, each with its name and length.
+/// Comments do not count, and neither do the calibration records of profiles.
 pub(crate) fn hash(text: &str, workloads: &[(String, &str)]) -> String {
     let mut h = Sha256::new();
     let mut add = |name: &str, text: &str| {
@@ -23,28 +23,27 @@ pub(crate) fn hash(text: &str, workloads: &[(String, &str)]) -> String {
     hex(&h.finalize())
 }
 
-/// What a file asks for: its keys and values, sorted. Text that is not TOML counts as it is.
+/// The contents of a file: its keys and values, sorted. Text that is not TOML counts unchanged.
 fn asked(text: &str) -> String {
     let Ok(mut keys) = text.parse::<toml::Table>() else { return text.to_string() };
     keys.remove(CALIBRATION.name);
     serde_json::to_string(&keys).unwrap_or_else(|_| text.to_string())
 }
 
-/// SHA-256 of anything that has a JSON form; all that is planned has one.
+/// SHA-256 of a value's JSON form.
 pub fn fingerprint(of: &impl Serialize) -> String {
     hex(&Sha256::digest(serde_json::to_vec(of).unwrap_or_default()))
 }
 
 impl Plan {
-    /// Two plans with the same one ask for the same runs.
+    /// Plans with equal fingerprints request the same runs.
     pub fn fingerprint(&self) -> String {
         fingerprint(self)
     }
 }
 
 impl Profile {
-    /// Two profiles with the same one are the same program, whatever they are called and however they
-    /// came to be.
+    /// Profiles with equal fingerprints are the same program, whatever their names and records.
     pub fn fingerprint(&self) -> String {
         fingerprint(&(self.spin_intensive, &self.program))
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A scenario and its profiles become a plan: single runs in the order to make them.
+//! Expands a scenario and its profiles into a plan: single runs in order.
 
 use crate::expand::hash::hash;
 use crate::expand::select::{check_selection, selected, ExpandError, Selection};
@@ -47,7 +47,7 @@ pub fn expand(
         scenario: scenario.name.clone(),
         title: scenario.title.clone(),
         scenario_hash: hash(text, &used.texts()),
-        // Runs have the clock of their locks.
+        // The locks' clock is in each run.
         host: Host { lock_clock_mhz: None, ..scenario.host.clone() },
         linux: None,
         runs,
@@ -99,7 +99,7 @@ fn repeat_of(scenario: &Scenario, used: &Used, repeat: u32) -> Vec<Run> {
     runs
 }
 
-/// The workloads swept over, or else one and each group that has its quota in turn.
+/// The swept workloads, or else one workload with each group that has its quota in turn.
 fn swept_of(scenario: &Scenario) -> Vec<(&str, Option<&str>)> {
     let Sweep { profiles, quota_on, .. } = &scenario.sweep;
     match quota_on.as_slice() {
@@ -108,8 +108,8 @@ fn swept_of(scenario: &Scenario) -> Vec<(&str, Option<&str>)> {
     }
 }
 
-/// Linux guests take long to boot. So runs of the same guests are grouped, and within a group runs
-/// of one workload with their repeats. Other runs keep their order, before these.
+/// Booting Linux guests takes long. So runs with the same guests are grouped, and within a group
+/// runs of one workload with their repeats. Other runs keep their order, before these.
 fn boot_guests_once(runs: &mut [Run]) {
     let guests_of = |r: &Run| {
         let guests = r.vms.iter().filter_map(|vm| Some(vm.linux.as_ref()?.guest.clone()));
@@ -138,7 +138,7 @@ fn boot_guests_once(runs: &mut [Run]) {
     });
 }
 
-/// Names that profiles gave, and CPUs that groups of VMs are pinned to.
+/// Checks names from profiles, and the CPUs to which groups of VMs are pinned.
 fn check_runs(scenario: &Scenario, runs: &[Run]) -> Result<(), ExpandError> {
     let pcpus = scenario.host.pcpus;
     for Vm { group, pin, .. } in runs.iter().flat_map(|r| &r.vms) {
@@ -154,20 +154,20 @@ fn check_runs(scenario: &Scenario, runs: &[Run]) -> Result<(), ExpandError> {
 
 /// A point at which the arms are compared.
 struct Point<'a> {
-    /// What its runs are called.
+    /// The name of its runs.
     name: String,
-    /// Name of the workload of VMs without their own.
+    /// The workload of VMs without one of their own.
     swept: &'a str,
-    /// The one group that has its quota; `None`: all have.
+    /// The only group with a quota; `None`: all groups have theirs.
     quota_on: Option<&'a str>,
-    /// Of each VM.
+    /// The group of each VM.
     groups: Vec<&'a VmGroup>,
     cgroup: CgroupLayout,
     locks: SweptLocks,
     used: &'a Used<'a>,
 }
 
-/// The locks swept; `None`: such locks are not.
+/// The swept locks; `None`: locks of this kind are not swept.
 #[derive(Debug, Clone, Copy)]
 struct SweptLocks {
     bench: Option<LockChoice>,
@@ -195,7 +195,7 @@ fn lock_group(g: &VmGroup, locks: SweptLocks) -> String {
     }
 }
 
-/// The Linux guest of a group's VMs and its program, if it is one.
+/// The Linux guest and program of a group's VMs, if they are Linux guests.
 fn linux_of(g: &VmGroup, work: Work, locks: SweptLocks) -> Option<LinuxVm> {
     let (Some(guest), Work::Program(program)) = (&g.linux, work) else { return None };
     let mut guest = guest.clone();
@@ -235,7 +235,7 @@ fn run(s: &Scenario, point: &Point, arm: &Arm, repeat: u32) -> Run {
     }
 }
 
-/// The lock of a group's VMs: the arm's or the swept one, unless nothing of an arm is for them.
+/// The lock of a group's VMs: the arm's or the swept one, unless arms do not apply to these VMs.
 fn lock_of(g: &VmGroup, point: &Point, arm: &Arm) -> LockChoice {
     if g.mode_off {
         return g.lock;
@@ -243,7 +243,7 @@ fn lock_of(g: &VmGroup, point: &Point, arm: &Arm) -> LockChoice {
     arm.lock.or(point.locks.bench).unwrap_or(g.lock)
 }
 
-/// What tells kinds of VMs apart.
+/// The properties in which kinds of VMs differ.
 #[derive(PartialEq)]
 struct Kind<'a> {
     name: &'a Option<String>,
@@ -282,7 +282,8 @@ fn quota_of(g: &VmGroup, point: &Point) -> Option<u32> {
     g.quota_ppm.filter(|_| point.quota_on.is_none_or(|on| g.name.as_deref() == Some(on)))
 }
 
-/// Whether all VMs of the point are alike, and none has a name: then they are called as the point.
+/// Whether all VMs of the point are alike, and none has a name. Then they have the name of the
+/// point.
 fn is_of_alike(point: &Point) -> bool {
     let kind = |g| kind_of(g, point.swept);
     let first = kind(point.groups[0]);
@@ -325,7 +326,7 @@ fn vms(s: &Scenario, point: &Point, arm: &Arm) -> Vec<Vm> {
     groups.iter().enumerate().map(vm).collect()
 }
 
-/// The names in the rows of each VM: the same for VMs of one kind.
+/// The names of each VM's rows; VMs of one kind share a name.
 fn group_names(s: &Scenario, point: &Point) -> Vec<String> {
     let sweeps = s.sweep.profiles.len() > 1 || point.quota_on.is_some();
     let one_kind = |g: &&VmGroup| kind_of(g, point.swept) == kind_of(point.groups[0], point.swept);
@@ -381,7 +382,7 @@ fn lonely<'a>(s: &'a Scenario, used: &Used<'a>) -> Vec<(Work<'a>, &'a VmGroup)> 
     all
 }
 
-/// Linux guests stay where they are in cgroups, because it is the same boot.
+/// Linux guests keep their cgroups, because it is the same boot.
 fn alone_run(
     s: &Scenario,
     used: &Used,
@@ -415,7 +416,7 @@ fn alone_run(
     Run { alone: true, trace_epochs: false, trace_picks: false, ..run(s, &point, &arm, repeat) }
 }
 
-/// The group each of the first `vms` VMs belongs to; a sweep over numbers of VMs has one group.
+/// The group of each of the first `vms` VMs. A sweep over numbers of VMs has one group.
 fn vms_of(s: &Scenario, vms: u32) -> Vec<&VmGroup> {
     let beside = s.sweep.beside.iter().map(|who| vms_beside(&s.vms, *who));
     if let Some(all) = beside.into_iter().find(|all| all.len() == vms as usize) {

@@ -9,7 +9,7 @@ use crate::schema::names::Named;
 use crate::schema::scenario::{quota_point, Scenario, Sweep};
 use unspin_text::names::nearest;
 
-/// What of a scenario to run; an empty list means all of it.
+/// The part of a scenario to run. An empty list means all.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Selection {
     /// The baseline is always included.
@@ -41,7 +41,7 @@ fn hint(suggestion: &Option<String>) -> String {
     suggestion.as_ref().map(|s| format!("; did you mean {s:?}?")).unwrap_or_default()
 }
 
-/// What points are called by, and all of their names.
+/// What points are named after, and all their names.
 fn point_names(s: &Scenario) -> (&'static str, Vec<String>) {
     if !s.cases.is_empty() {
         return ("case", s.cases.iter().map(|case| case.name.clone()).collect());
@@ -94,7 +94,7 @@ pub(crate) fn selected(r: &Run, sweep: &Sweep, select: &Selection, baseline: &st
         wanted.is_empty() || wanted.contains(x)
     }
     let linux = r.first().linux.as_ref();
-    // A VM alone has no quota, so such a run serves all its points.
+    // A VM alone has no quota, so such a run is for all points.
     let is_for_all = r.alone && !sweep.quota_on.is_empty();
     (is_for_all || among(&select.profiles, &r.profile))
         && among(&select.locks, &r.lock_group)

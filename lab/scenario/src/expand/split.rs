@@ -5,15 +5,15 @@ use crate::plan::{Plan, Run};
 use crate::schema::host::CgroupLayout;
 use crate::schema::linux::LinuxGuest;
 
-/// Linux guests that are alike are booted once, on one computer, for all that runs in them.
+/// Identical Linux guests are booted once, on one computer, for all their runs.
 #[derive(PartialEq)]
 enum PointKey {
     Bench(String, u32, CgroupLayout, String, bool),
     Linux(String, LinuxGuest),
 }
 
-/// Shares a plan among `parts` computers: all arms and repeats of a point stay together, every
-/// computer gets about the same length of virtual time. Parts that would be empty are left out.
+/// Divides a plan among `parts` computers. All arms and repeats of a point stay together, and every
+/// computer gets about the same length of virtual time. Empty parts are left out.
 pub fn split(plan: &Plan, parts: u32) -> Vec<Plan> {
     let mut points: Vec<(PointKey, u64, Vec<Run>)> = Vec::new();
     for r in &plan.runs {
@@ -24,7 +24,8 @@ pub fn split(plan: &Plan, parts: u32) -> Vec<Plan> {
                 PointKey::Bench(profile, r.vm_count(), r.cgroup, lock, r.alone)
             }
         };
-        // An emulated computer's time grows with the CPUs at work, not with the VMs on them.
+        // The time on an emulated computer grows with the number of busy CPUs, not with the VMs on
+        // them.
         let cost = r.warmup_ms + r.window_ms + r.stagger_ms;
         match points.iter_mut().find(|(k, _, _)| *k == key) {
             Some((_, c, runs)) => {
@@ -53,8 +54,8 @@ pub fn split(plan: &Plan, parts: u32) -> Vec<Plan> {
 }
 
 /// Share `index` (1 to `of`) of a plan, for one of many computers; empty if there are more shares
-/// than parts. `whole_points`: arms and repeats of a point stay together, for machines whose runs
-/// are compared within a boot. Otherwise every `of`-th run.
+/// than parts. With `whole_points`, arms and repeats of a point stay together, for machines that
+/// compare runs within a boot. Otherwise every `of`-th run.
 pub fn shard(plan: &Plan, index: u32, of: u32, whole_points: bool) -> Plan {
     let at = index.saturating_sub(1) as usize;
     let runs = if whole_points {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What VMs run: a profile, or where the guest is Linux a program. The two may have one name and never
-//! meet.
+//! The workloads of VMs: a profile, or for a Linux guest a program. Both kinds have names of their
+//! own, which may be equal.
 
 use crate::expand::select::ExpandError;
 use crate::schema::linux::GuestProgram;
@@ -60,7 +60,7 @@ impl<'a> Used<'a> {
         }
     }
 
-    /// Their texts, with what tells a profile's from a program's.
+    /// Their texts, with a mark that distinguishes profiles and programs.
     pub(crate) fn texts(&self) -> Vec<(String, &'a str)> {
         let profiles = self.profiles.iter().map(|(name, (_, text))| (name.to_string(), &**text));
         let programs = self.programs.iter().map(|(name, (_, text))| (format!("{name}@"), &**text));
@@ -83,7 +83,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Whether it counts in means over what spins: every program does, for none was chosen by it.
+    /// Whether it counts in means over workloads that spin. Every program does, because none was
+    /// selected by that.
     pub(crate) fn spin_intensive(self) -> bool {
         match self {
             Work::Profile(profile) => profile.spin_intensive,
@@ -91,7 +92,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The steps of each thread; none for a program, whose steps are unknown.
+    /// The steps of each thread; empty for a program, whose steps are unknown.
     pub(crate) fn steps(self) -> Vec<Step> {
         match self {
             Work::Profile(profile) => profile.program.clone(),

@@ -141,7 +141,7 @@ fn read_arm(
     })
 }
 
-/// The module alone learns which VMs spin.
+/// Only the module can find out which VMs spin.
 fn read_mechanism(t: &Table, coscheduling: Option<Coscheduling>) -> Option<CoschedulingMechanism> {
     let mechanism = t.read(&keys::COSCHEDULING_MECHANISM)?;
     let (can, why, fix) = match mechanism {
@@ -165,7 +165,7 @@ fn read_mechanism(t: &Table, coscheduling: Option<Coscheduling>) -> Option<Cosch
     Some(mechanism)
 }
 
-/// It needs a scheduler whose vCPUs differ.
+/// Needs a scheduler whose vCPUs may differ.
 fn read_asym(v: &Value, scheduler: Option<HostScheduler>) -> Option<Asym> {
     let t = v.table(keys::ASYM.takes.0)?;
     t.only_of(&keys::ASYM_PARTS);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `[[case]]`: VMs that lose time to causes that are known.
+//! `[[case]]`: VMs that lose time to known causes.
 
 use crate::parse::keys::OfKeys;
 use crate::schema::arm::Arm;
@@ -8,7 +8,7 @@ use crate::schema::scenario::{Case, VmGroup};
 use unspin_diagnosis::Cause;
 use unspin_text::{no_doubles, Table, Value};
 
-/// A case as it is written: VMs and arms by their names.
+/// A case as written: VMs and arms by name.
 pub(crate) struct Written {
     name: String,
     inject: Vec<Cause>,
@@ -16,7 +16,7 @@ pub(crate) struct Written {
     arm: Option<String>,
 }
 
-/// The cases of a scenario. Only they are run, so no other key may select runs.
+/// The cases of a scenario. If there are cases, only these run, so no other key may select runs.
 pub(crate) fn read_cases(top: &Table) -> Option<Vec<Written>> {
     let Some(v) = top.at(&keys::CASE) else { return Some(Vec::new()) };
     let all = v.array("[[case]] tables")?;
@@ -47,7 +47,7 @@ fn read_case(v: &Value) -> Option<Written> {
     Some(Written { name: name?, inject: inject?.unwrap_or_default(), vms: vms?, arm: arm? })
 }
 
-/// The cases with their VMs and arms; `baseline` is the arm of those that name none.
+/// The cases with their VMs and arms; `baseline` is the default arm.
 pub(crate) fn cases(
     top: &Table,
     written: Vec<Written>,

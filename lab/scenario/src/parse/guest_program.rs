@@ -81,8 +81,8 @@ fn words(top: &Table, key: &Key<GuestProgram, Maybe<List<Form>>>) -> Option<Vec<
     })
 }
 
-/// Only functions that the library in the guest can count; it would refuse others when the program
-/// starts.
+/// Accepts only functions that the library in the guest can count. The library would refuse others
+/// at the program's start.
 fn counts(top: &Table) -> Option<Vec<String>> {
     let counts = words(top, &keys::COUNTS)?;
     let at = top.at(&keys::COUNTS).and_then(|v| v.array(""));

@@ -6,12 +6,12 @@ use crate::schema::names::{is_name, Named};
 use std::fmt::Debug;
 use unspin_text::{no_doubles, Table, Value};
 
-/// A kind of value that is read the same way wherever it stands.
+/// A kind of value that is always read in the same way.
 pub(crate) trait Read: Kind {
     type Value;
-    /// `None`, and a problem noted, for a wrong value.
+    /// `None`, with a problem recorded, for an invalid value.
     fn read(&self, v: &Value) -> Option<Self::Value>;
-    /// The value without the key.
+    /// The value if the key is missing.
     fn usual(usual: Self::Usual) -> Self::Value;
 }
 
@@ -115,7 +115,7 @@ impl<K: Read> Read for Maybe<K> {
     }
 }
 
-/// A list whose values `read` reads.
+/// A list of values, each read by `read`.
 pub(crate) fn read_list<K: Kind, T: PartialEq + Debug>(
     v: &Value,
     list: &List<K>,
@@ -133,16 +133,16 @@ pub(crate) fn read_list<K: Kind, T: PartialEq + Debug>(
 
 /// Reads the declared keys of a table.
 pub(crate) trait OfKeys<'r, 't> {
-    /// Notes every key that the table has not.
+    /// Records every key that the table does not declare.
     fn only_of<Of>(&self, table: &key::Table<Of>);
 
-    /// The value of the key, if it is there.
+    /// The value of the key, if present.
     fn at<Of, K: Kind>(&self, key: &Key<Of, K>) -> Option<Value<'r, 't>>;
 
     /// The same for a required key: a missing one is a problem.
     fn needed<Of, K: Kind>(&self, key: &Key<Of, K>) -> Option<Value<'r, 't>>;
 
-    /// The key's value, or its default; `None` for a wrong value, or a missing one.
+    /// The key's value, or its default; `None` if it is invalid, or missing and required.
     fn read<Of, K: Read>(&self, key: &Key<Of, K>) -> Option<K::Value>;
 
     /// The same where something else is so without the key.

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether a program can run to its end.
+//! Checks that a program can run to its end.
 
 use crate::schema::limits::LOCKS_MAX;
 use crate::schema::program::{Dist, Op, Step};
 use unspin_text::Value;
 
-/// A socket's lock, where locks are distinguished.
+/// The number of a socket's lock in this file.
 const SOCKET_LOCK: u32 = LOCKS_MAX;
 
-/// Locks pair and nest in ascending order, so that no two vCPUs can wait for each other, and nothing
-/// that waits for another vCPU is done inside one.
+/// Locks come in pairs and nest in ascending order, so that no two vCPUs can wait for each other.
+/// Inside a lock no step waits for another vCPU.
 pub(crate) fn check_program(program: &[Step], at: &[Value]) {
     check_mutexes(program, at);
     check_sockets(program, at);
@@ -36,15 +36,15 @@ fn name(lock: u32) -> String {
     }
 }
 
-/// Spin-locks along a program.
+/// The state of spin-locks along a program.
 #[derive(Default)]
 struct Locks {
-    /// The locks with the steps that take them, in the order in which they are taken.
+    /// The locks that are held, with the steps that took them, in order.
     held: Vec<(u32, usize)>,
 }
 
 impl Locks {
-    /// Follows step number `i`, and notes what is wrong with it.
+    /// Follows step number `i`, and records its errors.
     fn follow(&mut self, i: usize, s: &Step, at: &Value) {
         match s.op {
             Op::Lock | Op::SocketLock => self.take(i, lock_of(s), at),
@@ -91,7 +91,7 @@ impl Locks {
     }
 }
 
-/// At most a message a pass, and who moves it has waited for it.
+/// At most one message per pass, and only a thread that has waited for it moves it.
 fn check_sockets(program: &[Step], at: &[Value]) {
     const OPS: [Op; 3] = [Op::SocketWait, Op::SocketLock, Op::SocketUnlock];
     let all: Vec<usize> = (0..program.len()).filter(|i| OPS.contains(&program[*i].op)).collect();
@@ -117,7 +117,7 @@ fn check_sockets(program: &[Step], at: &[Value]) {
     }
 }
 
-/// Whether who does it waits for another vCPU.
+/// Whether a thread waits for another vCPU in this step.
 fn waits(op: Op) -> bool {
     waits_for_all(op)
         || matches!(
@@ -131,7 +131,7 @@ fn waits(op: Op) -> bool {
         )
 }
 
-/// Whether no thread continues before all have come.
+/// Whether no thread continues before all have arrived.
 fn waits_for_all(op: Op) -> bool {
     matches!(
         op,
@@ -144,7 +144,7 @@ fn waits_for_all(op: Op) -> bool {
     )
 }
 
-/// One mutex at a time, and nothing that waits for all threads while one is held.
+/// At most one mutex at a time, and no step that waits for all threads while one is held.
 fn check_mutexes(program: &[Step], at: &[Value]) {
     let mut held: Option<(u32, usize)> = None;
     for (i, s) in program.iter().enumerate() {

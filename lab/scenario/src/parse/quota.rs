@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Quotas of VMs (cpu.max), and the sweep over the VM that has one.
+//! Quotas of VMs (cpu.max), and the sweep over the VM that has its quota.
 
 use crate::parse::sweep::SweepKeys;
 use crate::schema::arm::{Arm, CoschedulingMechanism};
@@ -7,16 +7,16 @@ use crate::schema::host::{CgroupLayout, HostScheduler};
 use crate::schema::scenario::{usual_layout, Host, VmGroup};
 use unspin_text::Table;
 
-/// What of a scenario quotas depend on.
+/// The parts of a scenario that affect quotas.
 pub(crate) struct Quotas<'a> {
     pub groups: &'a [VmGroup],
     pub arms: &'a [Arm],
     pub host: &'a Host,
-    /// It has cases.
+    /// The scenario has cases.
     pub by_case: bool,
 }
 
-/// A quota acts wherever there is one, and it is the only one of its VM.
+/// Checks that each quota has an effect, and is the only limit of its VM.
 pub(crate) fn check_quotas(top: &Table, of: &Quotas, sweep: &SweepKeys) {
     check_sweep(top, of, sweep);
     let Some(at) = top.get("vm").filter(|_| of.groups.iter().any(|g| g.quota_ppm.is_some())) else {
@@ -45,7 +45,7 @@ pub(crate) fn check_quotas(top: &Table, of: &Quotas, sweep: &SweepKeys) {
     }
 }
 
-/// Checks that each point says which VM has a quota.
+/// Checks that each point names the VM with a quota.
 fn check_sweep(top: &Table, of: &Quotas, sweep: &SweepKeys) {
     let (Some(names), Some(at)) = (&sweep.quota_on, top.get("sweep")) else { return };
     if sweep.says.profiles || sweep.says.vms || sweep.beside.is_some() || of.by_case {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Values that a file leaves unknown: `{ range = [1200, 33000], source = "…" }` and `{ any =
-//! ["flat", "vm"], source = "…" }` instead of any value.
+//! Unknown values of a file: `{ range = [1200, 33000], source = "…" }` and `{ any = ["flat", "vm"],
+//! source = "…" }` in place of any value.
 //!
-//! They are replaced in the text before a file is read, so that the code that reads keys need not
-//! know them. Lines keep their numbers.
+//! They are replaced in the text before a file is read, so that readers of keys need not support
+//! them. Line numbers do not change.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -13,27 +13,27 @@ use unspin_text::{Reader, Table, Value};
 /// The possible values.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Domain {
-    /// Anything from the least to the most, each as likely; whole numbers alone where both are. With
-    /// `log`, each ratio is as likely.
+    /// Uniform between two bounds; whole numbers only if both bounds are. With `log` the logarithm
+    /// is uniform.
     Range { least: f64, most: f64, whole: bool, log: bool },
-    /// One of these, each as likely, as they are written in the file.
+    /// One of these, each as likely, in the file's notation.
     Any(Vec<String>),
 }
 
-/// A value that a file does not know.
+/// An unknown value of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unknown {
-    /// Dotted and counted, as `host.exit_cycles` or `step[2].iterations`.
+    /// Dotted path with indices, such as `host.exit_cycles` or `step[2].iterations`.
     pub path: String,
     pub domain: Domain,
     /// The source of the range or choice.
     pub source: String,
-    /// The value for a run that draws nothing, as it is written in the file.
+    /// The value for a run without draws, in the file's notation.
     pub usual: String,
 }
 
 impl Unknown {
-    /// The value at `at`, from 0 to 1, as it is written in a file. Equal steps of `at` are equally
+    /// The value at the place `at`, 0 to 1, in the file's notation. Equal steps of `at` are equally
     /// likely.
     pub fn value(&self, at: f64) -> String {
         let at = at.clamp(0.0, 1.0);
@@ -87,7 +87,7 @@ impl Unknown {
     }
 }
 
-/// Which of `n` equal parts of 0 to 1 has `at`.
+/// Which of `n` equal parts of the range 0 to 1 contains `at`.
 fn below(at: f64, n: usize) -> usize {
     ((at * n as f64) as usize).min(n - 1)
 }
@@ -100,12 +100,12 @@ fn written(x: f64, whole: bool) -> String {
     }
 }
 
-/// A file with values it does not know.
+/// A file with unknown values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ranges {
     text: String,
     pub unknown: Vec<Unknown>,
-    /// Where each stands in the text.
+    /// The position of each in the text.
     spans: Vec<Range<usize>>,
 }
 
@@ -114,9 +114,8 @@ impl Ranges {
     ///
     /// # Errors
     ///
-    /// Ranges that are reversed or have one value, empty choices, and those without a source, each
-    /// with its place. Text that is not TOML has no ranges; the reader of the file reports what is
-    /// wrong.
+    /// Reversed ranges and ranges with one value, empty choices, and missing sources, each with its
+    /// place. Text that is not TOML has no ranges; the reader of the file reports its errors.
     pub fn read(file: &str, text: &str) -> Result<Ranges, Problems> {
         let none = Ranges { text: text.to_string(), unknown: Vec::new(), spans: Vec::new() };
         let reader = Reader::new(file, text);
@@ -139,8 +138,8 @@ impl Ranges {
         self.with(|unknown, _| unknown.usual.clone())
     }
 
-    /// The file in the world at these places, one for each of `unknown`, from 0 to 1; the usual
-    /// value if there is none.
+    /// The file with the values at these places, 0 to 1, one for each of `unknown`; the usual value
+    /// for a place of `None`.
     pub fn at(&self, at: &[Option<f64>]) -> String {
         let place = |i: usize| at.get(i).copied().flatten();
         self.with(|unknown, i| place(i).map_or(unknown.usual.clone(), |at| unknown.value(at)))
@@ -154,7 +153,7 @@ impl Ranges {
             let span = &self.spans[i];
             out += &self.text[from..span.start];
             out += &in_place(&self.unknown[i].path, value(&self.unknown[i], i));
-            // A list may go over lines.
+            // A list may extend over several lines.
             let lines = self.text[span.clone()].matches('\n').count();
             from = span.end;
             if lines > 0 {
@@ -165,7 +164,7 @@ impl Ranges {
     }
 }
 
-/// A swept key is a list, so a single value becomes a list of one.
+/// A swept key is a list, so a single value becomes a list with one value.
 fn in_place(path: &str, value: String) -> String {
     let is_list = path.strip_prefix("sweep.").is_some_and(|key| !key.contains(['.', '[']));
     match is_list && !value.starts_with('[') {

@@ -17,7 +17,7 @@ use crate::schema::scenario::{Host, Measure, Scenario, Trace, VmGroup};
 use unspin_text::Problems;
 use unspin_text::{no_doubles, or, Reader, Table, Value};
 
-/// Reads a scenario; of ranges and choices the usual values. `file` is what errors call it.
+/// Reads a scenario, with the usual values of ranges and choices. `file` is its name in errors.
 pub fn parse_scenario(file: &str, name: &str, text: &str) -> Result<Scenario, Problems> {
     let text = Ranges::read(file, text)?.usual();
     let reader = Reader::new(file, &text);
@@ -111,7 +111,8 @@ fn read_kernels(v: &Value) -> Option<Vec<String>> {
     Some(all)
 }
 
-/// Locks are set in one place: by the VMs, by the arms, or by a sweep. Locks that halt need CPL 0.
+/// Locks are set in one place only: by the VMs, by the arms, or by a sweep. Locks that halt need
+/// CPL 0.
 fn check_locks(top: &Table, group: &VmGroup, sweep: &SweepKeys, arms: &[Arm]) {
     let arm_locks = || arms.iter().filter_map(|a| a.lock.as_ref());
     let swept = sweep.locks.as_deref().unwrap_or_default();

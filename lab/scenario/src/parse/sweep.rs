@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `[sweep]`: the values that every arm is run with.
+//! `[sweep]`: the points at which every arm runs.
 
 use crate::parse::keys::read_list;
 use crate::parse::keys::OfKeys;
@@ -25,7 +25,7 @@ pub(crate) struct SweepKeys {
 }
 
 impl SweepKeys {
-    /// The sweep: what is not swept is as in the VMs.
+    /// The sweep. Values that are not swept are those of the VMs.
     pub(crate) fn of(self, groups: &[VmGroup]) -> Sweep {
         let workload = || groups[0].workload.clone().into_iter().collect();
         let beside = self.beside.unwrap_or_default();
@@ -65,8 +65,8 @@ pub(crate) fn read_sweep(v: Value) -> SweepKeys {
     }
 }
 
-/// Checks that each point says which VMs are shaped and which are hogs, and that their numbers tell
-/// what is beside the VM.
+/// Checks that each point has shaped VMs and hogs, and that their numbers determine the neighbours
+/// of the shaped VM.
 pub(crate) fn check_beside(top: &Table, groups: &[VmGroup], sweep: &SweepKeys) {
     let (Some(_), Some(at)) = (&sweep.beside, top.get("sweep")) else { return };
     let of = |role| groups.iter().filter(move |g| g.role == role).map(|g| g.count).sum::<u32>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `[[vm]]`: how many, how large, where, and which lock.
+//! `[[vm]]`: number, size, placement and lock of VMs.
 
 use crate::parse::keys::OfKeys;
 use crate::parse::keys::Read;
@@ -11,7 +11,7 @@ use crate::schema::lock::{LockChoice, LockKind};
 use crate::schema::scenario::{Host, Mode, Pin, VmGroup};
 use unspin_text::{no_doubles, or, Value};
 
-/// What `[sweep]` says, and the VMs then do not.
+/// Which properties `[sweep]` sets, so that VMs do not.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Swept {
     pub profiles: bool,

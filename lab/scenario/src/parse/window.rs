@@ -44,7 +44,7 @@ fn read_aple(v: &Value, usual: &ApleParams) -> Option<Window> {
     let epoch = t.read_or(&keys::EPOCH, usual.epoch_ple_exits);
     let epoch_min = t.read_or(&keys::EPOCH_MIN, usual.epoch_min_us);
     let window_max = window_max?;
-    // As in the module: a default gives way to a lower bound.
+    // As in the module: a lower upper bound also lowers defaults.
     let settled = |key: &Key<ApleParams, Integer<u32>>, said: u32| match t.at(key) {
         Some(_) => said,
         None => said.min(window_max),
@@ -62,7 +62,7 @@ fn read_aple(v: &Value, usual: &ApleParams) -> Option<Window> {
     Some(Window::Aple(p))
 }
 
-/// The window starts between its bounds, and no step is larger than the larger of them.
+/// The window starts between its bounds, and no step exceeds the upper bound.
 fn check_aple(v: &Value, p: &ApleParams) {
     let (least, most) = (p.window_min_cycles, p.window_max_cycles);
     if least > most {

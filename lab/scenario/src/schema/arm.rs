@@ -19,8 +19,8 @@ pub struct Arm {
     pub yield_to: YieldTo,
     /// Mode of the module when window and yield_to are both KVM's own: `observe` counts, `off` does not.
     pub observe: bool,
-    /// The guest shows its lock queues: a vCPU that waits for a lock yields to the one that has it
-    /// or is next for it (APSys 2015, section 6: PLE integrated with the lock; machine `sim`).
+    /// The guest shows its lock queues: a vCPU that waits for a lock yields to the holder or the
+    /// next waiter (APSys 2015, section 6: PLE integrated with the lock; machine `sim`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub queue_aware: bool,
     /// The guests' lock under this arm, instead of the VMs'.
@@ -30,10 +30,10 @@ pub struct Arm {
     /// with Credit, as in ASMan.
     #[serde(default, skip_serializing_if = "is_default")]
     pub coscheduling: Coscheduling,
-    /// What makes the turns of `coscheduling`.
+    /// The mechanism of the turns of `coscheduling`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub coscheduling_mechanism: CoschedulingMechanism,
-    /// Length of turns, us; left out: the module's own.
+    /// Length of turns, us; `None`: the module's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_us: Option<u32>,
     /// Asymmetric vCPUs, on a host with the fair scheduler (machine `sim`).
@@ -84,7 +84,7 @@ impl Factor {
         named(Factor::Cache),
     ];
 
-    /// What `unspin diagnose` calls it.
+    /// Its name in `unspin diagnose`.
     pub const fn cause(self) -> Cause {
         match self {
             Factor::IdleSwitch => Cause::IdleSwitch,
@@ -106,33 +106,33 @@ const fn named(factor: Factor) -> (&'static str, Factor) {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Coscheduling {
-    /// None.
+    /// No VM's.
     #[default]
     None,
-    /// Those of the VMs whose workload synchronizes, always: static coscheduling.
+    /// Always those of VMs whose workload synchronizes: static coscheduling.
     Con,
-    /// Those of the VMs in which a spin-lock was just waited for too long, as the guest sees it.
+    /// Those of VMs that just waited too long for a spin-lock, as the guest notices.
     Vcrd,
-    /// The same, as the host sees it by bursts of PLE exits; the guest is not changed.
+    /// The same, as the host notices by bursts of PLE exits; the guest is unchanged.
     VcrdPle,
-    /// Those of the VMs whose vCPUs spin in user space, as the host sees it by samples.
+    /// Those of VMs whose vCPUs spin in user space, as the host notices by samples.
     VcrdUser,
-    /// Both kinds that the host sees.
+    /// Both kinds that the host notices.
     VcrdBoth,
 }
 
-/// What makes turns.
+/// The mechanism of turns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, EnumIter, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CoschedulingMechanism {
-    /// The module, which keeps the vCPUs of others from running.
+    /// The module parks the vCPUs of other VMs.
     #[default]
     Park,
     /// The program that runs the VMs makes the threads of a VM's vCPUs SCHED_FIFO: for comparison.
     Fifo,
-    /// Xen's Credit as a scheduler of sched_ext, which has all vCPUs' threads: for comparison.
+    /// For comparison: Xen's Credit as a sched_ext scheduler for all vCPU threads.
     SchedExt,
 }
 
@@ -150,7 +150,7 @@ pub struct Asym {
     /// gets its due share.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub uncorrected: bool,
-    /// How often they look and decide; left out: each allocation period of the host.
+    /// Interval of decisions; `None`: each allocation period of the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub period_ms: Option<u32>,
 }
@@ -170,7 +170,8 @@ pub enum Window {
     Aple(ApleParams),
 }
 
-/// Parameters of Algorithm 1 (section 4.1) and of its step that adapts (ours), TSC cycles.
+/// Parameters of Algorithm 1 (section 4.1), and of its adaptive step (an addition of this project),
+/// TSC cycles.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ApleParams {
@@ -178,9 +179,9 @@ pub struct ApleParams {
     pub window_min_cycles: u32,
     pub window_max_cycles: u32,
     pub delta_cycles: u32,
-    /// Where the step starts; at or below `delta_cycles`, the step never changes (the paper's).
+    /// The initial step; if not above `delta_cycles`, the step never changes, as in the paper.
     pub delta_max_cycles: u32,
-    /// An epoch lasts at least this long; 0: exits alone end an epoch (the paper's).
+    /// Shortest epoch; 0: only exits end an epoch, as in the paper.
     pub epoch_min_us: u32,
     pub epoch_ple_exits: u32,
 }
@@ -199,7 +200,7 @@ impl Default for ApleParams {
     }
 }
 
-/// Who picks the vCPU that gets the freed core.
+/// Who chooses the vCPU that gets the freed core.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "&'static str")]
 pub enum YieldTo {
@@ -213,7 +214,7 @@ pub enum YieldTo {
 impl YieldTo {
     pub const HVS: YieldTo = YieldTo::Module(Variant::HVS);
 
-    /// What scenarios, plans and results call it.
+    /// The name in scenarios, plans and results.
     pub fn name(self) -> &'static str {
         match self {
             YieldTo::Stock => "stock",
@@ -226,7 +227,7 @@ impl YieldTo {
         std::iter::once(YieldTo::Stock).chain(variants)
     }
 
-    /// The variant of HVS, where the module chooses.
+    /// The variant of HVS, if the module chooses.
     pub fn variant(self) -> Option<Variant> {
         match self {
             YieldTo::Stock => None,

@@ -2,10 +2,10 @@
 //! Functions of the C library that guests can count: those in the table of guest/linux/count.c.
 
 const COUNT_C: &str = include_str!("../../../guest/linux/count.c");
-/// Where the table begins. It ends at the next empty line.
+/// The beginning of the table. It ends at the next empty line.
 const TABLE: &str = "#define FUNCTIONS(X)";
 
-/// Their names, in the table's order.
+/// The functions' names, in the table's order.
 pub(crate) fn countable() -> impl Iterator<Item = &'static str> {
     entries().map(|(_, name)| name)
 }

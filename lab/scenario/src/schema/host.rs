@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host of a comparison: what machine `sim` models of it, and how vCPUs are laid out in cgroups.
+//! The host of a scenario: what machine `sim` models, and the cgroup layout of vCPUs.
 
 use crate::schema::names::named;
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,7 @@ impl HostScheduler {
     }
 }
 
-/// How a modelled host's processor sees a loop of PAUSEs.
+/// How a modelled processor detects a PAUSE loop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, EnumIter, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 #[derive(Serialize, Deserialize)]
@@ -65,7 +65,7 @@ pub enum CgroupLayout {
     Flat,
     /// A cgroup per VM.
     Vm,
-    /// In it, one per vCPU.
+    /// In the VM's cgroup, one per vCPU.
     Vcpu,
     /// As libvirt: `machine.slice/NAME.scope/libvirt/{emulator,vcpuN}`.
     Libvirt,

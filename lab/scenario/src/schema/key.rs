@@ -150,7 +150,7 @@ impl Kind for Form {
     }
 }
 
-/// A key that may be left out, with a default that cannot be written and is described instead.
+/// An optional key whose default cannot be written, and is described instead.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Maybe<K>(pub K);
 
@@ -166,7 +166,7 @@ impl<K: Kind> Kind for Maybe<K> {
     }
 }
 
-/// What a missing key means.
+/// The meaning of a missing key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Usual<U> {
     /// The key is required; errors say what to write.
@@ -178,11 +178,11 @@ pub(crate) enum Usual<U> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Machines {
     All,
-    /// The model alone.
+    /// Only the model.
     Sim,
-    /// Those with a hypervisor, or a model of one.
+    /// Machines with a hypervisor, or a model of one.
     Hypervisors,
-    /// Those with the module itself, whose tracepoints are read.
+    /// Machines with the module itself, whose tracepoints are read.
     Module,
 }
 
@@ -204,7 +204,7 @@ pub(crate) struct Key<Of, K: Kind> {
     pub usual: Usual<K::Usual>,
     pub help: &'static str,
     pub machines: Machines,
-    /// Whether the table asks `machines` for it; `None`: machines judge that by their plans.
+    /// Whether the table requires `machines`; `None`: machines decide by their plans.
     pub asks: Option<fn(&Of) -> bool>,
 }
 
@@ -234,7 +234,7 @@ impl<Of, K: Kind> Key<Of, K> {
         Key { help, ..self }
     }
 
-    /// Only these machines support it; they refuse by their plans.
+    /// Only these machines support it. They check this in their plans.
     pub(crate) const fn on(self, machines: Machines) -> Self {
         Key { machines, ..self }
     }
@@ -260,22 +260,22 @@ pub(crate) const fn list<K: Kind>(of: &'static str, each: K) -> List<K> {
     List { of, each }
 }
 
-/// A key as the reference shows it.
+/// A key in the reference.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub name: &'static str,
     pub takes: String,
-    /// `None`: it must stand there.
+    /// `None`: it is required.
     pub usual: Option<String>,
     pub machines: Machines,
     pub help: &'static str,
 }
 
-/// A key, whatever it takes.
+/// A key with any kind of value.
 pub(crate) trait Declared<Of> {
     fn name(&self) -> &'static str;
     fn row(&self) -> Row;
-    /// Whether `of` asks for what `machine` has not.
+    /// Whether `of` requires something that `machine` does not support.
     fn is_refused(&self, of: &Of, machine: &str) -> bool;
 }
 
@@ -298,9 +298,9 @@ impl<Of, K: Kind> Declared<Of> for Key<Of, K> {
     }
 }
 
-/// A table of a file: all the keys it may have.
+/// A table of a file, with all its keys.
 pub(crate) struct Table<Of: 'static> {
-    /// As it is written.
+    /// The heading as written.
     pub heading: &'static str,
     pub about: &'static str,
     pub keys: &'static [&'static dyn Declared<Of>],

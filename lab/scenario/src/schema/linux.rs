@@ -16,10 +16,10 @@ pub struct LinuxGuest {
     pub lock: GuestLock,
     pub memory_mib: u32,
     pub idle: GuestIdle,
-    /// Words after those the guest is booted with.
+    /// Kernel parameters after those with which each guest boots.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub extra_cmdline: String,
-    /// It loads unspin-guest (guest/linux/vcrd/), which reports long waits for spin locks.
+    /// Whether it loads unspin-guest (guest/linux/vcrd/), which reports long waits for spin locks.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub module: bool,
 }
@@ -53,28 +53,28 @@ pub enum GuestIdle {
 #[serde(deny_unknown_fields)]
 pub struct GuestProgram {
     pub name: String,
-    /// What it does, in a line.
+    /// A line that describes it.
     pub title: String,
-    /// Debian's packages it comes from.
+    /// Debian's packages that contain it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub packages: Vec<String>,
-    /// Sources of guest/linux/ it is compiled from.
+    /// Its sources in guest/linux/.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
     /// Additional options of the compiler.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<String>,
-    /// Run by the guest's shell before the command, once.
+    /// Command of the guest's shell, run once before `command`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prepare: String,
-    /// Run by the guest's shell, which has `$vcpus` and `$seed`.
+    /// Command of the guest's shell, with `$vcpus` and `$seed` set.
     pub command: String,
-    /// A unit of its work, for people.
+    /// Its unit of work, for people.
     pub unit: String,
-    /// Functions of the C library whose calls are counted; empty: the program counts by itself.
+    /// Functions of the C library whose calls are counted; empty if the program counts by itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<String>,
-    /// The source.
+    /// Where it is from.
     pub from: String,
 }
 

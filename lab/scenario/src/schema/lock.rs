@@ -23,7 +23,7 @@ pub enum LockKind {
 }
 
 impl LockKind {
-    /// Every lock of `locks/`, by the name scenarios and results use.
+    /// Every lock of `locks/`, with its name in scenarios and results.
     pub const ALL: [(&'static str, LockKind); 13] = [
         ("tas", LockKind::Tas),
         ("ticket", LockKind::Ticket),
@@ -47,7 +47,7 @@ impl LockKind {
         known.expect("every lock stands in ALL").0
     }
 
-    /// Whether its waiters halt: in a guest that takes CPL 0.
+    /// Whether its waiters halt, which requires CPL 0 in a guest.
     pub fn halts(self) -> bool {
         !matches!(self, LockKind::Tas | LockKind::Ticket | LockKind::Mcs | LockKind::Preemptable)
     }
@@ -69,7 +69,7 @@ pub struct LockChoice {
 }
 
 impl LockChoice {
-    /// The lock as it is.
+    /// The lock with its default settings.
     pub fn plain(kind: LockKind) -> Self {
         LockChoice { kind, tau_ns: None }
     }

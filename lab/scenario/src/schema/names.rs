@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names: which words can be one, and which the reports keep.
+//! Names: valid words, and names that are reserved for reports.
 
-/// Arm of the runs that show what one VM does alone; arm the report computes from them.
+/// The arm of runs of one VM alone, and the arm that the report computes from them.
 pub const ALONE_ARM: &str = "alone";
 pub const IDEAL_ARM: &str = "ideal";
 /// The arm that `--attribute` adds: the program on the machine itself.
@@ -17,7 +17,7 @@ pub trait Named: Copy + PartialEq + 'static {
     }
 }
 
-/// Whether a value need not be written.
+/// Whether a value is the default, so that it need not be written.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -35,8 +35,8 @@ macro_rules! named {
 }
 pub(crate) use named;
 
-/// Whether `s` can name an arm or a profile: 1 to 64 small letters, digits, `-` and `_`, so that it
-/// can be part of a file name.
+/// Whether `s` is a valid name of an arm or a profile: 1 to 64 small letters, digits, `-` and `_`,
+/// so that it can be part of a file name.
 pub fn is_name(s: &str) -> bool {
     !s.is_empty()
         && s.len() <= 64

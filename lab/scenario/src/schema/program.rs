@@ -10,16 +10,16 @@ pub struct Profile {
     /// Over 5 % inefficiency at a fixed window of 512 cycles (the paper's rule, section 4.2).
     pub spin_intensive: bool,
     pub program: Vec<Step>,
-    /// Where its numbers are from.
+    /// The source of its numbers.
     pub calibration: Option<Calibration>,
 }
 
-/// Where a profile's numbers are from. It changes no run.
+/// The source of a profile's numbers. It has no effect on runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
     pub date: String,
-    /// The papers' claims it was fitted to, by id; none: nothing was fitted to a claim.
+    /// Ids of the papers' claims to which it was fitted; empty if it was fitted to none.
     pub entries: Vec<String>,
     /// What was tried, and what was chosen.
     pub how: String,
@@ -36,7 +36,8 @@ pub struct Step {
     /// Which lock (`lock`, `unlock`).
     #[serde(default)]
     pub lock: u32,
-    /// Chance that the step is taken, 0..=1000. A `lock` not taken skips to after its `unlock`.
+    /// Probability of the step, 0..=1000. If a `lock` is not taken, execution continues after its
+    /// `unlock`.
     pub permille: u32,
 }
 
@@ -54,17 +55,17 @@ pub enum Op {
     Block,
     /// Wake the next vCPU if it sleeps.
     Wake,
-    /// As `barrier`, waited for with PAUSE.
+    /// As `barrier`, with waiters that spin with PAUSE.
     SpinBarrier,
-    /// Interrupts every sibling that does not sleep, as for a TLB flush, and waits for all. With a
-    /// length (machine `sim` only) one after the other, and each handles its interrupt for that
-    /// long before it answers.
+    /// Interrupts every sibling that does not sleep, as for a TLB flush, and waits for all answers.
+    /// With a length (machine `sim` only) one after the other, and each sibling handles its
+    /// interrupt for that long before it answers.
     Shootdown,
     /// The same in kernels whose idle CPUs keep the last program's memory (lazy TLB, Linux before
-    /// 4.15): a vCPU that fell asleep since it was last asked is woken to answer, too.
+    /// 4.15): vCPUs that fell asleep since they were last interrupted are woken to answer, too.
     ShootdownLazy,
     // From here on machine `sim` only.
-    /// As `spin-barrier`, the program itself spinning (CPL 3): no loop detector sees it.
+    /// As `spin-barrier`, with spinning in user space (CPL 3), which no loop detector sees.
     UserBarrier,
     /// As `barrier`, but made of a condition variable: sleepers wake each other one by one.
     CondBarrier,
@@ -73,27 +74,27 @@ pub enum Op {
     /// The same lock, taken by any number of readers at once, as a reader-writer semaphore.
     MutexRead,
     MutexUnlock,
-    /// Work that only the first thread does; the others pass by.
+    /// Work that only the first thread does; the others skip it.
     ComputeFirst,
-    /// Work that one thread does, in each unit another: round-robin.
+    /// Work of one thread, another one in each unit: round-robin.
     #[serde(rename = "compute-rotating", alias = "compute-turn")]
     ComputeRotating,
-    /// Work that one thread does for 256 units, then the next: the program goes through phases.
+    /// Work of one thread for 256 units, then of the next: the program goes through phases.
     ComputeMoving,
     /// The sequential section of fork and join: all arrive and sleep, the first thread does the
     /// work, then all continue.
     SerialFirst,
-    /// The same, in each unit another thread's work.
+    /// The same, with the work of another thread in each unit.
     #[serde(rename = "serial-rotating", alias = "serial-turn")]
     SerialRotating,
     /// Reads that many cache lines the previous vCPU wrote.
     Share,
-    /// Sleeps until the socket has room for a message (its buffer holds this many), or, in a
-    /// receiver, until one has come. Threads form groups as in hackbench: 20 send to each of 20.
+    /// Chooses a socket, and sleeps until it has room (its buffer holds this many messages), or, in
+    /// a receiver, a message. Threads form groups as in hackbench: 20 send to each of 20.
     SocketWait,
-    /// The spin-lock of that socket.
+    /// Takes the spin-lock of that socket.
     SocketLock,
-    /// Releases it; the message is queued, or taken, and who waited for that is woken.
+    /// Releases it. The message is queued or taken, and a thread that waited for that is woken.
     SocketUnlock,
 }
 

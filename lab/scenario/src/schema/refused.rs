@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What of a scenario a machine has not, by the declarations of its keys.
+//! What a machine does not support in a scenario, from the declarations of keys.
 
 use crate::schema::arm::Arm;
 use crate::schema::key::Table;
@@ -11,13 +11,13 @@ use crate::schema::scenario::Scenario;
 pub struct Refused {
     /// Its place: `host.scheduler`, `arm[1].asym`.
     pub path: String,
-    /// What it means.
+    /// Its meaning.
     pub help: &'static str,
     /// The machines that support it.
     pub machines: &'static [&'static str],
 }
 
-/// The first key of a table that asks for what `machine` has not.
+/// The first key of a table that requires something that `machine` does not support.
 fn refused<Of>(table: &Table<Of>, of: &Of, at: &str, machine: &str) -> Option<Refused> {
     let key = table.keys.iter().find(|key| key.is_refused(of, machine))?.row();
     let path = if at.is_empty() { key.name.to_string() } else { format!("{at}.{}", key.name) };
@@ -25,7 +25,7 @@ fn refused<Of>(table: &Table<Of>, of: &Of, at: &str, machine: &str) -> Option<Re
 }
 
 impl Scenario {
-    /// The first key that `machine` does not support, among the arms that are to be run.
+    /// The first key that `machine` does not support, considering only the arms that will run.
     pub fn refused_by(&self, machine: &str, is_run: impl Fn(&Arm) -> bool) -> Option<Refused> {
         let vms = || {
             let mut vms = self.vms.iter().enumerate();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A scenario once it is read: a host, its VMs, a workload, and the arms to compare.
+//! A scenario after parsing: a host, its VMs, a workload, and the arms to compare.
 
 use crate::schema::arm::Arm;
 use crate::schema::costs::HostCosts;
@@ -19,49 +19,50 @@ pub struct Scenario {
     /// File name without its ending.
     pub name: String,
     pub title: String,
-    /// Seed of the first repeat; the others follow it.
+    /// Seed of the first repeat; the other repeats use the following seeds.
     pub seed: u64,
     pub repeats: u32,
-    /// Length of an epoch where an arm does not say otherwise; `None` is the paper's 1000.
+    /// Length of an epoch in arms that do not set it; `None`: the paper's 1000.
     pub epoch_ple_exits: Option<u32>,
-    /// Shortest epoch where an arm does not say otherwise; `None` is the module's 10 ms.
+    /// Shortest epoch in arms that do not set it; `None`: the module's 10 ms.
     pub epoch_min_us: Option<u32>,
-    /// Kernel series to run on (`6.1`, `6.12`); empty leaves it to the machine.
+    /// Kernel series to run on (`6.1`, `6.12`); empty: the machine's default.
     pub kernels: Vec<String>,
-    /// Emulated computers to share the runs among.
+    /// Number of emulated computers that share the runs.
     pub boots: u32,
     pub host: Host,
     pub vms: Vec<VmGroup>,
     /// Cases that are run instead of the points of `sweep`, each with some of the VMs; empty: none.
     pub cases: Vec<Case>,
     pub arms: Vec<Arm>,
-    /// Which arm the others are normalised to.
+    /// Index of the arm to which the others are normalised.
     pub baseline: usize,
     pub sweep: Sweep,
     pub measure: Measure,
     pub trace: Trace,
 }
 
-/// The host that a scenario wants, and that its plan asks a machine for. All keys but `pcpus` and
-/// `slice_ns` are for machine `sim`; other machines are what they are.
+/// The host that a scenario needs, and that its plan requests from a machine. All keys except
+/// `pcpus` and `slice_ns` are for machine `sim`; other machines have a fixed host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Host {
     /// Physical CPUs it must have.
     pub pcpus: u32,
-    /// Length of a scheduler slice to set, ns (`base_slice_ns` / `min_granularity_ns` in debugfs); `None`
-    /// leaves the kernel's own. In a scenario, a key beside the host's table.
+    /// Length of a scheduler slice to set, ns (`base_slice_ns` / `min_granularity_ns` in debugfs);
+    /// `None`: the kernel's own. In a scenario, a key outside of the host's table.
     pub slice_ns: Option<u64>,
     #[serde(default, rename = "host_model", skip_serializing_if = "is_default")]
     pub model: HostModel,
-    /// Clock by which the locks' budgets become cycles; `None`: the machine's own. Set in runs.
+    /// Clock rate that converts the locks' budgets to cycles; `None`: the machine's own. Set in
+    /// runs.
     #[serde(skip)]
     pub lock_clock_mhz: Option<u32>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub scheduler: HostScheduler,
-    /// Its allocation period, ms: CFS's latency, Credit's assignments; `None` leaves the scheduler's own.
+    /// Its allocation period, ms: CFS's latency, Credit's assignments; `None`: the scheduler's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period_ms: Option<u32>,
-    /// How its processor sees a loop of PAUSEs.
+    /// How its processor detects PAUSE loops.
     #[serde(default, skip_serializing_if = "is_default")]
     pub loop_detection: LoopDetection,
     /// Number of pCPUs that share a last-level cache; `None`: all share one.
@@ -70,20 +71,20 @@ pub struct Host {
     /// Threads of a core, each a pCPU: 1 or 2.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub threads_per_core: u32,
-    /// How fast a thread works while the other one of its core is busy, %; `None`: the model's own.
+    /// Speed of a thread while the other one of its core is busy, %; `None`: the model's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_speed_percent: Option<u32>,
     /// Ticks of different pCPUs are spread in time (the kernel's skew_tick=1).
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub skew_tick: bool,
-    /// VMs' weights are divided by the loads that their vCPUs last published, as in Linux 3.8 to
-    /// 4.2, not by their present loads.
+    /// Whether VMs' weights are divided by the loads that their vCPUs last published, as in Linux
+    /// 3.8 to 4.2, instead of their present loads.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub group_load_lags: bool,
-    /// Time that the host's own tasks take of each pCPU, millionths; `None`: the model's own.
+    /// Time of each pCPU that host tasks use, millionths; `None`: the model's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub housekeeping_ppm: Option<u32>,
-    /// What things cost there, in place of the model's own.
+    /// Costs that replace the model's own.
     #[serde(default, skip_serializing_if = "is_default")]
     pub costs: HostCosts,
 }
@@ -126,15 +127,15 @@ fn is_one(value: &u32) -> bool {
     *value == 1
 }
 
-/// VMs that lose time to causes that are known beforehand.
+/// VMs that lose time to known causes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Case {
     pub name: String,
-    /// The causes; empty: there is none.
+    /// The causes; empty: none.
     pub inject: Vec<Cause>,
-    /// Its VMs: numbers of `Scenario::vms`, some perhaps twice.
+    /// Its VMs: indices into `Scenario::vms`, possibly repeated.
     pub vms: Vec<usize>,
-    /// Number of its arm.
+    /// Index of its arm.
     pub arm: usize,
 }
 
@@ -144,21 +145,21 @@ impl Named for Cause {
     }
 }
 
-/// Some VMs that are alike.
+/// A group of identical VMs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VmGroup {
-    /// What its rows are called; `None`: as its workload.
+    /// The name of its rows; `None`: that of its workload.
     pub name: Option<String>,
     /// Its own workload; `None`: the swept one.
     pub workload: Option<String>,
     /// The module leaves these VMs alone in every arm.
     pub mode_off: bool,
-    /// Whether static coscheduling runs its vCPUs together; `None`: as its workload says.
+    /// Whether static coscheduling runs its vCPUs together; `None`: if its workload spins.
     pub gang: Option<bool>,
     pub role: Role,
     /// Threads of the program; `None`: one per vCPU.
     pub threads: Option<u32>,
-    /// Timer ticks a second of the guests' kernel; 0: none.
+    /// Timer ticks per second of the guests' kernel; 0: none.
     pub tick_hz: u32,
     pub count: u32,
     pub vcpus: u32,
@@ -176,13 +177,13 @@ pub struct VmGroup {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Pin {
     None,
-    /// vCPU i of every VM on pCPU i.
+    /// vCPU i of every VM is on pCPU i.
     OnePerPcpu,
-    /// vCPU i of every VM on the i-th of these.
+    /// vCPU i of every VM is on the i-th of these.
     List(Vec<u32>),
 }
 
-/// What `mode` of a VM says: whether anything of an arm is for it.
+/// The key `mode` of a VM: whether arms apply to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumIter, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub(crate) enum Mode {
@@ -199,13 +200,13 @@ pub enum Role {
     /// `unspin shape` shapes its vCPUs.
     #[default]
     Shaped,
-    /// Not shaped; its figures show what shaping does to it.
+    /// Not shaped; its figures show how shaping affects it.
     Neighbour,
     /// The same, for a VM that takes all the CPU time it can get.
     Hog,
 }
 
-/// What `guest` of a VM says.
+/// The key `guest` of a VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumIter, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub(crate) enum GuestKind {
@@ -213,7 +214,7 @@ pub(crate) enum GuestKind {
     Linux,
 }
 
-/// The values that every arm is run with.
+/// The points at which every arm runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sweep {
     pub profiles: Vec<String>,
@@ -223,9 +224,9 @@ pub struct Sweep {
     pub locks: Vec<LockChoice>,
     /// Locks of Linux guests, each compared separately; empty: only the VMs' own.
     pub guest_locks: Vec<GuestLock>,
-    /// Who stands beside the VM that is shaped; `vms` then has the number of VMs of each.
+    /// The neighbours of the shaped VM. `vms` then has the number of VMs of each kind.
     pub beside: Vec<Beside>,
-    /// Names of groups whose VMs have their quota, one group at each point; empty: every group has its own.
+    /// Names of groups, of which one per point has its quota; empty: every group has its own.
     pub quota_on: Vec<String>,
 }
 
@@ -238,11 +239,11 @@ pub(crate) fn quota_point(group: &str) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumIter, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Beside {
-    /// The VMs with that role, which take all they can get.
+    /// The VMs with that role, which use all the CPU time they can get.
     Hogs,
-    /// As many VMs like it as there are hogs, itself among them.
+    /// VMs like the shaped one, as many as there are hogs, itself included.
     Alike,
-    /// None.
+    /// No neighbours.
     None,
 }
 
@@ -253,11 +254,11 @@ pub struct Measure {
     pub stagger_ms: u64,
     /// Adds runs of one VM with PLE off, from which *ideal* is computed.
     pub alone: bool,
-    /// Wake-ups per second of tasks of the host, whose lateness is measured; `None`: no such tasks.
+    /// Wake-ups per second of host tasks whose lateness is measured; `None`: no such tasks.
     pub wakeups_hz: Option<u32>,
-    /// Tasks of the host that compute all the time.
+    /// Number of host tasks that compute all the time.
     pub hogs: u32,
-    /// The vCPUs are watched in the window.
+    /// Record the states of the vCPUs in the measuring time.
     pub states: bool,
 }
 
@@ -268,7 +269,7 @@ pub struct Trace {
     pub stalls: bool,
 }
 
-/// The group of each VM where the VM that is shaped stands beside `who`.
+/// The group of each VM if the shaped VM has the neighbours `who`.
 pub(crate) fn vms_beside(groups: &[VmGroup], who: Beside) -> Vec<&VmGroup> {
     let of = |role| {
         let groups = groups.iter().filter(move |g| g.role == role);
@@ -282,7 +283,7 @@ pub(crate) fn vms_beside(groups: &[VmGroup], who: Beside) -> Vec<&VmGroup> {
     }
 }
 
-/// The cgroups of the hosts such VMs are run on.
+/// The usual cgroup layout of hosts with such VMs.
 pub(crate) fn usual_layout<'a>(mut groups: impl Iterator<Item = &'a VmGroup>) -> CgroupLayout {
     match groups.any(|g| g.linux.is_some()) {
         true => CgroupLayout::Libvirt,

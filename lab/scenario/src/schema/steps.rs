@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The steps: each with its name, its arguments, the machines that support it, and its meaning.
+//! The steps, each with its name, arguments, supporting machines, and meaning.
 
 use crate::schema::key::Machines;
 use crate::schema::names::Named;
@@ -17,7 +17,7 @@ pub(crate) enum Length {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Chance {
     May,
-    /// Not, for this reason.
+    /// It may not, for this reason.
     No(&'static str),
 }
 
@@ -42,7 +42,7 @@ impl Kind {
         Kind { name, op, length, lock: false, chance, machines: Machines::All, help: "" }
     }
 
-    /// It is of one of 16 locks.
+    /// The step is about one of 16 locks.
     const fn of_a_lock(self) -> Kind {
         Kind { lock: true, ..self }
     }

@@ -6,10 +6,10 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use toml::{Table, Value};
 
-/// Most scenarios of a seed.
+/// Limit of scenarios per seed.
 pub const COUNT_MAX: u32 = 1000;
 
-/// Draws of one scenario until there is one.
+/// Limit of draws for one scenario.
 const TRIES: u32 = 1000;
 
 /// The drawn values of one scenario.
@@ -20,9 +20,9 @@ pub struct Drawn {
     pub pin: String,
     pub cgroups: String,
     pub vms: Vec<DrawnVm>,
-    /// Names, the baseline's first.
+    /// Names of the arms, the baseline first.
     pub arms: Vec<String>,
-    /// The scenario, as text of its file.
+    /// The text of the scenario's file.
     pub text: String,
 }
 
@@ -32,7 +32,7 @@ pub struct DrawnVm {
     pub vcpus: u32,
     /// cpu.weight.
     pub weight: u32,
-    /// As scenarios write it.
+    /// In the notation of scenarios.
     pub lock: Value,
 }
 
@@ -43,7 +43,7 @@ fn number(text: &str) -> u64 {
     u64::from_be_bytes(bytes) >> 12
 }
 
-/// Where a draw is from.
+/// The source of a draw.
 struct Dice {
     seed: u64,
     index: u32,
@@ -51,7 +51,7 @@ struct Dice {
 }
 
 impl Dice {
-    /// One of them. `what` is drawn; the same of the same dice.
+    /// Draws one of them. The result depends only on the dice and `what`.
     fn one<'a, T>(&self, what: &str, of: &'a [T]) -> &'a T {
         let Dice { seed, index, attempt } = self;
         let number = number(&format!("{seed} {index} {attempt} {what}"));
@@ -63,13 +63,13 @@ impl Dice {
 ///
 /// # Errors
 ///
-/// If no draw gives a scenario.
+/// No draw gives a scenario.
 pub fn draw(space: &Space, seed: u64, index: u32) -> Result<Drawn, SpaceError> {
     let tries = (0..TRIES).map(|attempt| Dice { seed, index, attempt });
     tries.filter_map(|dice| drawn(space, &dice)).next().ok_or(SpaceError::Nothing)
 }
 
-/// `None` if the drawn values give no scenario worth measuring.
+/// `None` if the drawn values give no useful scenario.
 fn drawn(space: &Space, dice: &Dice) -> Option<Drawn> {
     let d = &space.draw;
     let vms = vms(space, dice);
@@ -110,7 +110,8 @@ fn vms(space: &Space, dice: &Dice) -> Vec<DrawnVm> {
     (0..*dice.one("vms", &d.vms)).map(vm).collect()
 }
 
-/// The baseline and as many others as there are to be; none that is the baseline under another name.
+/// The baseline and the drawn number of other arms, none of which is the baseline under another
+/// name.
 fn arms(space: &Space, dice: &Dice, drawn: &Drawn) -> Option<Vec<Table>> {
     let locks_alone = |arm: &Table| arm.keys().all(|key| key == "name" || key == "lock");
     let is_baseline = |arm: &Table| {
@@ -130,7 +131,7 @@ fn arms(space: &Space, dice: &Dice, drawn: &Drawn) -> Option<Vec<Table>> {
 }
 
 impl Known {
-    /// Whether VMs like these were measured before.
+    /// Whether such VMs were measured before.
     fn has(&self, drawn: &Drawn) -> bool {
         let first = &drawn.vms[0];
         drawn.vms.iter().all(|vm| vm == first)
@@ -176,7 +177,7 @@ fn table(drawn: &Drawn, i: usize, vm: &DrawnVm) -> Value {
     Value::Table(keys.into_iter().map(|(key, value)| (key.to_string(), value)).collect())
 }
 
-/// The seed of a release: different for each release, and the same for all users of one.
+/// The seed of a release: different for each release, equal for all users of one.
 pub fn seed_of_release(version: &str) -> u64 {
     number(&format!("release {version}"))
 }

@@ -6,15 +6,15 @@ use serde::Deserialize;
 use toml::{Table, Value};
 use unspin_text::{printable, toml_problems, Problems};
 
-/// What scenarios are drawn from.
+/// A space from which scenarios are drawn.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Space {
-    /// How titles begin.
+    /// The beginning of titles.
     pub title: String,
     pub(super) draw: Lists,
     pub(super) known: Known,
-    /// What all scenarios have: keys of scenarios, with `host.pcpus`.
+    /// Common to all scenarios: keys of scenarios, with `host.pcpus`.
     pub(super) scenario: Table,
     /// The arm that each scenario has.
     pub(super) baseline: Table,
@@ -22,13 +22,13 @@ pub struct Space {
     pub(super) arm: Vec<Table>,
 }
 
-/// Of each list a scenario has one.
+/// A scenario has one value of each list.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Lists {
     pub(super) vms: Vec<u32>,
     pub(super) vcpus: Vec<u32>,
-    /// Whether the VMs have one size and one lock, or each its own.
+    /// Whether the VMs share one size and one lock.
     pub(super) alike: Vec<bool>,
     /// cpu.weight of the VMs in turn.
     pub(super) weights: Vec<Vec<u32>>,
@@ -37,11 +37,11 @@ pub(super) struct Lists {
     pub(super) kernels: Vec<String>,
     pub(super) profiles: Vec<String>,
     pub(super) locks: Vec<Value>,
-    /// Arms of each, beside the baseline.
+    /// Numbers of arms besides the baseline.
     pub(super) arms: usize,
 }
 
-/// VMs that are alike and equal, with only these, are drawn again.
+/// Identical VMs with equal weights and only these values are drawn again.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Known {
@@ -52,7 +52,7 @@ pub(super) struct Known {
     pub(super) locks: Vec<Value>,
 }
 
-/// A space that is none.
+/// An error in a space.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpaceError {
     #[error("{0}")]
@@ -72,8 +72,8 @@ impl Space {
     ///
     /// # Errors
     ///
-    /// What is wrong in it, and what is allowed. Values that only a scenario can check, such as a
-    /// lock's name, are checked when scenarios are read.
+    /// An error in the file, with the allowed values. Values that only a scenario can check, such
+    /// as a lock's name, are checked when scenarios are read.
     pub fn parse(file: &str, text: &str) -> Result<Space, SpaceError> {
         let read = toml::from_str(text);
         let space: Space = read.map_err(|e| SpaceError::Toml(toml_problems(file, text, &e)))?;

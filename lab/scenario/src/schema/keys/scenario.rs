@@ -63,7 +63,7 @@ table! { SCENARIO: Scenario = "", "What is compared, and how often.";
         .help("additional records");
 }
 
-/// Lengths of epochs, here and in the arms.
+/// Bounds of epochs, here and in arms.
 pub(crate) const EPOCH_EXITS: Integer<u32> =
     integer(Number::EPOCH.least(), Number::EPOCH.most(), " PLE exits");
 pub(crate) const EPOCH_LEAST: Integer<u32> =

@@ -91,7 +91,7 @@ table! { VM: VmGroup = "[[vm]]", "A group of identical VMs. Several tables may d
         .help("timer ticks per second of the guest kernel; 0: none");
 }
 
-/// On one pCPU a millisecond of a period of 100 ms, which is the least that Linux takes.
+/// 1 ms per period of 100 ms on one pCPU, the least that Linux accepts.
 const QUOTA_LEAST_PPM: u32 = 10_000;
 pub(crate) const SERIES_FORM: &str = "a series such as \"6.12\"";
 /// Enough for the programs of this project, with their data.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Keys of an arm's window, and of APLE's parameters: those of the module, where a scenario is
-//! stricter with the reason.
+//! Keys of an arm's window and of APLE's parameters. They are the module's; comments explain where
+//! scenarios are stricter.
 
 use crate::schema::arm::{ApleParams, Window};
 use crate::schema::key::{integer, table, Form, Integer, Machines, Maybe};
@@ -40,7 +40,7 @@ table! { ADAPTED: ApleParams = "window = { aple = { … } }",
         .usually(Number::WINDOW_MAX.default())
         .on(Machines::Hypervisors)
         .help(Number::WINDOW_MAX.meaning());
-    // Not 0, which the module accepts: a fixed window has its own key here.
+    // The module accepts 0, a scenario does not: a fixed window has its own key.
     DELTA: Integer<u32> = Number::DELTA.file(),
         integer(1, Number::DELTA.most(), " TSC cycles (a window that stays is fixed_cycles)") =>
         .usually(Number::DELTA.default())
