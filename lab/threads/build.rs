@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compiles c/machine.c for every lock, and for two that are none, and lists what there is.
+//! Compiles c/machine.c for every lock, and for two broken ones, and generates the list of them.
 
 use std::fmt::Write;
 use std::path::PathBuf;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Replaces QEMU and a Linux guest in it, for tests of the agent: takes QEMU's arguments, has
-//! threads with the names of vCPUs, and answers in the area that a guest shares with its host. The
-//! value of `-initrd` selects a fault and the VM that has it: `stands-still:1`.
+//! A replacement for QEMU and a Linux guest in it, for tests of the agent. It accepts QEMU's
+//! arguments, has threads with the names of vCPUs, and answers in the memory area that a guest
+//! shares with its host. The value of `-initrd` selects a fault and the VM that has it:
+//! `stands-still:1`.
 
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -36,7 +37,7 @@ fn main() {
     let object = value("-object");
     let memory = object.split(',').find_map(|part| part.strip_prefix("mem-path=")).unwrap();
     let vcpus: u32 = value("-smp").split(',').next().unwrap().parse().unwrap();
-    // A thread has its name once it runs.
+    // A thread has its name only once it runs.
     let named = Arc::new(Barrier::new(vcpus as usize + 1));
     for vcpu in 0..vcpus {
         let here = Arc::clone(&named);
@@ -60,7 +61,7 @@ fn main() {
     guest(area, vcpus, lock, &fault, Path::new(&console));
 }
 
-/// As Debian's kernel says it.
+/// In the wording of Debian's kernel.
 fn oops(console: &Path) {
     let mut file = std::fs::OpenOptions::new().append(true).open(console).unwrap();
     let lines = "BUG: unable to handle page fault for address: ffffffffffffffd8\nOops: 0000 [#1]\n";
@@ -92,7 +93,7 @@ fn responds(area: &Area) {
     of.count.fetch_add(1, Relaxed);
 }
 
-/// The runner and its program: a unit and a response a millisecond.
+/// The runner and its program: one unit and one response per millisecond.
 fn guest(area: &Area, vcpus: u32, lock: &str, fault: &str, console: &Path) {
     let guest = &area.guest;
     area::set_text(&area.found.kernel, "6.12.0-fake");

@@ -9,11 +9,11 @@ use crate::watch::Watcher;
 
 pub(crate) struct Bench {
     pub(crate) module: Option<Module>,
-    /// Linux guests, which stay from run to run.
+    /// Linux guests, which keep running from run to run.
     pub(crate) guests: Guests,
     pub(crate) watcher: Watcher,
     pub(crate) cpus: Cpus,
-    /// Lines for people that came up in the run.
+    /// Notes of the run, for people.
     pub(crate) notes: Vec<String>,
     pub(crate) _slice: Option<Slice>,
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A program that stands beside this one and does what needs libbpf. It says `ready` when it has begun,
-//! answers each line with a line, and ends with its standard input.
+//! A helper program that does what needs libbpf. It prints `ready` when it has started, answers each
+//! line with a line, and ends when its standard input is closed.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// Its output once it has begun.
+/// Its first line of output.
 const READY: &str = "ready";
 
-/// It runs. Dropped, it ends. Errors are its last words.
+/// The running program. Dropping this ends it. Errors contain its last output.
 pub(crate) struct Beside {
     /// The package that builds it.
     package: &'static str,
@@ -19,7 +19,7 @@ pub(crate) struct Beside {
 impl Beside {
     pub(crate) fn start(package: &'static str, arguments: &[String]) -> Result<Beside, String> {
         let this = std::env::current_exe().map_err(|e| format!("where this program is: {e}"))?;
-        // Built together they lie together; installed, the command is where commands are.
+        // In a build both are in one directory. An installed command is in the PATH.
         let beside = this.with_file_name(package);
         let mut command = Command::new(if beside.is_file() { beside } else { package.into() });
         command.args(arguments);
@@ -43,7 +43,7 @@ impl Beside {
         }
     }
 
-    /// Sends it a line; [`Beside::answer`] waits for the reply.
+    /// Sends a line; [`Beside::answer`] waits for the reply.
     pub(crate) fn tell(&mut self, line: &str) -> Result<(), String> {
         let told = match &mut self.child.stdin {
             Some(stdin) => writeln!(stdin, "{line}").and_then(|()| stdin.flush()),
@@ -52,7 +52,7 @@ impl Beside {
         told.map_err(|_| self.why())
     }
 
-    /// The next line that it says.
+    /// Its next line.
     pub(crate) fn answer(&mut self) -> Result<String, String> {
         let mut line = String::new();
         match self.words.read_line(&mut line) {
@@ -72,7 +72,7 @@ impl Beside {
         }
     }
 
-    /// Its last words, now that it ends.
+    /// Its last output, after it has ended.
     fn why(&mut self) -> String {
         drop(self.child.stdin.take());
         let mut text = String::new();

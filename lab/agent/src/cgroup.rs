@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! cgroups v2 of a run's VMs: one per VM, in it one per vCPU, threaded, or libvirt's whole tree.
+//! cgroups v2 of a run's VMs: one per VM, threaded ones per vCPU inside it, or libvirt's whole
+//! tree.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,12 +29,12 @@ pub(crate) fn to_root(pid: u32) -> Result<(), Error> {
     write(&Path::new(ROOT).join("cgroup.procs"), &pid.to_string())
 }
 
-/// The parent of libvirt's VMs, which systemd creates there.
+/// The slice of libvirt's VMs, which systemd creates.
 const MACHINE_SLICE: &str = "machine.slice";
-/// Whether the slice was created here, so that it is removed with the last VM in it.
+/// Whether this process created the slice, so that it is removed with the last VM.
 static MADE_SLICE: AtomicBool = AtomicBool::new(false);
 
-/// A period of cpu.max, in us: the kernel's own.
+/// The period of cpu.max, in us: the kernel's default.
 const PERIOD_US: u64 = 100_000;
 
 const MILLION: u64 = 1_000_000;
@@ -55,15 +56,15 @@ impl Cpus {
 /// The limits of a VM's CPU time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Limits {
-    /// cpu.weight; `None`: the kernel's own.
+    /// cpu.weight; `None`: the kernel's default.
     weight: Option<u32>,
     /// CPU time per period of cpu.max, in us; `None`: no quota.
     quota_us: Option<u64>,
 }
 
 impl Limits {
-    /// The limits of a VM of a run: its own quota, or its weight's share if the host is capped,
-    /// but no more than its vCPUs can use.
+    /// The limits of a VM of a run: its own quota, or its weight's share if the host is capped; but
+    /// no more than its vCPUs can use.
     pub(crate) fn of(run: &Run, vm: &Vm, cpus: Cpus) -> Limits {
         let weight = vm.weight;
         let part = vm.quota_ppm.map(|ppm| (u64::from(ppm), MILLION));
@@ -86,7 +87,8 @@ impl Limits {
         let file = scope.join("cpu.max");
         match self.quota_us {
             Some(quota_us) => write(&file, &format!("{quota_us} {PERIOD_US}")),
-            // A cgroup left over from a killed run may have a quota, if the kernel supports quotas.
+            // A cgroup that a killed run left behind may have a quota, if the kernel supports
+            // quotas.
             None if file.exists() => write(&file, "max"),
             None => Ok(()),
         }
@@ -143,7 +145,7 @@ impl VmCgroup {
         Ok(Some(cgroup))
     }
 
-    /// Moves each vCPU's thread into its own cgroup in `home`, and the other threads into one.
+    /// Moves each vCPU's thread into its own cgroup in `home`, and all other threads into one.
     fn spread(&mut self, home: &Path, pid: u32, tids: &[i32]) -> Result<(), Error> {
         for (vcpu, tid) in tids.iter().enumerate() {
             let dir = self.create_threaded(home.join(format!("vcpu{vcpu}")))?;
@@ -157,7 +159,7 @@ impl VmCgroup {
         let names = fs::read_dir(&tasks).map_err(|e| Error::io(&tasks, e))?;
         let all = names.flatten().filter_map(|task| task.file_name().into_string().ok());
         for other in all.filter(|task| !tids.iter().any(|tid| tid.to_string() == *task)) {
-            // A thread that has ended since is in no cgroup.
+            // A thread that has ended meanwhile is in no cgroup.
             match fs::write(emulator.join("cgroup.threads"), &other) {
                 Err(e) if e.raw_os_error() != Some(libc::ESRCH) => {
                     return Err(Error::io(emulator.join("cgroup.threads"), e))
@@ -168,7 +170,7 @@ impl VmCgroup {
         Ok(())
     }
 
-    /// Moves the VM's process, which runs on, out of them, and removes them.
+    /// Moves the VM's process out of its cgroups, and removes them. The VM continues to run.
     pub(crate) fn leave(self) -> Result<(), Error> {
         to_root(self.pid)
     }
@@ -188,7 +190,7 @@ impl Drop for VmCgroup {
                 eprintln!("agent: {} stays: {error}", dir.display());
             }
         }
-        // It is not empty while other VMs are in it.
+        // The slice is not empty while other VMs are in it.
         if MADE_SLICE.load(Ordering::Relaxed) {
             let _ = fs::remove_dir(Path::new(ROOT).join(MACHINE_SLICE));
         }
@@ -203,7 +205,7 @@ fn child(parent: &Path, name: &str) -> Result<PathBuf, Error> {
     Ok(dir)
 }
 
-/// A cgroup left over from a killed run is empty, and is reused.
+/// A cgroup that a killed run left behind is empty, and is reused.
 fn create(dir: &Path) -> Result<(), Error> {
     match fs::create_dir(dir) {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(Error::io(dir, e)),

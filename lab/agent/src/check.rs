@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the agent refuses in any run.
+//! Checks that apply to every run.
 
 use unspin_scenario::plan::{CgroupLayout, CoschedulingMechanism, Run};
 
 use crate::Error;
 
-/// An error that says what of the run cannot be.
+/// The error names the part of the run that is not possible.
 pub(crate) fn check(run: &Run) -> Result<(), Error> {
     let wrong = |text: String| Err(Error::Run(format!("run {}: {text}", run.id)));
     if run.vms.is_empty() {

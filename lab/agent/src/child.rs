@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A VM's process, seen from the agent.
+//! The agent's view of a VM's process.
 
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -12,14 +12,14 @@ use unspin_vmm::{VmConfig, VM_PROCESS_COMMAND};
 
 use crate::{interrupt, Error};
 
-/// Time for a VM to start; many at once share the CPUs.
+/// Limit of the time in which a VM starts; many at once share the CPUs.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
-/// From the end of the window until the counts are here: the sampler need not wait for a CPU.
+/// Limit of the time from the end of the measuring time to the counts.
 const SAMPLES_TIMEOUT: Duration = Duration::from_secs(20);
-/// Beyond the time the VMM gives its vCPUs.
+/// Longer than the limit that the VMM gives its vCPUs.
 const STOPPED_TIMEOUT: Duration = Duration::from_secs(STOP_TIMEOUT.as_secs() + 5);
 
-/// A running VM process; dropped, it is killed.
+/// A running VM process. Dropping it kills the process.
 pub(crate) struct VmProcess {
     vm: u32,
     child: Child,
@@ -38,7 +38,7 @@ impl VmProcess {
             .arg(VM_PROCESS_COMMAND)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Out of reach of the terminal's ^C: the agent ends its VMs.
+            // The terminal's ^C does not reach it: the agent ends its VMs.
             .process_group(0)
             .spawn()
             .map_err(|e| Error::io(executable, e))?;
@@ -72,7 +72,7 @@ impl VmProcess {
         self.send(&Command::Run(schedule))
     }
 
-    /// Waits until it has done some work since all VMs run.
+    /// Waits until it has done some work while all VMs run.
     pub(crate) fn works(&mut self, timeout: Duration) -> Result<(), Error> {
         match self.reply("do a unit of work", timeout)? {
             Reply::Works => Ok(()),
@@ -80,7 +80,7 @@ impl VmProcess {
         }
     }
 
-    /// Says when its counts are to be read; [`VmProcess::samples`] waits for them.
+    /// Sends the times at which to read its counts; [`VmProcess::samples`] waits for them.
     pub(crate) fn sample_at(&mut self, at_ns: [u64; 2]) -> Result<(), Error> {
         self.send(&Command::Sample(Moments { at_ns }))
     }
@@ -104,7 +104,7 @@ impl VmProcess {
     pub(crate) fn stopped(&mut self) -> Result<Option<String>, Error> {
         match self.reply("stop", STOPPED_TIMEOUT) {
             Ok(Reply::Stopped) => {
-                // It has nothing left to do but exit.
+                // The process only has to exit now.
                 let _ = self.child.wait();
                 Ok(None)
             }
@@ -114,7 +114,8 @@ impl VmProcess {
         }
     }
 
-    /// Readable if the VM has something to say (before the end of the window: that it failed).
+    /// Readable if the VM has sent something. Before the end of the measuring time that means a
+    /// failure.
     pub(crate) fn fd(&self) -> i32 {
         self.stdout.as_raw_fd()
     }
@@ -124,7 +125,7 @@ impl VmProcess {
         line.push('\n');
         match self.stdin.write_all(line.as_bytes()) {
             Ok(()) => Ok(()),
-            // Its last words say more than the broken pipe.
+            // Its last output says more than the broken pipe.
             Err(e) => match self.reply("start", READY_TIMEOUT) {
                 Err(error) => Err(error),
                 Ok(_) => Err(Error::Vm { vm: self.vm, error: e.to_string() }),
@@ -132,7 +133,7 @@ impl VmProcess {
         }
     }
 
-    /// The next line; a failure the VM reports is an error.
+    /// The next line. A failure reported by the VM is an error.
     fn reply(&mut self, what: &'static str, timeout: Duration) -> Result<Reply, Error> {
         let deadline = now_ns() + timeout.as_nanos() as u64;
         loop {
@@ -211,7 +212,7 @@ pub(crate) fn readable_until(fds: &[i32], deadline_ns: u64) -> Result<bool, Erro
 mod tests {
     use super::*;
 
-    /// Says this, and then nothing, until its input ends.
+    /// A process that prints these words, and then waits until its input ends.
     fn vm(words: &str) -> VmProcess {
         let child = std::process::Command::new("/bin/sh")
             .args(["-c", &format!("echo '{words}'; cat > /dev/null")])

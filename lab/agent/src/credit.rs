@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! VMs whose vCPUs' threads are scheduled by Xen's Credit, with or without ASMan's coscheduling,
-//! for comparison with the module's turns. The scheduler is a separate program (papers/crates/scx).
+//! VMs whose vCPU threads are scheduled by Xen's Credit, with or without ASMan's coscheduling, for
+//! comparison with the module's turns. The scheduler is a separate program (papers/crates/scx).
 
 use unspin_policy::credit;
 use unspin_scenario::plan::{Coscheduling, CoschedulingMechanism, Run};
@@ -10,7 +10,7 @@ use crate::cgroup::Cpus;
 use crate::Error;
 
 const PROGRAM: &str = "unspin-scx";
-/// Of cgroups; Credit's own weights have no unit.
+/// The default weight of cgroups; Credit's weights have no unit.
 const WEIGHT: u32 = 100;
 
 /// The scheduler of a run's VMs. Dropping it ends it, and every vCPU's thread is an ordinary one
@@ -18,7 +18,7 @@ const WEIGHT: u32 = 100;
 pub(crate) struct Credit(Beside);
 
 impl Credit {
-    /// Gives it the vCPUs' threads of each VM; `None` where the arm asks for no such scheduler.
+    /// Puts the vCPU threads of each VM under it; `None` if the arm does not use it.
     pub(crate) fn start(run: &Run, vms: &[Vec<i32>], cpus: Cpus) -> Result<Option<Credit>, Error> {
         if run.arm.coscheduling_mechanism != CoschedulingMechanism::SchedExt {
             return Ok(None);
@@ -27,7 +27,7 @@ impl Credit {
         beside.map(|beside| Some(Credit(beside))).map_err(failed)
     }
 
-    /// Ends it, and returns its counts. An error if the kernel had ended it before.
+    /// Ends it, and returns its counts. Fails if the kernel had already ended it.
     pub(crate) fn end(self) -> Result<String, Error> {
         self.0.end().map_err(failed)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads both ends of the measuring time: the module's counts of each VM, and how idle the host
-//! was.
+//! Reads the host at both ends of the measuring time: the module's counts of each VM, and the idle
+//! time.
 
 use unspin_scenario::plan::{Run, Vm};
 use unspin_scenario::result::{ModuleStats, VmTurns};
@@ -10,22 +10,22 @@ use crate::known_vms::difference;
 use crate::module::{self, Module};
 use crate::Error;
 
-/// The host and its module at one end of the window.
+/// The host and its module at one end of the measuring time.
 pub(crate) struct End {
     idle: Option<Idle>,
     vms: Vec<VmEnd>,
 }
 
-/// The module and one VM at one end of the window.
+/// The module's view of one VM at one end of the measuring time.
 #[derive(Default)]
 struct VmEnd {
-    /// Its counters, where the module counts.
+    /// Its counters, if the module counts.
     stats: Option<ModuleStats>,
-    /// Why it has no turns.
+    /// The reason why it has no turns.
     refused: Option<String>,
 }
 
-/// What the module counted of a VM in the measuring time, and what turns did to it.
+/// The module's counts of a VM in the measuring time, and the effects of turns on it.
 #[derive(Default)]
 pub(crate) struct Counted {
     pub(crate) module: Option<ModuleStats>,
@@ -46,8 +46,8 @@ impl End {
         Ok(End { idle: Idle::now(), vms })
     }
 
-    /// The counts of each VM since then. The module does not count VMs that it leaves alone, but
-    /// they may wait for turns of others, too.
+    /// The counts of each VM since `first`. The module does not count VMs that it leaves alone, but
+    /// these may wait for turns of others.
     pub(crate) fn counted_since(&self, first: &End, run: &Run) -> Result<Vec<Counted>, Error> {
         let of_vm = |(vm, (first, last)): (&Vm, (&VmEnd, &VmEnd))| {
             let (Some(a), Some(b)) = (&first.stats, &last.stats) else {

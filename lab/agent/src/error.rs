@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Errors that prevent a run, worded so that an operator knows what to change.
+//! Errors that prevent a run. Each says what an operator has to change.
 
 use std::io::Write;
 
@@ -80,7 +80,7 @@ impl Error {
     }
 }
 
-/// Prints the error. A lost terminal is no reason to panic.
+/// Prints the error. Ignores a failure, for example if the terminal is gone.
 pub(crate) fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "agent: {text}");
 }

@@ -8,25 +8,25 @@ use std::thread::JoinHandle;
 use unspin_vmm::process::now_ns;
 use unspin_vmm::{cpu_ns, pin};
 
-/// Of the calling thread.
+/// CPU time of the calling thread.
 const CPU_TIME: libc::clockid_t = libc::CLOCK_THREAD_CPUTIME_ID;
 
-/// Fair tasks that compute from now until the end of a measuring time that is set later. They end
-/// when this is dropped.
+/// Fair tasks that compute from now until the end of a measuring time that is set later. Dropping
+/// this ends them.
 pub(crate) struct Hogs {
     each: Vec<JoinHandle<u64>>,
     window: Arc<[AtomicU64; 2]>,
 }
 
 impl Hogs {
-    /// Starts this many, each on the next pCPU. They inherit the class of the caller, so call it as
-    /// a fair task.
+    /// Starts `hogs` tasks on consecutive pCPUs. They inherit the scheduling class of the caller,
+    /// so call it as a fair task.
     pub(crate) fn start(pcpus: u32, hogs: u32) -> Hogs {
         let window = Arc::new([const { AtomicU64::new(u64::MAX) }; 2]);
         let hog = |number: u32| {
             let window = window.clone();
             std::thread::spawn(move || {
-                // If pinning fails, it runs where it is.
+                // If pinning fails, it runs on any CPU.
                 let _ = pin(0, number % pcpus.max(1));
                 compute_until(&window[0]);
                 let before_ns = cpu_ns(CPU_TIME);
@@ -37,15 +37,15 @@ impl Hogs {
         Hogs { each: (0..hogs).map(hog).collect(), window }
     }
 
-    /// Sets the future times between which their CPU time is counted; then they end.
+    /// Sets the times, in the future, between which their CPU time is counted. Then they end.
     pub(crate) fn count_in(&self, [begin_ns, end_ns]: [u64; 2]) {
         self.window[1].store(end_ns, Ordering::Relaxed);
         self.window[0].store(begin_ns, Ordering::Relaxed);
     }
 
-    /// Waits for their end: the CPU time of each, in ns.
+    /// Waits for their end, and returns the CPU time of each, in ns.
     pub(crate) fn cpu_ns(mut self) -> Vec<u64> {
-        // If one panicked, there are no figures: those of the others would belong to another load.
+        // If one panicked, the others' figures would be of a different load, so there are none.
         let each = std::mem::take(&mut self.each).into_iter();
         let each: Result<Vec<u64>, _> = each.map(JoinHandle::join).collect();
         each.unwrap_or_default()

@@ -12,7 +12,7 @@ use unspin_vmm::process::now_ns;
 
 use crate::{module, Error};
 
-/// Files to report as they are: name of the setting, path.
+/// Files whose contents are reported: name of the setting, path.
 const SETTINGS: &[(&str, &str)] = &[
     ("halt_poll_ns", "/sys/module/kvm/parameters/halt_poll_ns"),
     ("ple_gap", "/sys/module/kvm_intel/parameters/ple_gap"),
@@ -27,10 +27,10 @@ const SETTINGS: &[(&str, &str)] = &[
     ("sched_preempt", "/sys/kernel/debug/sched/preempt"),
 ];
 
-/// Words of the kernel's command line to report.
+/// Kernel parameters that are reported.
 const KERNEL_OPTIONS: &[&str] = &["mitigations", "idle", "skew_tick", "preempt", "nohz_full"];
 
-/// Where kernels keep the length of a slice, ns: 6.6 and later, and before.
+/// The files with the length of a slice, ns: from 6.6 on, and before.
 const SLICE_FILES: &[&str] =
     &["/sys/kernel/debug/sched/base_slice_ns", "/sys/kernel/debug/sched/min_granularity_ns"];
 
@@ -71,7 +71,7 @@ pub(crate) fn online_cpus() -> Result<u32, Error> {
     }
 }
 
-/// Idle time of all CPUs that are online, up to one moment.
+/// Idle time of all online CPUs until now.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Idle {
     at_ns: u64,
@@ -80,7 +80,7 @@ pub(crate) struct Idle {
 }
 
 impl Idle {
-    /// `None` where the kernel does not say.
+    /// `None` if the kernel does not show it.
     pub(crate) fn now() -> Option<Idle> {
         let stat = fs::read_to_string("/proc/stat").ok()?;
         // SAFETY: no memory involved.
@@ -89,7 +89,7 @@ impl Idle {
         Idle::of(&stat, tick_ns, now_ns())
     }
 
-    /// Of the text of /proc/stat, whose times are in ticks.
+    /// Parses /proc/stat, whose times are in ticks.
     fn of(stat: &str, tick_ns: u64, at_ns: u64) -> Option<Idle> {
         let all = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
         // user, nice, system, idle, iowait
@@ -100,7 +100,8 @@ impl Idle {
         Some(Idle { at_ns, idle_ns, cpus: stat.lines().filter(is_cpu).count() as u64 })
     }
 
-    /// The share of the CPU time since `first` that was idle; `None` where CPUs came or went meanwhile.
+    /// The share of the CPU time since `first` that was idle; `None` if CPUs went online or offline
+    /// meanwhile.
     pub(crate) fn share_since(&self, first: &Idle) -> Option<f64> {
         let all_ns = self.cpus * self.at_ns.checked_sub(first.at_ns)?;
         let idle_ns = self.idle_ns.checked_sub(first.idle_ns)?;
@@ -109,7 +110,7 @@ impl Idle {
     }
 }
 
-/// The scheduler's slice, changed; dropped, it is put back.
+/// The scheduler's slice, changed. Dropping this restores it.
 pub(crate) struct Slice {
     path: PathBuf,
     before: String,

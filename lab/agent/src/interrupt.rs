@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SIGINT, SIGTERM and SIGHUP (a lost terminal) end the plan in order: VMs stopped, module and
-//! scheduler as they were.
+//! SIGINT, SIGTERM and SIGHUP (a lost terminal) end the plan in order: VMs are stopped, module and
+//! scheduler are restored.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,7 +23,7 @@ pub fn is_ignored(signal: i32) -> bool {
     }
 }
 
-/// Without SA_RESTART: waits return, and look.
+/// Without SA_RESTART, so that waits return and check for it.
 pub(crate) fn install() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         if signal == libc::SIGHUP && is_ignored(signal) {

@@ -46,7 +46,7 @@ pub const USAGE: &str = "usage: agent PLAN.json [--out FILE|port-e9|stdout]";
 
 const EXIT_FAILED: i32 = 1;
 const EXIT_USAGE: i32 = 2;
-/// This computer cannot run the plan now; the reason was reported.
+/// This computer cannot run the plan now. The reason was reported.
 pub const EXIT_CANNOT: i32 = 77;
 const EXIT_INTERRUPTED: i32 = 130;
 
@@ -111,9 +111,9 @@ pub fn say_main(args: &[String]) -> i32 {
 /// Receives each record.
 pub type Give<'a> = dyn FnMut(Record) -> Result<(), Error> + 'a;
 
-/// Runs the runs of `plan` in order, and gives every record to `sink`. Returns how many failed. A
-/// failed run does not stop the others, but a record that cannot be delivered does. The module's
-/// defaults and the scheduler's slice are restored at the end in any case.
+/// Runs the runs of `plan` in order, and gives every record to `sink`. Returns the number of failed
+/// runs. A failed run does not stop the others, but a record that cannot be delivered does. The
+/// module's defaults and the scheduler's slice are always restored at the end.
 pub fn run_plan(plan: &Plan, sink: &mut Give) -> Result<u32, Error> {
     interrupt::install();
     let mut failed = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Linux guests of a plan. They take long to boot, so they stay from run to run: a run is given
-//! the first of them, the others idle, and new ones are booted only where the kernel or the lock is
-//! another.
+//! The Linux guests of a plan. Booting takes long, so guests keep running from run to run: a run
+//! uses the first of them, the others idle, and new ones are booted only if the kernel or the lock
+//! differs.
 
 use std::mem;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::cgroup::{self, Cpus, Limits, VmCgroup};
 use crate::qemu::{check_room, GuestCounts, Qemu};
 use crate::Error;
 
-/// The guests that are up.
+/// The running guests.
 pub(crate) struct Guests {
     files: Option<LinuxFiles>,
     up: Vec<Guest>,
@@ -26,11 +26,11 @@ struct Guest {
     of: Kind,
     qemu: Qemu,
     cgroup: Option<VmCgroup>,
-    /// The task it was given; `None`: none.
+    /// Its present task; `None`: none.
     runs: Option<Task>,
 }
 
-/// If this differs, a new guest is needed.
+/// A change of this needs a new guest.
 #[derive(Debug, Clone, PartialEq)]
 struct Kind {
     guest: LinuxGuest,
@@ -43,14 +43,14 @@ pub(crate) struct GuestSample {
     sched: SchedStats,
 }
 
-/// If this differs, the program is restarted; each repeat has its own seed.
+/// A change of this restarts the program; each repeat has its own seed.
 #[derive(Debug, Clone, PartialEq)]
 struct Task {
     program: String,
     seed: u64,
 }
 
-/// Where the guests' threads are.
+/// The placement of the guests' threads.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Place {
     cgroup: Option<CgroupLayout>,
@@ -70,7 +70,7 @@ impl Guests {
     /// Ends all of them.
     pub(crate) fn end(&mut self) {
         for guest in mem::take(&mut self.up) {
-            // Its cgroups become empty only when it has ended.
+            // Its cgroups are empty only after it has ended.
             let Guest { qemu, cgroup, .. } = guest;
             drop(qemu);
             drop(cgroup);
@@ -78,7 +78,7 @@ impl Guests {
         self.place = Place::default();
     }
 
-    /// Makes sure that the guests of the run are up, and those that the following runs of the same
+    /// Starts the guests of the run that are not running yet, and those that later runs of the same
     /// guests need. If one fails, all are ended.
     pub(crate) fn have(&mut self, run: &Run, later: &[Run]) -> Result<(), Error> {
         let alive = self.up.iter_mut().try_for_each(|guest| guest.qemu.check());
@@ -115,12 +115,12 @@ impl Guests {
         self.up.iter_mut().try_for_each(|guest| guest.qemu.wait_ready(guest.of.vcpus))
     }
 
-    /// Moves the guests' threads where the run wants them; unpinned ones to any of `cpus`.
+    /// Places the guests' threads as the run requires; unpinned ones may run on any of `cpus`.
     pub(crate) fn place(&mut self, run: &Run, cpus: Cpus) -> Result<(), Error> {
         let limits = run.vms.iter().map(|vm| Limits::of(run, vm, cpus)).collect();
         let pin = run.vms.iter().map(|vm| vm.pin.clone()).collect();
         let place = Place { cgroup: Some(run.cgroup), limits, pin };
-        // Guests that the run does not use stay where they are.
+        // Guests that the run does not use keep their placement.
         let here = Place {
             limits: start_of(&self.place.limits, &place.limits),
             pin: start_of(&self.place.pin, &place.pin),
@@ -129,19 +129,19 @@ impl Guests {
         if here == place {
             return Ok(());
         }
-        // Until all are moved they are nowhere in particular.
+        // Until all are moved, the placement is unknown.
         self.place = Place::default();
         for (vm, guest) in self.up.iter_mut().enumerate() {
             let (pid, tids) = (guest.qemu.pid(), &guest.qemu.tids);
             match guest.cgroup.take() {
                 Some(cgroup) => cgroup.leave()?,
-                // It was started in the agent's own.
+                // It was started in the agent's cgroup.
                 None if cgroup::available().is_ok() => cgroup::to_root(pid)?,
                 None => {}
             }
             let limits = place.limits.get(vm).copied().unwrap_or_default();
             guest.cgroup = VmCgroup::new(vm as u32, run.cgroup, limits, pid, tids)?;
-            // A guest that the run does not use is placed like the run's last one.
+            // A guest that the run does not use is placed like the last one of the run.
             let pin = place.pin.get(vm).or(place.pin.last());
             for (vcpu, tid) in tids.iter().enumerate() {
                 let cpu = pin.and_then(|pin| pin.get(vcpu % pin.len().max(1))).copied();
@@ -162,8 +162,8 @@ impl Guests {
         Ok(())
     }
 
-    /// Has every guest of the run run its program and every other one idle; VMs whose programs are
-    /// started start them apart, by the run's stagger. Whether any program was started.
+    /// Makes every guest of the run run its program, and every other one idle. VMs start their
+    /// programs with the run's stagger. Returns whether any program was started.
     pub(crate) fn run_programs(&mut self, run: &Run) -> Result<bool, Error> {
         let task = |vm: usize| {
             let linux = run.vms.get(vm)?.linux.as_ref()?;
@@ -180,7 +180,7 @@ impl Guests {
                 Some(task) => (task.program.as_str(), task.seed),
                 None => ("", 0),
             };
-            // Until it is known to run, nothing is.
+            // Until it is known to run, it has no task.
             guest.runs = None;
             let stagger = splitmix64(seed) % (run.stagger_ms * 1_000_000 + 1);
             if wanted.is_some() {
@@ -192,8 +192,7 @@ impl Guests {
         for (vm, _) in &started {
             self.up[*vm].qemu.answered()?;
         }
-        // The former programs have ended, so all counts belong to the new ones. From here on all
-        // run.
+        // The former programs have ended, so all counts are of the new ones. From here on all run.
         let any = started.iter().any(|(_, wanted)| wanted.is_some());
         let all_run = self.up.iter().take(run.vms.len()).map(|guest| guest.qemu.units());
         let before: Vec<u64> = all_run.filter(|_| any).collect();
@@ -206,18 +205,18 @@ impl Guests {
         Ok(any)
     }
 
-    /// Threads of the vCPUs of the first `vms` guests.
+    /// Thread ids of the vCPUs of the first `vms` guests.
     pub(crate) fn tids(&self, vms: usize) -> Vec<i32> {
         self.tids_by_vm(vms).concat()
     }
 
-    /// The same, of each guest.
+    /// The same, per guest.
     pub(crate) fn tids_by_vm(&self, vms: usize) -> Vec<Vec<i32>> {
         self.up.iter().take(vms).map(|guest| guest.qemu.tids.clone()).collect()
     }
 
-    /// The first `vms` guests now: all counts first, at nearly one moment. Of a guest that has ended
-    /// that is the error.
+    /// Samples the first `vms` guests: all counts first, at nearly the same time. Fails if a guest
+    /// has ended.
     pub(crate) fn samples(&mut self, vms: usize) -> Result<Vec<GuestSample>, Error> {
         let samples = self.read(vms);
         if samples.is_err() {
@@ -235,8 +234,8 @@ impl Guests {
         guests().zip(counts).map(sample).collect()
     }
 
-    /// What the guests did between two samples. An error for a guest that failed or counted
-    /// nothing, or whose counts went back.
+    /// The difference of two samples per guest. Fails if a guest failed, counted nothing, or its
+    /// counts decreased.
     pub(crate) fn results(
         &mut self,
         first: &[GuestSample],
@@ -275,7 +274,7 @@ impl Drop for Guests {
     }
 }
 
-/// The guests of a run; none of other runs.
+/// The guests of a run; empty for runs without Linux guests.
 fn kinds(run: &Run) -> Vec<Kind> {
     let kind = |vm: &Vm| {
         let guest = vm.linux.as_ref()?.guest.clone();
@@ -284,12 +283,12 @@ fn kinds(run: &Run) -> Vec<Kind> {
     run.vms.iter().filter_map(kind).collect()
 }
 
-/// Whether one of the lists begins with the other, and neither is empty.
+/// Whether neither list is empty, and one is a prefix of the other.
 fn is_start(a: &[Kind], b: &[Kind]) -> bool {
     !a.is_empty() && a.iter().zip(b).all(|(a, b)| a == b)
 }
 
-/// The start of `all`, as long as `of`.
+/// The prefix of `all` with the length of `of`.
 fn start_of<T: Clone>(all: &[T], of: &[T]) -> Vec<T> {
     all.iter().take(of.len()).cloned().collect()
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The agent alone, small enough for the first file system of an emulated computer.
+//! The agent as a program of its own, small enough for the first file system of an emulated
+//! computer.
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();

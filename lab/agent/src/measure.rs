@@ -21,10 +21,11 @@ use crate::vms::{start, start_vms, stop_vms, window_of_working, NS_PER_MS, START
 use crate::watchers::Watchers;
 use crate::Error;
 
-/// Readings of the VMs that lie further apart than this share of the window are worth a note.
+/// The agent notes if readings of the VMs are further apart than this fraction of the measuring
+/// time.
 const SKEW_NOTED: u64 = 200;
-/// How long it is looked where guests spin, and how many places of their kernels a record has of each
-/// kind.
+/// How long it samples where guests spin, and the number of places of their kernels that a record has
+/// of each kind.
 const SPINNERS_TIME: Duration = Duration::from_millis(60);
 const SPIN_PLACES: usize = 1024;
 
@@ -55,7 +56,7 @@ pub(crate) fn measure(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<Run
 }
 
 fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
-    // Settings first, because VMs inherit them when they start.
+    // Write settings first, because VMs inherit them when they start.
     if let Some(module) = &bench.module {
         module.set_defaults(run)?;
     }
@@ -65,17 +66,17 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
     }
     let tids: Vec<_> = vms.processes.iter().map(|process| process.tids.clone()).collect();
     let each: Vec<_> = vms.pids.iter().copied().zip(tids.iter().cloned()).collect();
-    // Loading a scheduler takes long, so it comes before the VMs get their start time.
+    // Loading a scheduler takes long, so it happens before the VMs get their start time.
     let watchers = Watchers::start(bench, run, &each)?;
     let starts = start(run, &mut vms.processes)?;
     let (first, second) = {
         let _realtime = Realtime::enter();
-        // Dropped before the agent is an ordinary task again.
+        // It must be dropped before the agent is an ordinary task again.
         let _turns = Turns::start(run, tids, starts.latest_end_ns(run))?;
         let [begin_ns, end_ns] = window_of_working(run, &mut vms.processes, &starts)?;
         watchers.measure_in(bench, run, &each, [begin_ns, end_ns])?;
         let fds: Vec<i32> = vms.processes.iter().map(VmProcess::fd).collect();
-        // Output before its time is a failure, which is reported when the samples are read.
+        // Output before that time means a failure, which is reported when the samples are read.
         readable_until(&fds, begin_ns)?;
         let first = End::read(bench.module.as_ref(), run, &vms.pids)?;
         readable_until(&fds, end_ns)?;
@@ -104,7 +105,8 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
     Ok(RunResult { window_ns: window_ns / samples.len() as u64, host_idle_share, ..result })
 }
 
-/// [`measure`] with Linux guests, which run before and after: only what the arm changes is changed.
+/// [`measure`] for Linux guests, which run before and after it: only what the arm changes is
+/// changed.
 fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResult, Error> {
     bench.guests.have(run, later)?;
     bench.guests.place(run, bench.cpus)?;
@@ -119,8 +121,8 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
     pids.truncate(run.vms.len());
     let each: Vec<_> = pids.iter().copied().zip(bench.guests.tids_by_vm(run.vms.len())).collect();
     let watchers = Watchers::start(bench, run, &each)?;
-    // The start of a program differs from the rest; without settling, only the first arm would have
-    // it.
+    // The beginning of a program differs from the rest. Without settling, only the first arm would
+    // include it.
     let settle_ms = if any_started { run.window_ms } else { 0 };
     let begin_ns = now_ns() + START_LEAD_NS + (run.warmup_ms + settle_ms) * NS_PER_MS;
     let end_ns = begin_ns + run.window_ms * NS_PER_MS;
@@ -154,7 +156,8 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
     Ok(RunResult { window_ns, spinners, host_idle_share, ..result })
 }
 
-/// Where the guests of the run's first repeat spin. Not to know it costs no run.
+/// Where the guests of the run's first repeat spin. If that cannot be sampled, the run succeeds
+/// without it.
 fn spinners(bench: &mut Bench, run: &Run) -> Option<Spinners> {
     if run.repeat > 0 || run.alone {
         return None;
@@ -182,7 +185,8 @@ fn spin_places(samples: &Samples) -> Spinners {
     }
 }
 
-/// The most frequent places, all of user space as one, and how many exits were elsewhere.
+/// The most frequent places, with all of user space as one, and the number of exits at other
+/// places.
 fn places(counts: &[(u64, u64)]) -> (Vec<SpinPlace>, u64) {
     let (user, kernel): (Vec<_>, Vec<_>) =
         counts.iter().partition(|(address, _)| is_user(*address));
@@ -202,7 +206,7 @@ fn vm_result([first, second]: &[Sample; 2]) -> VmResult {
         let pairs = first.vcpus.iter().zip(&second.vcpus);
         pairs.map(|(a, b)| count(b).saturating_sub(count(a))).collect::<Vec<u64>>()
     };
-    // A histogram of all vCPUs together. Those with nothing to count may have none.
+    // The histogram of all vCPUs together. A vCPU without events may have none.
     let merged = |hist: fn(&VcpuSample) -> &[u64]| {
         let buckets = second.vcpus.iter().map(|vcpu| hist(vcpu).len()).max().unwrap_or(0);
         let count = |v: &VcpuSample, b: usize| hist(v).get(b).copied().unwrap_or(0);
@@ -234,7 +238,7 @@ fn vm_result([first, second]: &[Sample; 2]) -> VmResult {
     }
 }
 
-/// `at_ns`: when each VM was read, at both ends.
+/// `at_ns`: the times at which each VM was read, at both ends.
 fn note_skew(bench: &mut Bench, at_ns: &[[u64; 2]]) {
     for end in 0..2 {
         let at = at_ns.iter().map(|ends| ends[end]);

@@ -11,13 +11,13 @@ use unspin_uapi::{setting_files, Mode, ModuleValue};
 
 use crate::Error;
 
-/// A window that means no pause-loop exits.
+/// A window that is never exceeded, so that there are no pause-loop exits.
 const PLE_OFF_CYCLES: u32 = 1 << 24;
 
-/// The module names a new VM within this.
+/// Limit of the time in which the module creates a new VM's directory.
 const NAMING_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The loaded module; dropped, its defaults are as they were.
+/// The loaded module. Dropping this restores its defaults.
 pub(crate) struct Module {
     pub(crate) files: module::Module,
     /// What `default/` held before anything was changed.
@@ -88,7 +88,7 @@ impl Module {
         })
     }
 
-    /// Whether the module supports what the run's arm needs.
+    /// Checks that the module supports what the run's arm needs.
     pub(crate) fn check_can(&self, run: &Run) -> Result<(), Error> {
         let arm = run.arm.name.clone();
         let control = self.window_control();
@@ -129,20 +129,21 @@ pub(crate) fn needed(run: &Run) -> bool {
     needs_window(run) || run.arm.yield_to != YieldTo::Stock
 }
 
-/// Whether the module sets windows in it: also where a window beyond all spinning keeps Linux guests
+/// Whether the module sets windows in this run. It also does to keep Linux guests from pause-loop
+/// exits, by a window longer than any spin.
 /// from pause-loop exits.
 fn needs_window(run: &Run) -> bool {
     let is_linux = || run.vms.iter().any(|vm| vm.linux.is_some());
     sets_window(&run.arm) || (run.arm.window == Window::Off && is_linux())
 }
 
-/// What a VM of a run has.
+/// The settings of a VM of a run.
 fn settings_of(run: &Run, vm: &Vm) -> ModuleSettings {
     ModuleSettings::of(run, &run.arm_of(vm))
 }
 
-/// The settings of VM number `vm` of a run of Linux guests; none for a VM that the run does not
-/// use. QEMU's own switch for pause-loop exits also disables the exits of HLT, and needs a new
+/// The settings of VM number `vm` of a run of Linux guests; the defaults for a VM that the run does
+/// not use. QEMU's own switch for pause-loop exits also disables the exits of HLT, and needs a new
 /// guest. So the window is set longer than any spin instead.
 pub(crate) fn settings_of_linux(run: &Run, vm: usize) -> ModuleSettings {
     let mut arm = run.vms.get(vm).map_or_else(Arm::default, |vm| run.arm_of(vm));
@@ -174,7 +175,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// All files that are read at both ends of a window.
+    /// All files that are read at both ends of the measuring time.
     pub(crate) fn counters() -> Vec<&'static str> {
         let mut files = Vec::new();
         let read = ModuleStats::read(|file| {
@@ -198,7 +199,7 @@ pub(crate) mod tests {
         root
     }
 
-    /// A module there that nothing was changed of.
+    /// A module at `root` that has not been changed.
     pub(crate) fn at(root: &Path) -> Module {
         Module { files: module::Module::open(root).unwrap(), before: Files::new() }
     }

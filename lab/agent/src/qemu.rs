@@ -19,20 +19,20 @@ use unspin_vmm::process::now_ns;
 
 use crate::{interrupt, Error};
 
-/// Words every guest's kernel is booted with, before those of the machine, of its lock and idling. The
-/// tests of ciphers take more time than the rest of the boot.
+/// Kernel parameters of every guest, before those for the machine, its lock and idling. The self-tests
+/// of ciphers would take longer than the rest of the boot.
 const CMDLINE: &str = "console=ttyS0 quiet panic=-1 cryptomgr.notests";
-/// Where memory is files; QEMU's and ours are one.
+/// The file system for guests' memory, which QEMU and this process both map.
 const SHARED_MEMORY: &str = "/dev/shm";
 const KVM_STATISTICS: &str = "/sys/kernel/debug/kvm";
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Texts in a line of the kernel that report a fault. A panic ends the guest.
+/// Messages of the kernel that report a fault. A panic ends the guest.
 const FAULTS: [&str; 4] =
     ["BUG: ", "Oops: ", "general protection fault", "exited with irqs disabled"];
-/// Lines of a guest's console that an error shows.
+/// Lines of a guest's console in an error.
 const CONSOLE_LINES: usize = 8;
 
-/// A running guest; dropped, it is killed.
+/// A running guest. Dropping it kills it.
 pub(crate) struct Qemu {
     vm: u32,
     child: Child,
@@ -41,7 +41,7 @@ pub(crate) struct Qemu {
     /// Threads of its vCPUs, by number, once it is ready.
     pub(crate) tids: Vec<i32>,
     serial: u32,
-    /// How long it may take to carry out a command.
+    /// Limit of the time to carry out a command.
     patience: Duration,
     lock: GuestLock,
     module: bool,
@@ -54,9 +54,9 @@ pub(crate) struct GuestCounts {
     pub(crate) units: u64,
     /// CPU time of QEMU's process.
     pub(crate) cpu_ns: u64,
-    /// Of that, the time in which KVM polled for the end of a halt, if known.
+    /// The part in which KVM polled for the end of a halt, if known.
     pub(crate) halt_poll_ns: Option<u64>,
-    /// Times that its program has noted; a program need not note any.
+    /// Response times that its program has recorded, if it records any.
     pub(crate) responses: Responses,
 }
 
@@ -102,9 +102,9 @@ impl Qemu {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
-            // Out of reach of the terminal's ^C: the agent ends its guests.
+            // The terminal's ^C does not reach it: the agent ends its guests.
             .process_group(0);
-        // SAFETY: between fork and exec there is only an async-signal-safe call.
+        // SAFETY: between fork and exec only an async-signal-safe function is called.
         unsafe {
             command.pre_exec(|| {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -131,7 +131,7 @@ impl Qemu {
     /// Waits until the guest's runner is up and all vCPUs are.
     pub(crate) fn wait_ready(&mut self, vcpus: u32) -> Result<(), Error> {
         self.wait("boot", |area| area.guest.magic.load(Ordering::Acquire) == area::MAGIC)?;
-        // Both have it mapped: without its name, nothing is left behind if one is killed.
+        // Both have mapped it. Without its name, nothing is left behind if either is killed.
         self.memory.forget_name();
         let guest = &self.area().guest;
         let version = guest.version.load(Ordering::Relaxed);
@@ -162,8 +162,8 @@ impl Qemu {
         Ok(())
     }
 
-    /// Tells the runner to end what runs and start `program`; the empty name starts nothing.
-    /// [`Qemu::answered`] waits until that is done.
+    /// Tells the runner to end the present program and start `program`; with the empty name it
+    /// starts none. [`Qemu::answered`] waits until that is done.
     pub(crate) fn command(&mut self, program: &str, seed: u64) -> Result<(), Error> {
         self.serial += 1;
         let host = &self.area().host;
@@ -183,7 +183,7 @@ impl Qemu {
         self.check()
     }
 
-    /// Waits until it has counted something more than `before`.
+    /// Waits until its count exceeds `before`.
     pub(crate) fn works(&mut self, before: u64) -> Result<(), Error> {
         self.wait("do a unit of work", |area| {
             area.units() > before || area.guest.state.load(Ordering::Relaxed) >= area::STATE_FAILED
@@ -195,7 +195,7 @@ impl Qemu {
         self.area().units()
     }
 
-    /// Whether all is well with the guest and its program.
+    /// Checks that guest and program work.
     pub(crate) fn check(&mut self) -> Result<(), Error> {
         self.lives()?;
         let guest = &self.area().guest;
@@ -216,7 +216,7 @@ impl Qemu {
         }
     }
 
-    /// As its kernel says.
+    /// The features that its kernel found.
     pub(crate) fn found(&self) -> FoundGuest {
         let found = &self.area().found;
         FoundGuest {
@@ -230,7 +230,7 @@ impl Qemu {
         }
     }
 
-    /// Work and CPU time of now. No vCPU leaves the guest for it.
+    /// Work and CPU time until now. This causes no exits.
     pub(crate) fn counts(&self) -> Result<GuestCounts, Error> {
         let (at_ns, units, cpu_ns) = (now_ns(), self.units(), self.cpu_ns()?);
         let (halt_poll_ns, responses) = (self.halt_poll_ns(), self.responses());
@@ -244,7 +244,7 @@ impl Qemu {
         Responses { count: read(&of.count), cycles: read(&of.cycles), hist }
     }
 
-    /// KVM's own count, in the directory of the VM in debugfs.
+    /// KVM's count, from the VM's directory in debugfs.
     fn halt_poll_ns(&self) -> Option<u64> {
         let own = format!("{}-", self.pid());
         let vms = fs::read_dir(KVM_STATISTICS).ok()?.flatten();
@@ -269,7 +269,7 @@ impl Qemu {
         }
     }
 
-    /// The scheduler's statistics of its vCPUs so far.
+    /// The scheduler's statistics of its vCPUs until now.
     pub(crate) fn sched(&self) -> Result<SchedStats, Error> {
         let mut stats = SchedStats::default();
         let mut steal = Vec::new();
@@ -309,7 +309,7 @@ impl Qemu {
         let Some(status) = ended else { return Ok(()) };
         let mut said = String::new();
         if let Some(stderr) = self.child.stderr.as_mut() {
-            // Its output is in the pipe; the process has ended already.
+            // The process has ended, and its output is in the pipe.
             let _ = std::io::Read::read_to_string(stderr, &mut said);
         }
         let said = said.trim();
@@ -326,13 +326,13 @@ impl Qemu {
         String::from_utf8_lossy(&fs::read(&self.console.0).unwrap_or_default()).into_owned()
     }
 
-    /// The first line of its console that reports a fault. The guest may still run after it.
+    /// The first console line that reports a fault. The guest may continue to run after it.
     fn fault(&self) -> Option<String> {
         let is_fault = |line: &&str| FAULTS.iter().any(|fault| line.contains(fault));
         self.console().lines().find(is_fault).map(|line| line.trim().to_string())
     }
 
-    /// With the end of the console's output, if there is any.
+    /// The error with the end of the console's output, if there is any.
     fn error(&self, mut error: String) -> Error {
         let text = self.console();
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -377,7 +377,7 @@ fn cmdline(guest: &LinuxGuest, machines: &str) -> String {
     words.join(" ")
 }
 
-/// Threads of QEMU's process that are vCPUs, in their order.
+/// The vCPU threads of QEMU's process, in the order of vCPUs.
 fn vcpu_threads(pid: u32) -> Result<Vec<i32>, Error> {
     let dir = PathBuf::from(format!("/proc/{pid}/task"));
     let mut found: Vec<(u32, i32)> = Vec::new();
@@ -391,11 +391,11 @@ fn vcpu_threads(pid: u32) -> Result<Vec<i32>, Error> {
     Ok(found.into_iter().map(|(_, tid)| tid).collect())
 }
 
-/// The file of a guest's console; dropped, it is removed.
+/// The file of a guest's console. Dropping this removes it.
 struct Console(PathBuf);
 
 impl Console {
-    /// QEMU opens this file, and no other process' file of that name.
+    /// A new file, so that QEMU does not open one of another process with that name.
     fn make(path: PathBuf) -> Result<Console, Error> {
         new_file(&path)?;
         Ok(Console(path))
@@ -408,7 +408,7 @@ impl Drop for Console {
     }
 }
 
-/// The file behind a guest's memory, of which the shared area is mapped.
+/// The file with a guest's memory, of which the shared area is mapped.
 struct Memory {
     path: Option<PathBuf>,
     at: *mut libc::c_void,
@@ -419,7 +419,7 @@ impl Memory {
         let file = new_file(path)?;
         let mut memory = Memory { path: Some(path.to_path_buf()), at: libc::MAP_FAILED };
         file.set_len(bytes).map_err(|e| Error::io(path, e))?;
-        // SAFETY: a new mapping of the file, which is longer than that.
+        // SAFETY: a new mapping of the file, which is long enough.
         memory.at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -437,8 +437,8 @@ impl Memory {
     }
 
     fn area(&self) -> &Area {
-        // SAFETY: the mapping is as long as an area, lives as long as `self`, and all of an area that
-        // others write is atomic.
+        // SAFETY: the mapping has the size of an area and lives as long as `self`, and all fields
+        // that others write are atomic.
         unsafe { &*self.at.cast::<Area>() }
     }
 
@@ -449,8 +449,8 @@ impl Memory {
     }
 }
 
-/// Creates a file that did not exist and that no other user can read: a guest's memory or console.
-/// A file left by an earlier agent with the same number is removed.
+/// Creates a file that did not exist and that no other user can read, for a guest's memory or
+/// console. Removes a file left by an earlier agent with the same number.
 fn new_file(path: &Path) -> Result<File, Error> {
     let _ = fs::remove_file(path);
     let mut options = OpenOptions::new();
@@ -458,7 +458,7 @@ fn new_file(path: &Path) -> Result<File, Error> {
     file.map_err(|e| Error::io(path, e))
 }
 
-/// Whether this much memory for guests is available. If not, a guest would be killed in a run.
+/// Checks that this much memory is available. Otherwise a guest would be killed during a run.
 pub(crate) fn check_room(mib: u64) -> Result<(), Error> {
     let free = [shared_mib(), available_mib()].into_iter().flatten().min();
     match free.filter(|free| *free < mib) {
@@ -471,7 +471,7 @@ pub(crate) fn check_room(mib: u64) -> Result<(), Error> {
     }
 }
 
-/// What may still be put into files of memory.
+/// The free space for files in memory.
 fn shared_mib() -> Option<u64> {
     let path = CString::new(SHARED_MEMORY).ok()?;
     // SAFETY: the path is a string of C's, and `stat` is filled in before it is read.
@@ -482,7 +482,7 @@ fn shared_mib() -> Option<u64> {
     Some((stat.f_bavail * stat.f_frsize) >> 20)
 }
 
-/// The memory that the host has left, regardless of what may be used for files.
+/// The available memory of the host, regardless of limits on files.
 fn available_mib() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -492,7 +492,7 @@ fn available_mib() -> Option<u64> {
 impl Drop for Memory {
     fn drop(&mut self) {
         if self.at != libc::MAP_FAILED {
-            // SAFETY: mapped here, and not used any more.
+            // SAFETY: mapped here, and no longer used.
             unsafe { libc::munmap(self.at, area::BYTES) };
         }
         self.forget_name();

@@ -7,10 +7,10 @@ use crate::beside::Beside;
 use crate::Error;
 
 const PROGRAM: &str = "unspin";
-/// The command's own period, where the arm names none.
+/// The command's own period, if the arm has none.
 const PERIOD_MS: u32 = 80;
 
-/// The running command. Dropping it ends it, and it restores what it changed.
+/// The running command. Dropping this ends it, and it restores what it changed.
 pub(crate) struct Shaping(Beside);
 
 impl Shaping {
@@ -41,7 +41,7 @@ fn arguments(run: &Run, pids: &[u32]) -> Vec<String> {
     }
     let period_ms = run.arm.asym.period_ms.unwrap_or(PERIOD_MS).to_string();
     let options = ["shape", "--beside", "--parts", &parts.join(","), "--period-ms", &period_ms];
-    // The scenario pinned them, and its arm says that they are moved.
+    // The scenario pinned them, and its arm moves them.
     let pinned = (resolver && run.is_pinned()).then_some("--pinned");
     options.into_iter().chain(pinned).map(ToString::to_string).chain(shaped).collect()
 }

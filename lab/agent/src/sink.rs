@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where records go: a file or standard output as JSON lines, or framed through port 0xE9, which
-//! Bochs and QEMU copy to the host at no cost in the computer's own time.
+//! Destinations of records: JSON lines in a file or on standard output, or frames through port
+//! 0xE9, which Bochs and QEMU copy to the host at no cost in virtual time.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,7 +10,7 @@ use unspin_scenario::result::Record;
 use crate::Error;
 
 const DEBUG_PORT: u16 = 0xe9;
-/// Begins a frame; JSON text contains it nowhere.
+/// Begins a frame. It does not occur in JSON text.
 const FRAME_START: char = '\x1e';
 
 pub enum Sink {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The module's tracepoints, collected in a tracing instance of our own.
+//! The module's tracepoints, recorded in a tracing instance of this process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ const PICK: &str = "unspin_pick";
 const EPOCH_BUFFER_KB: u32 = 256;
 const PICK_BUFFER_KB: u32 = 4096;
 
-/// Tracing for one run; dropped, the instance is removed.
+/// Tracing for one run. Dropping this removes the instance.
 pub(crate) struct Trace {
     dir: PathBuf,
 }
 
 impl Trace {
-    /// `None` if the run asks for no trace.
+    /// `None` if the run requests no trace.
     pub(crate) fn start(run: &Run) -> Result<Option<Trace>, Error> {
         if !run.trace_epochs && !run.trace_picks {
             return Ok(None);
@@ -37,7 +37,7 @@ impl Trace {
         let trace = Trace { dir };
         let buffer_kb = if run.trace_picks { PICK_BUFFER_KB } else { EPOCH_BUFFER_KB };
         trace.write("buffer_size_kb", &buffer_kb.to_string())?;
-        // The clock that the agent's own times are of.
+        // The clock of the agent's own times.
         trace.write("trace_clock", "mono")?;
         trace.write("trace", "")?;
         let enable = |wanted: bool| if wanted { "1" } else { "0" };
@@ -59,7 +59,7 @@ impl Trace {
         Ok(text.lines().filter(|l| !l.starts_with('#')).map(|l| l.trim().to_string()).collect())
     }
 
-    /// Events that did not fit the buffers.
+    /// Number of events that did not fit into the buffers.
     pub(crate) fn lost(&self) -> u64 {
         let Ok(cpus) = fs::read_dir(self.dir.join("per_cpu")) else { return 0 };
         cpus.flatten()
@@ -92,7 +92,8 @@ impl Drop for Trace {
     }
 }
 
-/// Finished epochs in `lines`, for the VMs whose process ids are `pids`; times since `start_ns`.
+/// Finished epochs in `lines`, of the VMs with the process ids `pids`; times are relative to
+/// `start_ns`.
 pub(crate) fn epochs(lines: &[String], pids: &[u32], start_ns: u64) -> Vec<EpochSample> {
     lines.iter().filter_map(|line| epoch(line, pids, start_ns)).collect()
 }

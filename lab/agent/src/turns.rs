@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Turns by SCHED_FIFO, for comparison with the module's turns: the vCPUs of one VM after the other
-//! are real-time threads for a while, and ordinary ones until their turn comes again. Not for a
+//! Turns by SCHED_FIFO, for comparison with the module's turns: one VM after the other, a VM's vCPU
+//! threads are real-time for a while, and then ordinary until its next turn. Do not use this on a
 //! host with other work.
 //!
 //! One thread switches them. It is real-time itself, with a higher priority, so that a turn ends
-//! whatever a guest does.
+//! for any behaviour of the guests.
 
 use std::io;
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
@@ -18,19 +18,19 @@ use unspin_vmm::{set_fifo, set_normal, SWITCH_PRIORITY, TURN_PRIORITY};
 
 use crate::Error;
 
-/// Turns end by themselves this long after the measuring time, if nothing else ends them.
+/// Turns end this long after the measuring time, if nothing ends them earlier.
 const LATEST_NS: u64 = 100_000_000;
 
-/// Turns of a run's VMs. Dropping it ends them, and every vCPU's thread is an ordinary one again.
+/// Turns of a run's VMs. Dropping this ends them, and every vCPU's thread is an ordinary one again.
 pub(crate) struct Turns {
-    /// Closed, it wakes the thread up.
+    /// Closing it wakes the thread up.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Turns {
-    /// Starts the turns of the run's arm; `None` if it has none. `vms`: threads of each VM's vCPUs.
-    /// After any failure all of them are ordinary threads.
+    /// Starts the turns of the run's arm; `None` if it has none. `vms`: the vCPU threads of each
+    /// VM. After a failure all of them are ordinary threads.
     pub(crate) fn start(
         run: &Run,
         vms: Vec<Vec<i32>>,
@@ -49,8 +49,7 @@ impl Turns {
         let (begun, begins) = channel();
         let thread = std::thread::Builder::new().name("turns".into()).spawn(move || {
             let vms = Vms(vms);
-            // Before all else: no thread may become real-time that this thread could not switch
-            // back.
+            // First of all: no thread may become real-time unless this thread can switch it back.
             let ready = set_fifo(0, SWITCH_PRIORITY)
                 .map_err(|e| failed("thread that makes them", e))
                 .and_then(|()| vms.begin(0));
@@ -60,7 +59,7 @@ impl Turns {
             }
         });
         let thread = thread.map_err(|e| failed("thread that makes them", e))?;
-        // From here on a failure drops it, which waits for the thread.
+        // From here on a failure drops `turns`, which waits for the thread.
         let turns = Turns { stop: Some(stop), thread: Some(thread) };
         match begins.recv() {
             Ok(begun) => begun.map(|()| turns),
@@ -73,31 +72,31 @@ impl Drop for Turns {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic has been printed, and dropping `Vms` has restored the threads.
+            // The panic has been printed, and dropping `Vms` has restored the threads.
             let _ = thread.join();
         }
     }
 }
 
-/// Whether the arm has turns of this kind, and there are VMs for them.
+/// Whether the arm uses this kind of turns, and there are VMs for them.
 fn wanted(run: &Run) -> bool {
     let asked = run.arm.coscheduling == Coscheduling::Con
         && run.arm.coscheduling_mechanism == CoschedulingMechanism::Fifo;
     asked && run.vms.len() > 1 && run.vms.iter().any(Vm::gangs)
 }
 
-/// The threads of each VM's vCPUs; ordinary threads again when this is dropped.
+/// The vCPU threads of each VM. Dropping this makes them ordinary threads again.
 struct Vms(Vec<Vec<i32>>);
 
 impl Vms {
-    /// Gives each VM a turn, cyclically, until the other end of `stopped` is closed. VMs that do
-    /// not gang have turns, too: with only holes they would starve.
+    /// Gives each VM a turn, cyclically, until the other end of `stopped` is closed. VMs that are
+    /// not gangs have turns, too; with holes alone they would starve.
     fn take_turns(&self, turn: Duration, latest_ns: u64, stopped: &Receiver<()>) {
         let mut owner = 0;
         while stopped.recv_timeout(turn) == Err(RecvTimeoutError::Timeout) && now_ns() < latest_ns {
             let next = (owner + 1) % self.0.len();
-            // The next VM first, so that a pCPU goes from one VM to the other at once. If a thread
-            // cannot be made real-time any more, its VM is ending and reports why.
+            // Begin the next VM first, so that a pCPU goes directly from one VM to the other. If a
+            // thread can no longer be made real-time, its VM is ending and reports the reason.
             let _ = self.begin(next);
             self.end(owner);
             owner = next;
@@ -114,8 +113,8 @@ impl Vms {
 
     fn end(&self, vm: usize) {
         for &tid in &self.0[vm] {
-            // Fails only for a thread that has ended: a process that may set this class may also
-            // clear it.
+            // This fails only for a thread that has ended: a process that may set this class may
+            // also clear it.
             let _ = set_normal(tid);
         }
     }
@@ -141,7 +140,8 @@ mod tests {
     const TURN: Duration = Duration::from_millis(2);
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    /// A thread in a vCPU's place. It sleeps nearly always: no mistake here takes a CPU for good.
+    /// A thread in place of a vCPU. It sleeps nearly always, so that no mistake here takes a CPU
+    /// for long.
     struct StandIn {
         tid: i32,
         end: Arc<AtomicBool>,
@@ -202,7 +202,7 @@ mod tests {
         vms.iter().flatten().all(|vcpu| vcpu.class() == (libc::SCHED_OTHER, 0))
     }
 
-    /// Until it is so; a busy computer is slow.
+    /// Waits until the condition holds; a busy computer is slow.
     fn becomes(so: impl Fn() -> bool) {
         let start = Instant::now();
         while !so() {
@@ -211,7 +211,7 @@ mod tests {
         }
     }
 
-    /// Whether this test may make threads real-time; says why not.
+    /// Whether this test may make threads real-time; prints the reason if not.
     fn may() -> bool {
         let made = std::thread::spawn(|| set_fifo(0, SWITCH_PRIORITY)).join().unwrap();
         if let Err(e) = &made {

@@ -14,29 +14,29 @@ use crate::cgroup::{Cpus, Limits, VmCgroup};
 use crate::child::VmProcess;
 use crate::Error;
 
-/// From the last preparation until the first VM may start.
+/// Time from the last preparation to the start of the first VM.
 pub(crate) const START_LEAD_NS: u64 = 20_000_000;
-/// Time from when every program works to the start of the measuring time, in which watchers are
-/// notified.
+/// Time from the moment when every program works to the start of the measuring time, in which
+/// watchers are notified.
 const WINDOW_LEAD_NS: u64 = 50_000_000;
-/// How long a program may take to do its first unit of work once all VMs run.
+/// Limit of the time in which a program does its first unit of work once all VMs run.
 const WORKS_TIMEOUT: Duration = Duration::from_secs(20);
 pub(crate) const NS_PER_MS: u64 = 1_000_000;
 
-/// The VMs of a run. The cgroups go after the processes in them.
+/// The VMs of a run. The cgroups are dropped after the processes in them.
 pub(crate) struct Vms {
     pub(crate) processes: Vec<VmProcess>,
     pub(crate) pids: Vec<u32>,
     _cgroups: Vec<VmCgroup>,
 }
 
-/// The threshold of a guest that is to report its waits.
+/// The threshold of a guest that reports its waits.
 fn reports(arm: &Arm) -> Option<u32> {
     let threshold = vcrd::Params::default().threshold_log2_cycles;
     (arm.coscheduling == Coscheduling::Vcrd).then_some(threshold)
 }
 
-/// Makes all VMs, then moves them to their cgroups; their vCPUs wait for the start.
+/// Creates all VMs and moves them to their cgroups. Their vCPUs wait for the start.
 pub(crate) fn start_vms(run: &Run, cpus: Cpus) -> Result<Vms, Error> {
     let mut processes = Vec::with_capacity(run.vms.len());
     for (number, vm) in (0..).zip(&run.vms) {
@@ -67,7 +67,7 @@ pub(crate) fn start_vms(run: &Run, cpus: Cpus) -> Result<Vms, Error> {
     Ok(vms)
 }
 
-/// When the first of a run's VMs starts, and the last.
+/// The start times of the first and the last VM of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Starts {
     pub(crate) first_ns: u64,
@@ -75,15 +75,15 @@ pub(crate) struct Starts {
 }
 
 impl Starts {
-    /// The measuring time, if every program works at `now_ns`: it begins after the warm-up, and
-    /// watchers are notified before.
+    /// The measuring time, if every program works at `now_ns`. It begins after the warm-up, and
+    /// watchers are notified before it.
     fn window(&self, run: &Run, now_ns: u64) -> [u64; 2] {
         let warm_ns = self.last_ns + run.warmup_ms * NS_PER_MS;
         let begin_ns = warm_ns.max(now_ns + WINDOW_LEAD_NS);
         [begin_ns, begin_ns + run.window_ms * NS_PER_MS]
     }
 
-    /// No window ends later.
+    /// The latest possible end of the measuring time.
     pub(crate) fn latest_end_ns(&self, run: &Run) -> u64 {
         self.window(run, self.last_ns + WORKS_TIMEOUT.as_nanos() as u64)[1]
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tasks of the host, one per pCPU, that wake up periodically, and how late they run: the latency
-//! that the host's tasks pay for VMs.
+//! Host tasks, one per pCPU, that wake up periodically, and their lateness: the latency that VMs
+//! cause for host tasks.
 
 use std::sync::mpsc::{channel, Sender};
 use std::thread::JoinHandle;
@@ -10,25 +10,25 @@ use unspin_vmm::pin;
 use unspin_vmm::process::{now_ns, sleep_until};
 
 const NS_PER_S: u64 = 1_000_000_000;
-/// Timers of a thread usually expire up to 50 us late, so that wake-ups can be put together.
+/// By default a thread's timers expire up to 50 us late, to combine wake-ups.
 const TIMER_SLACK_NS: libc::c_ulong = 1;
 
-/// Fair tasks that sleep until the measuring time is set, and run in it. They end if this is
-/// dropped before.
+/// Fair tasks that sleep until the measuring time is set, and run in it. Dropping this earlier ends
+/// them.
 pub(crate) struct Tasks {
     each: Vec<JoinHandle<Vec<u64>>>,
     windows: Vec<Sender<[u64; 2]>>,
 }
 
 impl Tasks {
-    /// One task per pCPU, `hz` wake-ups per second. They inherit the class of the caller, so call
-    /// it as a fair task.
+    /// One task per pCPU, with `hz` wake-ups per second. They inherit the scheduling class of the
+    /// caller, so call it as a fair task.
     pub(crate) fn start(pcpus: u32, hz: u32) -> Tasks {
         let period_ns = NS_PER_S / u64::from(hz.max(1));
         let mut tasks = Tasks { each: Vec::new(), windows: Vec::new() };
         for cpu in 0..pcpus {
             let (window, told) = channel();
-            // pCPUs are not asked for at the same moment.
+            // The tasks of different pCPUs wake up at different times.
             let offset_ns = period_ns * u64::from(cpu) / u64::from(pcpus);
             tasks.windows.push(window);
             tasks.each.push(std::thread::spawn(move || {
@@ -40,24 +40,24 @@ impl Tasks {
         tasks
     }
 
-    /// Sets the future times between which they wake up; then they end.
+    /// Sets the times, in the future, between which they wake up. Then they end.
     pub(crate) fn wake_in(&self, window: [u64; 2]) {
         for told in &self.windows {
-            // Fails only for a task that panicked, which is reported at its end.
+            // This fails only for a task that panicked, which is reported at its end.
             let _ = told.send(window);
         }
     }
 
-    /// Waits for their end. `None`: none of them ran.
+    /// Waits for their end. `None` if none of them ran.
     pub(crate) fn result(self) -> Option<Wakeups> {
-        // A thread that panicked has no figures; the others' would be of another host.
+        // If a task panicked, the others' figures would be of a different host, so there are none.
         let late: Result<Vec<_>, _> = self.each.into_iter().map(JoinHandle::join).collect();
         summary(late.ok()?.concat())
     }
 }
 
-/// The lateness of each wake-up of the calling thread. One that is later than the next due time
-/// replaces the next one, so that a task which is late is not late twice.
+/// The lateness of each wake-up of the calling thread. If it is later than the next due time, it
+/// replaces the next wake-up, so that one delay does not count twice.
 fn lateness(first_ns: u64, period_ns: u64, end_ns: u64) -> Vec<u64> {
     let mut late = Vec::new();
     let mut due_ns = first_ns;
@@ -73,7 +73,7 @@ fn lateness(first_ns: u64, period_ns: u64, end_ns: u64) -> Vec<u64> {
 fn summary(mut late_ns: Vec<u64>) -> Option<Wakeups> {
     late_ns.sort_unstable();
     let last = late_ns.len().checked_sub(1)?;
-    // The smallest value that this many thousandths of all do not exceed.
+    // The smallest value that this fraction (in thousandths) of all values does not exceed.
     let at = |thousandths: usize| late_ns[(late_ns.len() * thousandths).div_ceil(1000).max(1) - 1];
     Some(Wakeups {
         count: late_ns.len() as u64,
@@ -83,7 +83,7 @@ fn summary(mut late_ns: Vec<u64>) -> Option<Wakeups> {
     })
 }
 
-/// If pinning fails, it runs where it is.
+/// If pinning fails, it runs on any CPU.
 fn stay_on(cpu: u32) {
     let _ = pin(0, cpu);
     // SAFETY: it changes a number of the calling thread.
@@ -119,7 +119,7 @@ mod tests {
         };
         let begin_ns = now_ns() + 10_000_000;
         let told = made(2, [begin_ns, begin_ns + 100_000_000]).unwrap();
-        // Late ones are fewer; a busy computer makes many late.
+        // Late wake-ups replace others, and a busy computer makes many late.
         assert!((1..=200).contains(&told.count), "{told:?}");
         assert!(told.p50_ns <= told.p99_ns && told.p99_ns <= told.max_ns, "{told:?}");
         assert!(made(0, [0, 0]).is_none());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What vCPUs do in a run's window, in the states of `unspin diagnose`. A program of its own
+//! The states of vCPUs in a run's measuring time, as in `unspin diagnose`. A program of its own
 //! (lab/watch) counts.
 
 use unspin_scenario::plan::Run;
@@ -10,13 +10,13 @@ use crate::Error;
 
 const PROGRAM: &str = "unspin-watch";
 
-/// Watches the runs of a plan that ask for it. Its programs stay loaded from the first such run on: that
-/// takes long.
+/// Watches the runs of a plan that request it. From the first such run on its programs stay loaded,
+/// because loading takes long.
 #[derive(Default)]
 pub(crate) struct Watcher(Option<Beside>);
 
 impl Watcher {
-    /// Is there, if the run asks for it.
+    /// Starts the watcher if the run requests it.
     pub(crate) fn have(&mut self, run: &Run) -> Result<(), Error> {
         if run.states && self.0.is_none() {
             self.0 = Some(Beside::start(PROGRAM, &[]).map_err(failed)?);
@@ -24,7 +24,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Watches these VMs from now on; their measuring time follows.
+    /// Watches these VMs from now on. Their measuring time follows.
     pub(crate) fn begin(
         &mut self,
         run: &Run,
@@ -36,8 +36,8 @@ impl Watcher {
         self.or_without(told)
     }
 
-    /// What each vCPU of each VM did in the measuring time, which has passed; `None` if they were
-    /// not watched.
+    /// What each vCPU of each VM did in the measuring time, which is over; `None` if they were not
+    /// watched.
     pub(crate) fn end(&mut self, run: &Run) -> Result<Option<Vec<Vec<VcpuStates>>>, Error> {
         let Some(beside) = self.0.as_mut().filter(|_| run.states) else { return Ok(None) };
         let answer = beside.answer();
@@ -46,7 +46,7 @@ impl Watcher {
         Ok(Some(watched.vms))
     }
 
-    /// A watcher that failed has ended; the next run starts another one.
+    /// A watcher that failed has ended. The next run starts another one.
     fn or_without<T>(&mut self, done: Result<T, String>) -> Result<T, Error> {
         done.map_err(|what| {
             self.0 = None;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What runs beside the VMs of a run: what an arm adds to the host, and watchers. One list gives
-//! the order in which they start; they end in the order of the fields.
+//! Helpers beside the VMs of a run: those that an arm adds to the host, and watchers. One list
+//! gives the order in which they start; they end in the order of the fields.
 
 use unspin_scenario::plan::Run;
 use unspin_scenario::result::{RunResult, VcpuStates, VmResult, Wakeups};
@@ -13,7 +13,7 @@ use crate::trace::{self, Trace};
 use crate::wakeups::Tasks;
 use crate::Error;
 
-/// Each VM's process and its vCPUs' threads.
+/// Each VM's process and its vCPU threads.
 pub(crate) type Each = [(u32, Vec<i32>)];
 
 pub(crate) struct Watchers {
@@ -24,9 +24,9 @@ pub(crate) struct Watchers {
     hogs: Hogs,
 }
 
-/// What came of it.
+/// The results of the helpers.
 pub(crate) struct Ended {
-    /// By vCPU, of each VM that was watched.
+    /// Per vCPU, of each VM that was watched.
     states: Option<Vec<Vec<VcpuStates>>>,
     lines: Vec<String>,
     wakeups: Option<Wakeups>,
@@ -90,7 +90,8 @@ impl Watchers {
 }
 
 impl Ended {
-    /// The run's result, without its window's length and what only some guests tell. Epochs count from `first_ns`.
+    /// The run's result, without the length of the measuring time and without values that only some guests
+    /// have. Epochs count from `first_ns`.
     pub(crate) fn result(
         self,
         run: &Run,

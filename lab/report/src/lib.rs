@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results become tables, CSV, pictures, summary.json and a page.
+//! Turns results into tables, CSV, pictures, summary.json and a page.
 //!
-//! `read` makes records of files, `compute` makes figures of records, `show` makes forms of figures.
-//! The types between them stand in `summary` and `lock_table`, which know none of the three.
+//! `read` turns files into records, `compute` records into figures, and `show` figures into output.
+//! The types between them are in `summary` and `lock_table`, which use none of the three.
 
 mod compute;
 mod diagnosis;

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Locks against host policies: one kernel's figures, each divided by those of one lock on stock KVM.
+//! Locks against host policies: the figures of one kernel, relative to those of one lock on stock
+//! KVM.
 
 use crate::stat::Verdict;
 use std::collections::BTreeMap;
 
-/// The lock everything is divided by, under the baseline arm with as many VMs.
+/// The reference lock, under the baseline arm with as many VMs.
 pub(crate) const BASE_LOCK: &str = "ticket";
 
 /// One kernel's results.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LockTable {
     pub(crate) kernel: String,
-    /// Where the figures are from, in a sentence.
+    /// The origin of the figures, in a sentence.
     pub(crate) origin: String,
     /// Notes about lost or omitted results.
     pub(crate) notices: Vec<String>,
@@ -35,7 +36,7 @@ pub(crate) struct CellKey {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Figures {
     pub performance: f64,
-    /// `None` for the cell all others are divided by.
+    /// `None` for the reference cell.
     pub verdict: Option<Verdict>,
     pub ratios: Vec<f64>,
     /// Share of CPU time spent spinning up to exits and handling them; unknown without PLE.
@@ -43,7 +44,7 @@ pub(crate) struct Figures {
     pub kicks_per_s: Option<f64>,
     /// Jain's index over all vCPUs of all VMs.
     pub fairness: Option<f64>,
-    /// APLE is all the arm changes, and it never moved a window.
+    /// The arm changes only APLE, and APLE never moved a window.
     pub is_still: bool,
 }
 

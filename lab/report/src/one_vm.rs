@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Additional fields of rows of one VM: what it got, its role, and how soon it answered.
+//! Additional fields of rows of one VM: what it got, its role, and its response times.
 
 use serde::Serialize;
 use unspin_scenario::plan::Role;
@@ -8,28 +8,28 @@ use unspin_scenario::plan::Role;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Standing {
     pub role: Role,
-    /// The VMs beside it: `hogs`, VMs that are shaped like it (`alike`), or `none`.
+    /// Its neighbours: `hogs`, VMs that are shaped like it (`alike`), or `none`.
     pub beside: &'static str,
 }
 
-/// How long after its time a program's pass ended.
+/// How long after its due time a program's pass ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Response {
     pub mean_us: Option<f64>,
-    /// `None` under 1,000 samples, as the next.
+    /// `None` for fewer than 1,000 samples, as the next.
     pub p50_us: Option<f64>,
     pub p99_us: Option<f64>,
-    /// `None` under 10,000 samples.
+    /// `None` for fewer than 10,000 samples.
     pub p999_us: Option<f64>,
     pub samples: u64,
 }
 
-/// What one VM got of the host, medians over repeats.
+/// What one VM got from the host, medians over repeats.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Share {
     /// CPU time of its vCPUs, as a share of all pCPUs' time.
     pub cpu: Option<f64>,
-    /// Its own turns, as a share of the measuring time; VMs may have turns at the same time. `None`
+    /// Its own turns, as a share of the measuring time. VMs may have turns at the same time. `None`
     /// if no VM of the runs had any.
     pub turn: Option<f64>,
 }

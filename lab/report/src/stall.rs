@@ -15,13 +15,13 @@ pub struct StallRow {
     pub waits: Vec<StallCount>,
 }
 
-/// Waits that reached this many turns of their loop, by the state of the lock at that moment.
+/// Waits that reached this many iterations of their loop, by the state of the lock at that moment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StallCount {
     pub turns: u64,
     /// N_h and N_w of table 1.
     pub held: u64,
     pub free: u64,
-    /// N_w ÷ (N_h + N_w); `None` of none.
+    /// N_w ÷ (N_h + N_w); `None` without stalls.
     pub free_share: Option<f64>,
 }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Medians, their spread, fairness, and percentiles of power-of-two histograms.
 
-/// Confidence wanted of the interval around a median.
+/// Confidence level of the interval around a median.
 const COVERAGE: f64 = 0.9;
 
-/// A sample: its median, its ends, and an interval for the true median.
+/// A sample: its median, its range, and a confidence interval of the true median.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     pub n: usize,
     pub median: f64,
     pub min: f64,
     pub max: f64,
-    /// Order statistics that hold the true median with at least 90 % confidence whatever the
-    /// distribution; of fewer than 5 values, all of them (3 values: 75 %).
+    /// Order statistics that contain the true median with at least 90 % confidence for any
+    /// distribution; for fewer than 5 values, the whole range (3 values: 75 %).
     pub low: f64,
     pub high: f64,
 }
@@ -48,12 +48,13 @@ fn middle(sorted: &[f64]) -> f64 {
     }
 }
 
-/// How many values to leave out at each end.
+/// Number of values to leave out at each end.
 fn order_cut(n: usize) -> usize {
     let mut tail = 0.5f64.powi(i32::try_from(n).unwrap_or(i32::MAX));
     let mut term = tail;
     let mut cut = 0;
-    // With `cut + 1` left out, both ends miss with chance 2 * P(at most `cut + 1` of n below).
+    // With `cut + 1` left out, the interval misses with probability 2 * P(at most `cut + 1` of n
+    // below).
     while 2 * (cut + 1) < n {
         term *= (n - cut) as f64 / (cut + 1) as f64;
         tail += term;
@@ -100,8 +101,8 @@ pub fn jain(x: &[f64]) -> Option<f64> {
     (!x.is_empty() && squares > 0.0).then(|| sum * sum / (x.len() as f64 * squares))
 }
 
-/// Value below which a share `q` of a histogram with buckets [2^b, 2^(b+1)) lies; within a bucket
-/// values are taken as evenly spread on the logarithmic scale.
+/// The value below which a share `q` of a histogram with buckets [2^b, 2^(b+1)) lies, assuming an
+/// even distribution on the logarithmic scale within a bucket.
 pub fn log2_percentile(hist: &[u64], q: f64) -> Option<f64> {
     let total: f64 = hist.iter().map(|n| *n as f64).sum();
     if total == 0.0 {
@@ -121,7 +122,7 @@ pub fn log2_percentile(hist: &[u64], q: f64) -> Option<f64> {
     Some(2f64.powi(last as i32 + 1))
 }
 
-/// Six decimals: more than any measurement has, few enough to read.
+/// Six decimals: more than any measurement has, and still readable.
 pub(crate) fn round(x: f64) -> f64 {
     (x * 1e6).round() / 1e6
 }
@@ -179,7 +180,7 @@ mod tests {
         assert_eq!(log2_percentile(&h, 0.5), Some(2f64.powf(10.5)));
         assert_eq!(log2_percentile(&h, 1.0), Some(2048.0));
         assert_eq!(log2_percentile(&[0, 0], 0.5), None);
-        // Merged over repeats, a bucket may be full.
+        // Merged over repeats, a bucket may be saturated.
         assert_eq!(log2_percentile(&[0, u64::MAX, u64::MAX], 0.5), Some(4.0));
         h[4] = 300;
         assert!(log2_percentile(&h, 0.5).unwrap() < 32.0);

@@ -26,7 +26,7 @@ pub struct EpochTrace {
     pub profile: String,
     pub vms: u32,
     pub cgroup: CgroupLayout,
-    /// The lock compared under, where locks are swept.
+    /// The lock under which arms are compared, if locks are swept.
     pub lock: String,
     pub arm: String,
     pub vm: u32,
@@ -47,14 +47,13 @@ pub struct Summary {
     /// Long waits, if counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stalls: Vec<StallRow>,
-    /// How late tasks of the host ran, if there were any.
+    /// The lateness of host tasks, if there were any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub wakeups: Vec<WakeupRow>,
     /// What makes the VMs slower than the machine itself, if requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub slowdowns: Vec<SlowdownRow>,
-    /// Worlds that bands are from, design by design, where values that the scenario does not know were
-    /// drawn.
+    /// Worlds from which bands were computed, by design, if unknown values of the scenario were drawn.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub worlds: Vec<WorldsMade>,
     /// The order of the arms over worlds.
@@ -78,29 +77,29 @@ pub struct Provenance {
     pub version: Option<String>,
     /// SHA-256, in hex, of the code behind the figures: module, policies, agent and guest.
     pub image: Option<String>,
-    /// Computers booted (agents run) for it.
+    /// Number of computers booted (agents run) for it.
     pub boots: usize,
-    /// Whether all of them reached their end.
+    /// Whether all of them finished.
     pub complete: bool,
     pub runs: usize,
     pub seeds: Vec<u64>,
-    /// Lengths of the runs' windows on the machine's clock, ms.
+    /// Measuring times of the runs on the machine's clock, ms.
     pub window_ms: Vec<u64>,
     pub epoch_ple_exits: Vec<u32>,
-    /// Shortest epochs in force, microseconds; 0: PLE exits alone ended an epoch.
+    /// Shortest epochs, microseconds; 0: only PLE exits ended an epoch.
     pub epoch_min_us: Vec<u32>,
     pub settings: BTreeMap<String, String>,
 }
 
-/// Share of the headroom an arm closes, pooled over the profiles that have any.
+/// Share of the headroom that an arm closes, over all profiles with headroom together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Headroom {
     pub vms: u32,
     pub cgroup: CgroupLayout,
-    /// The lock compared under, where locks are swept.
+    /// The lock under which arms are compared, if locks are swept.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub lock: String,
-    /// The same where the guests are Linux.
+    /// The lock of Linux guests under which arms are compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guest_lock: Option<&'static str>,
     pub arm: String,
@@ -108,18 +107,18 @@ pub struct Headroom {
     pub closed: Option<f64>,
     /// The same; a separate key for programs that read it.
     pub closed_all: Option<f64>,
-    /// Σ(ideal − baseline) ÷ Σ ideal over the same profiles; if there are none, over all but the
+    /// Σ(ideal − baseline) ÷ Σ ideal over the same profiles; if there are none, over all except the
     /// unseen.
     pub stock_loss: Option<f64>,
     /// Profiles with at least 5 % headroom, without the unseen ones.
     pub profiles: Vec<String>,
-    /// Programs of Linux guests with at least 5 % headroom that pause-loop exits do not see: under
-    /// the baseline these take less than 0.1 % of the CPU time. They are in no figure of this row,
-    /// because a program that spins in user space can have fifteenfold headroom, and would dominate
-    /// it.
+    /// Programs of Linux guests with at least 5 % headroom that is not due to pause-loop exits:
+    /// under the baseline these exits take less than 0.1 % of the CPU time. They are in no figure
+    /// of this row, because a program that spins in user space can have fifteenfold headroom, and
+    /// would dominate it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unseen: Vec<String>,
-    /// Those for which the arm adapts its window and never moved it.
+    /// Profiles for which the arm adapts its window but never moved it.
     pub not_adapted: Vec<String>,
 }
 
@@ -128,7 +127,7 @@ pub struct Headroom {
 pub struct Mean {
     pub vms: u32,
     pub cgroup: CgroupLayout,
-    /// The lock compared under, where locks are swept.
+    /// The lock under which arms are compared, if locks are swept.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub lock: String,
     pub arm: String,
@@ -142,7 +141,7 @@ pub struct Mean {
     pub performance_all: Option<f64>,
     pub inefficiency_all: Option<f64>,
     pub profiles: Vec<String>,
-    /// Those for which the arm adapts its window and never moved it.
+    /// Profiles for which the arm adapts its window but never moved it.
     pub not_adapted: Vec<String>,
 }
 
@@ -154,18 +153,18 @@ pub struct Row {
     pub perf: Performance,
     /// Rows of one VM only.
     pub share: Option<Share>,
-    /// For rows of several VMs in runs beside hogs of the host: CPU time of the hogs, as a share of
-    /// one pCPU each, median over repeats.
+    /// For rows of several VMs in runs with hogs: CPU time of the hogs, as a share of one pCPU
+    /// each, median over repeats.
     pub hog_cpu_share: Option<f64>,
     /// Share of the host's CPU time that was idle, median over repeats.
     pub host_idle_share: Option<f64>,
-    /// What turns did to the row's VMs.
+    /// Effects of turns on the row's VMs.
     pub turns: Turns,
-    /// Rows of one VM whose vCPUs were watched.
+    /// Only rows of one VM whose vCPUs were watched.
     pub diagnosis: Option<Diagnosis>,
-    /// Rows of one VM, where arms make vCPUs asymmetric.
+    /// Only rows of one VM in arms with asymmetric vCPUs.
     pub standing: Option<Standing>,
-    /// Of programs whose passes begin by a timer, all repeats together.
+    /// For programs whose passes begin with a timer, all repeats together.
     pub response: Option<Response>,
     /// The module's counts. `None` if it did not count, and for `ideal`; the same holds for the
     /// following fields.
@@ -177,32 +176,32 @@ pub struct Row {
     pub cost: Option<CostNs>,
     /// Linux guests only.
     pub linux: Option<Linux>,
-    /// Where the ratio to the baseline lies over worlds.
+    /// The distribution of the ratio to the baseline over worlds.
     pub bands: Option<Bands>,
 }
 
-/// Of Linux guests.
+/// For Linux guests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Linux {
     pub guest: GuestKind,
     pub time: Option<VcpuTime>,
-    /// Where its vCPUs were when pause-loop exits stopped them. The places are those of all VMs of
-    /// the run, also in the row of one VM or of one group. Empty without exits or without watching,
-    /// and in the row of one VM if the run's VMs differ in kernel or lock.
+    /// The places of its vCPUs at pause-loop exits: those of all VMs of the run, also in the row of
+    /// one VM or of one group. Empty without exits or without watching, and in the row of one VM if
+    /// the run's VMs differ in kernel or lock.
     pub spinners: Vec<Spinner>,
-    /// The share of these exits whose place has a name, 0 to 1. Exits at places for which the
-    /// record had no room have none. `None` without exits, and if `spinners` is left empty.
+    /// The share of these exits at places with a name, 0 to 1. Exits at places that the record does
+    /// not list have none. `None` without exits, and if `spinners` is left empty.
     pub spinners_named: Option<f64>,
     /// The same for interrupts of the host.
     pub interrupted: Vec<Spinner>,
 }
 
-/// A place in the guest's kernel that vCPUs were often at.
+/// A frequent place of vCPUs in the guest's kernel.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Spinner {
-    /// A function, `user space`, or an address that nothing is known of.
+    /// A function, `user space`, or an address without a symbol.
     pub symbol: String,
-    /// Of all exits of the kind that were seen, those at places not listed among them.
+    /// Share of all observed exits of the kind, including those at places that are not listed.
     pub share: f64,
 }
 
@@ -211,19 +210,19 @@ pub struct Spinner {
 pub struct GuestKind {
     /// `linux`.
     pub kind: &'static str,
-    /// Release of its kernel, as it says.
+    /// The kernel's release, as it reports it.
     pub kernel: String,
-    /// Its spin-locks, as the scenario calls them.
+    /// Its spin-locks, by their name in scenarios.
     pub lock: &'static str,
 }
 
-/// Shares of the vCPUs' time, by the host's scheduler.
+/// Shares of the vCPUs' time, from the host's scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct VcpuTime {
     /// On a pCPU; without `polling`, if that is known.
     pub running: f64,
-    /// On a pCPU while KVM polled for the end of a halt instead of releasing it (`halt_poll_ns`).
-    /// No key if it is not known for each VM and repeat.
+    /// On a pCPU while KVM polled for the end of a halt (`halt_poll_ns`). Missing unless it is
+    /// known for each VM and repeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub polling: Option<f64>,
     /// Ready to run, without a pCPU.
@@ -241,33 +240,33 @@ pub struct Key {
     pub vms: u32,
     pub vm_index: Option<u32>,
     pub cgroup: CgroupLayout,
-    /// The lock compared under, where locks are swept.
+    /// The lock under which arms are compared, if locks are swept.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub lock: String,
     pub arm: String,
     pub baseline: String,
     pub spin_intensive: bool,
-    /// The arm a best or worst one is.
+    /// For the best or the worst arm: the arm that it is.
     pub same_as: Option<String>,
 }
 
-/// Work done, against the baseline's.
+/// Work, relative to the baseline's.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Performance {
     pub repeats: usize,
-    /// Ratio of the medians; bigger is better.
+    /// Ratio of the medians; larger is better.
     pub performance: Option<f64>,
-    /// Interval and ends of the ratios seed by seed.
+    /// Interval and range of the ratios of single seeds.
     pub performance_low: Option<f64>,
     pub performance_high: Option<f64>,
     pub performance_min: Option<f64>,
     pub performance_max: Option<f64>,
     pub verdict: Option<&'static str>,
     pub throughput_per_s: Option<f64>,
-    /// Units of work all VMs finished in a window, median.
+    /// Units of work that all VMs finished in the measuring time, median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub work_units: Option<u64>,
-    /// CPU time of all vCPUs in a second of the window, s.
+    /// CPU time of all vCPUs per second of the measuring time, s.
     #[serde(skip)]
     pub cpus_used: Option<f64>,
     /// Ratio to the baseline of each repeat, for means.
@@ -275,24 +274,24 @@ pub struct Performance {
     pub ratios: BTreeMap<u32, f64>,
 }
 
-/// What the module's turns did to VMs, their own turns and those of others.
+/// Effects of the module's turns on VMs: their own turns and those of others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Turns {
-    /// How often vCPUs waited for a turn of another VM, and how often in vain; medians over
-    /// repeats.
+    /// How often vCPUs waited for a turn of another VM, and how often a wait timed out; medians
+    /// over repeats.
     pub parks: Option<u64>,
     pub parks_late: Option<u64>,
-    /// Why a VM has none, in the first repeat that says so.
+    /// The reason why a VM has no turns, from the first repeat with one.
     pub refused: Option<String>,
 }
 
 /// The module's counts, medians over repeats.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Counted {
-    /// `None` where the arm has no PLE.
+    /// `None` if the arm has no PLE.
     pub waste: Option<Waste>,
     pub ple_exits: u64,
-    /// TSC cycles from a PLE exit to the re-entry, less the time scheduled out; mean.
+    /// TSC cycles from a PLE exit to the re-entry, without the time scheduled out; mean.
     pub exit_handling_cycles: Option<u64>,
     /// `None` if KVM picks by itself.
     pub picks: Option<Picks>,
@@ -302,22 +301,22 @@ pub struct Counted {
     pub fail_open_events: u64,
 }
 
-/// Cycles spent spinning up to PLE exits and in handling them, of all CPU cycles.
+/// Cycles of spinning up to PLE exits and of handling them, as a share of all CPU cycles.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Waste {
     pub inefficiency: f64,
     pub min: f64,
     pub max: f64,
-    /// Against the baseline's: −0.5 is half of it.
+    /// Change from the baseline's: −0.5 is half of it.
     pub change: Option<f64>,
 }
 
-/// What came of PLE exits.
+/// The outcomes of PLE exits.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Picks {
     pub yields: Yields,
     pub ran_next: u64,
-    /// Of the yields that picked a vCPU.
+    /// Share of the yields that picked a vCPU.
     pub ran_next_share: Option<f64>,
 }
 
@@ -328,7 +327,7 @@ pub struct Yields {
     pub yielded: u64,
     pub woken: u64,
     pub none: u64,
-    /// The core was left to the scheduler: too few siblings ran.
+    /// The core was left to the scheduler, because too few siblings ran.
     pub gave_way: u64,
     pub failed: u64,
 }
@@ -338,9 +337,9 @@ pub struct Yields {
 pub struct Windows {
     pub cycles: WindowCycles,
     pub epoch_ple_exits: Option<u32>,
-    /// Fewest rounds of APLE, of three epochs each, of any VM in any repeat.
+    /// Least number of rounds of APLE, of three epochs each, of any VM in any repeat.
     pub rounds: Option<u64>,
-    /// Whether APLE moved the window of any VM in any repeat. `None`: nothing adapts, or not known.
+    /// Whether APLE moved the window of any VM in any repeat. `None`: nothing adapts, or unknown.
     pub moved: Option<bool>,
     /// The arm changes only the window (APLE): KVM picks the targets of yields.
     pub is_aple_alone: bool,
@@ -367,7 +366,7 @@ pub struct Guest {
     pub fairness_vms: Option<f64>,
 }
 
-/// How long locks were waited for.
+/// Lengths of lock waits.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct WaitCycles {
     pub p50: Option<u64>,
@@ -375,7 +374,7 @@ pub struct WaitCycles {
     pub max: Option<u64>,
 }
 
-/// Where the time of the row's vCPUs went, as shares that add up to 1. Machine `sim` only.
+/// How the time of the row's vCPUs was spent, as shares that add up to 1. Machine `sim` only.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct TimeShares {
     pub useful: f64,
@@ -397,7 +396,7 @@ pub struct CostNs {
     pub spin_switch_ns: u64,
     pub ipi_ns: u64,
     pub user_spin_ns: u64,
-    /// Data from, and coming to, another last-level cache.
+    /// Data from another last-level cache, and moves to another one.
     pub cache_ns: u64,
     /// Spinning in the kernel.
     pub kernel_spin_ns: u64,
@@ -416,17 +415,17 @@ pub struct SlowdownRow {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub lock: String,
     pub arm: String,
-    /// Throughput of the program on the machine itself ÷ that of all VMs together − 1; null where
-    /// VMs differ.
+    /// Throughput of the program on the machine itself ÷ that of all VMs together − 1; null if VMs
+    /// differ.
     pub slowdown: Option<f64>,
     /// In the order of the paper's sections.
     pub factors: Vec<FactorShare>,
     /// Spinning in the guests' kernels; ticks and switches to other VMs: shares of all vCPU time.
     pub kernel_spin: f64,
     pub other_host: f64,
-    /// Wanting a pCPU and having none: a share of all vCPU time.
+    /// Ready without a pCPU: a share of all vCPU time.
     pub contention: f64,
-    /// The cause, a factor or contention, that takes most; `None` if none takes
+    /// The largest cause, a factor or contention; `None` if none reaches
     /// [`unspin_diagnosis::DOMINANT_SHARE_MIN`].
     pub dominant: Option<&'static str>,
 }
@@ -437,22 +436,22 @@ pub struct FactorShare {
     pub factor: &'static str,
     /// Its share of all vCPU time.
     pub share: f64,
-    /// Throughput without it ÷ throughput − 1: 0.1 is a tenth more. Null if it was off already.
+    /// Throughput without it ÷ throughput − 1: 0.1 is 10 % more. Null if it was already off.
     pub regained: Option<f64>,
 }
 
-/// How late tasks of the host ran beside the VMs of one arm at one point, of the median repeat.
+/// Lateness of host tasks beside the VMs of one arm at one point, for the median repeat.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WakeupRow {
     pub profile: String,
     pub vms: u32,
     pub cgroup: CgroupLayout,
-    /// The lock compared under, where locks are swept.
+    /// The lock under which arms are compared, if locks are swept.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub lock: String,
     pub arm: String,
     pub baseline: String,
-    /// Wake-ups of all repeats.
+    /// Number of wake-ups of all repeats.
     pub count: u64,
     pub p50_us: f64,
     pub p99_us: f64,
@@ -462,7 +461,7 @@ pub struct WakeupRow {
     pub p99_against_baseline: Option<f64>,
 }
 
-/// Where arms are compared, profile by profile.
+/// A point at which arms are compared, profile by profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
     pub lock: String,
@@ -471,12 +470,12 @@ pub(crate) struct Place {
 }
 
 impl Row {
-    /// Share of CPU time wasted, where the module counted it.
+    /// Share of CPU time wasted, if the module counted it.
     pub fn inefficiency(&self) -> Option<f64> {
         Some(self.module.as_ref()?.waste?.inefficiency)
     }
 
-    /// The arm adapts its window, and never moved it.
+    /// The arm adapts its window, but never moved it.
     pub(crate) fn never_moved(&self) -> bool {
         self.windows.as_ref().is_some_and(|w| w.moved == Some(false))
     }
@@ -487,7 +486,7 @@ impl Key {
         Place { lock: self.lock.clone(), cgroup: self.cgroup, vms: self.vms }
     }
 
-    /// Over all VMs, not one of them.
+    /// Whether it is over all VMs, not one of them.
     pub fn is_whole(&self) -> bool {
         self.vm_index.is_none()
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What rows and summaries say of worlds: of values that a scenario does not know, drawn many times.
+//! Worlds in rows and summaries: the unknown values of a scenario, drawn many times.
 
 use serde::Serialize;
 use unspin_scenario::plan::CgroupLayout;
 use unspin_scenario::result::WorldDesign;
 use unspin_worlds::{Band, Share};
 
-/// Where the ratio of an arm to the baseline lies over worlds.
+/// The distribution over worlds of an arm's ratio to the baseline.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Bands {
     /// Quantiles of the ratio; bigger is better.
@@ -22,8 +22,8 @@ pub struct Decides {
     /// The share of the variance that the input decides alone, and its 90 % interval.
     #[serde(flatten)]
     pub share: Share,
-    /// The 90 % band if the input were known: about as wide as the remaining variance. Null for
-    /// inputs that cannot be known.
+    /// The 90 % band if the input were known: its width follows from the remaining variance. Null
+    /// for inputs that cannot be known.
     pub band_if_known: Option<[f64; 2]>,
 }
 
@@ -31,10 +31,10 @@ pub struct Decides {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WorldsMade {
     pub design: WorldDesign,
-    /// Worlds of the design, and how many of them have records here.
+    /// Number of worlds of the design, and of those with records here.
     pub of: u32,
     pub made: u32,
-    /// Worlds of those here in which a machine is impossible: they are in no band.
+    /// Number of these worlds whose machine is impossible; they are in no band.
     pub impossible: u32,
     pub reasons: Vec<Reason>,
     pub inputs: Vec<InputRow>,
@@ -47,11 +47,11 @@ pub struct Reason {
     pub worlds: u32,
 }
 
-/// An input as it was drawn.
+/// An input and its draws.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct InputRow {
     pub name: String,
-    /// The values at the least and at the largest place that was drawn.
+    /// The values at the smallest and at the largest drawn place.
     pub from: String,
     pub to: String,
     pub source: String,
@@ -72,7 +72,7 @@ pub struct OrderRow {
     pub pairs: Vec<PairRow>,
 }
 
-/// How probably an arm does more than another.
+/// The probability that one arm does more than another.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PairRow {
     pub better: String,

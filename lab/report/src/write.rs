@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes files completely or not at all.
+//! Writes the files of a report atomically.
 
 use crate::show::charts::charts;
 use crate::show::csv::csv;
@@ -14,8 +14,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use unspin_text::{sweep, write_atomic, FileError};
 
-/// Writes summary.json, table.txt, table.csv, report.html, the pictures and designs of worlds into `dir`. With
-/// several documents, summary.json is the last one's and each has a summary-NAME-KERNEL.json.
+/// Writes summary.json, table.txt, table.csv, report.html, the pictures and designs of worlds into `dir`.
+/// With several documents, summary.json is that of the last, and each has a summary-NAME-KERNEL.json.
 pub fn write_dir(dir: &Path, docs: &[Document]) -> Result<Vec<PathBuf>, FileError> {
     fs::create_dir_all(dir).map_err(|error| FileError { path: dir.to_path_buf(), error })?;
     let mut files: Vec<(String, Vec<u8>)> = Vec::new();
@@ -50,8 +50,8 @@ pub fn write_dir(dir: &Path, docs: &[Document]) -> Result<Vec<PathBuf>, FileErro
     Ok(paths)
 }
 
-/// Removes what an earlier report of other results left in `dir`, because it would look like a part
-/// of this one. Files that no report can have written stay. Errors are ignored.
+/// Removes files that an earlier report of other results left in `dir`, because they would look
+/// like a part of this one. Files that a report cannot have written stay. Errors are ignored.
 fn remove_others(dir: &Path, names: &HashSet<&str>) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -62,7 +62,8 @@ fn remove_others(dir: &Path, names: &HashSet<&str>) {
     }
 }
 
-/// Names of pictures and of designs of worlds, with the name of their document before or without.
+/// Prefixes of the names of pictures and of designs of worlds, after an optional name of their
+/// document.
 const PICTURES: [&str; 6] = ["performance", "inefficiency", "yields", "waits", "window", "bands"];
 const DESIGNS: [&str; 4] = ["sample", "given", "screening", "shares"];
 
@@ -82,7 +83,7 @@ fn is_of_report(path: &Path, name: &str) -> bool {
 }
 
 fn json(d: &Document) -> Vec<u8> {
-    // A summary has string keys and finite numbers only: it always has a JSON form.
+    // A summary has only string keys and finite numbers, so it always has a JSON form.
     let mut bytes = serde_json::to_vec_pretty(&d.summary).unwrap_or_default();
     bytes.push(b'\n');
     bytes

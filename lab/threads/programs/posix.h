@@ -111,8 +111,8 @@ static inline void tick(int signal)
 }
 
 /*
- * What runs from now on hangs if it takes longer. Ticks are counted, for a computer or a process that
- * is suspended gets none.
+ * From now on the test counts as hanging if it takes longer. Timer ticks are counted, because a
+ * suspended computer or process gets none.
  */
 static inline void watch(const char *name)
 {

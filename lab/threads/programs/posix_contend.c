@@ -16,7 +16,7 @@ struct contended {
 	atomic_ulong rounds;
 };
 
-/* In the ways there are. */
+/* Locks in one of the possible ways. */
 static void lock_somehow(pthread_mutex_t *mutex, unsigned long round)
 {
 	struct timespec soon;
@@ -71,7 +71,10 @@ static void threads_exclude_each_other(void)
 	exclude(&recursive);
 }
 
-/* A page whose mutex the first thread leaves and the second, by any way to lock, frees. */
+/*
+ * The first thread leaves the mutex on this page, and the second takes it in some way and frees the
+ * page.
+ */
 static void *leave(void *page)
 {
 	pthread_mutex_t *mutex = page;
@@ -93,7 +96,7 @@ static void memory_is_free_after_an_unlock(void)
 
 		EXPECT(!pthread_mutex_init(mutex, NULL));
 		atomic_store(&waiting, 0);
-		/* Held, so that the other takes the way of a mutex that is waited for. */
+		/* Hold the mutex, so that the other thread takes the path of a waiter. */
 		EXPECT(!pthread_mutex_lock(mutex));
 		EXPECT(!pthread_create(&thread, NULL, leave, mutex));
 		if (round % 2)
@@ -197,8 +200,9 @@ static void fork_with_waiters(void)
 }
 
 /*
- * Forked while another thread makes the mutex as in a new process: that thread is not in the child. Its
- * mark is what the interposer's mutex.c leaves in a mutex, set by hand; the C library minds none of it.
+ * A fork while another thread clears the mutex, as the first thread does in a new process: that
+ * thread is not in the child. The test sets the mark that the interposer's mutex.c leaves in a
+ * mutex; the C library ignores it.
  */
 static void fork_while_another_clears(void)
 {
@@ -231,7 +235,10 @@ static void unlock_at_fork(void)
 	EXPECT(!pthread_mutex_unlock(&at_fork));
 }
 
-/* As C libraries' and allocators' locks are: held at fork() by handlers, contended all the while. */
+/*
+ * Like locks of C libraries and allocators: fork() handlers hold them, and they are always
+ * contended.
+ */
 static void fork_handlers_hold_locks(void)
 {
 	struct contended contended = { .mutex = &at_fork };
@@ -290,7 +297,7 @@ static void waiters_handle_signals(void)
 }
 
 /*
- * A stopped holder stops all others. The child continues until it was stopped, which on a busy
+ * A stopped holder stops all others. The child contends until it was stopped, which on a busy
  * computer may take longer than its contention lasts.
  */
 static void a_stopped_process_goes_on(void)
@@ -325,7 +332,7 @@ static void *lock_and_be_cancelled(void *mutex)
 	return NULL;
 }
 
-/* Waiting for a mutex is no cancellation point. */
+/* Waiting for a mutex is not a cancellation point. */
 static void a_cancelled_waiter_gets_its_turn_first(void)
 {
 	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

@@ -21,7 +21,7 @@ static void take_all(void)
 	EXPECT(pthread_spin_trylock(&spin) == EBUSY);
 }
 
-/* May be called by others of this program. */
+/* Other libraries of this program may call it. */
 __attribute__((visibility("default"))) void *wait_for_both(void *unused)
 {
 	EXPECT(!pthread_mutex_lock(&mutex));
@@ -31,7 +31,7 @@ __attribute__((visibility("default"))) void *wait_for_both(void *unused)
 	return unused;
 }
 
-/* They are held since before the program began, waited for now, and given up. */
+/* The locks are held since before the program began. Now they have waiters, and are released. */
 __attribute__((visibility("default"))) void give_up_all(void)
 {
 	pthread_t thread[2];
@@ -59,7 +59,7 @@ __attribute__((constructor)) static void loaded(void)
 
 #else
 
-/* The earliest there is: before the constructors of all shared objects. */
+/* The earliest code of a program: before the constructors of all shared objects. */
 static void first(int argc, char **argv, char **environment)
 {
 	(void)argc;

@@ -43,7 +43,7 @@ static void *run_call(void *argument)
 	return (void *)(long)call->fn(call->mutex);
 }
 
-/* The result of the call on another thread. */
+/* The result of the call in another thread. */
 static int elsewhere(int (*fn)(pthread_mutex_t *mutex), pthread_mutex_t *mutex)
 {
 	struct call call = { fn, mutex };
@@ -224,7 +224,7 @@ static void robust_ones_survive_their_owner(void)
 			EXPECT(!pthread_mutex_unlock(&mutex));
 			EXPECT(!elsewhere(pthread_mutex_trylock, &mutex));
 			EXPECT(pthread_mutex_trylock(&mutex) == EOWNERDEAD);
-			/* Given up without being made consistent. */
+			/* Unlocked without being made consistent. */
 			EXPECT(!pthread_mutex_unlock(&mutex));
 			EXPECT(pthread_mutex_lock(&mutex) == ENOTRECOVERABLE);
 			EXPECT(pthread_mutex_trylock(&mutex) == ENOTRECOVERABLE);
@@ -256,7 +256,7 @@ static void robust_ones_survive_their_process(void)
 	EXPECT(!pthread_mutex_unlock(mutex));
 }
 
-/* Raising its priority is not allowed to every process. */
+/* Not every process may raise its priority. */
 static void a_ceiling_is_kept(void)
 {
 	pthread_mutexattr_t how;

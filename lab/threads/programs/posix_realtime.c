@@ -74,7 +74,10 @@ static void *high(void *unused)
 	return NULL;
 }
 
-/* High ones find the mutex held by a low one, which sleeps, and then needs the CPU they wait on. */
+/*
+ * Threads of high priority find the mutex held by one of low priority, which sleeps, and then needs
+ * the CPU on which they wait.
+ */
 static void who_waits_leaves_the_cpu(void)
 {
 	pthread_t thread[3];
@@ -110,7 +113,7 @@ static void *hold_long(void *unused)
 }
 
 /*
- * Two wait, so one of them is in the queue of the front lock; then their class becomes one that
+ * Two threads wait, so one of them is in the queue of the front lock. Then they get a class that
  * keeps the CPU.
  */
 static void a_class_may_come_while_one_waits(void)

@@ -55,7 +55,7 @@ static void *add(void *argument)
 	int me = atomic_fetch_add(&shared->started, 1);
 	unsigned long round = 0;
 
-	/* All at once; a thread that is started late still takes its turn. */
+	/* All contend at the same time; a thread that starts late still gets its turn. */
 	while (atomic_load(&shared->started) <= THREADS && now_ns(CLOCK_MONOTONIC) < shared->until_ns)
 		;
 	do {
@@ -112,7 +112,7 @@ static void held_at_fork_is_held_in_the_child(void)
 	reap(child);
 }
 
-/* Another process: tells when it asks, waits for the lock, passes it on. */
+/* Another process: reports that it asks, waits for the lock, passes it on. */
 static pid_t waiter(struct shared *shared)
 {
 	pid_t child = fork();
@@ -163,7 +163,7 @@ static void a_stopped_waiter_goes_on(void)
 	EXPECT(!pthread_spin_unlock(&shared->spin));
 }
 
-/* Locks that are handed on in strict order cannot do this. */
+/* Locks with a strict order cannot do this. */
 static void a_killed_waiter_blocks_nobody(void)
 {
 	struct shared *shared = new_shared();

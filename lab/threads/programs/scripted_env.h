@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * A world whose clock only a test moves, and in which a test preempts a thread: it stands still in its
- * next turn of a wait until it is scheduled again.
+ * An environment in which only a test moves the clock, and in which a test preempts a thread: the
+ * thread stops in its next iteration of a wait until it is scheduled again.
  */
 #include <sched.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* A world whose time is what stats.c says: a tick is 1 us. */
+/* An environment whose time is set by stats.c: a tick is 1 us. */
 extern unsigned long long played_now_us;
 
 static inline void cpu_relax(void)

@@ -25,7 +25,7 @@ const fn counting(name: &'static str, header: &'static str, start: &'static str)
 
 const PV_TICKET_START: &str = "(v&0x7fff)<<1|(v&0x7fff)<<17";
 
-/// Every lock there is.
+/// All locks.
 pub const LOCKS: &[Lock] = &[
     plain("tas", "tas.h"),
     counting("ticket", "ticket.h", "v<<16|v"),

@@ -4,8 +4,8 @@
 //! them (VEE 2013, section 2: lock-holder and lock-waiter preemption).
 //!
 //! As in a guest, work is counted, not measured by a clock. A run ends within bounded time: threads
-//! that do not leave a lock [`GRACE`] after the end are reported, and stay behind; then the program
-//! has to exit.
+//! that do not leave a lock within [`GRACE`] after the end are reported and left behind. Then the
+//! program has to exit.
 
 use crate::sched::{allowed_cpus, run_on, Counter, Counts};
 use crate::vm::{Counters, Vm};
@@ -21,9 +21,9 @@ use unspin_scenario::result::{RunResult, SchedStats, VmResult};
 use unspin_vmm::process::{now_ns, sleep_until};
 use unspin_vmm::Realtime;
 
-/// How long threads have to leave the locks they wait for after the run's end.
+/// Time in which threads have to leave locks after the run's end.
 pub const GRACE: Duration = Duration::from_secs(30);
-/// From the last preparation until the first VM may start.
+/// Time from the last preparation to the start of the first VM.
 const START_LEAD_NS: u64 = 20_000_000;
 const NS_PER_MS: u64 = 1_000_000;
 const VMS_MAX: u32 = 64;
@@ -52,8 +52,8 @@ pub fn cpus() -> u32 {
     allowed_cpus().len() as u32
 }
 
-/// What this machine cannot do of `run`: a hypervisor's windows and yields, and cgroups. Returns
-/// the reason, and which machine can.
+/// What this machine does not support in `run`: a hypervisor's windows and yields, and cgroups.
+/// Returns the reason, and the machine that supports it.
 pub fn refusal(run: &Run) -> Option<&'static str> {
     let stock = run.arm.window == Window::Stock && run.arm.yield_to == YieldTo::Stock;
     if !run.alone && !stock {
@@ -106,8 +106,8 @@ fn check(run: &Run, pcpus: u32) -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// Runs that no machine or only others can do, and locks that hang. After [`Error::Hangs`] threads
-/// of the run are left over.
+/// The run is not possible on any machine or only on others, or a lock hangs. After
+/// [`Error::Hangs`] threads of the run are left over.
 pub fn run(run: &Run, pcpus: u32) -> Result<RunResult, Error> {
     // The prefix of the lock's functions.
     run_under(&|lock| lock.name().replace('-', "_"), run, pcpus, GRACE)
@@ -160,7 +160,7 @@ fn run_under(lock: Prefix, run: &Run, pcpus: u32, grace: Duration) -> Result<Run
     })
 }
 
-/// As the other machines draw it.
+/// Drawn as on the other machines.
 fn stagger_ns(run: &Run, vm: u32) -> u64 {
     splitmix64(vm_seed(run.seed, vm)) % (run.stagger_ms * NS_PER_MS + 1)
 }
@@ -231,7 +231,7 @@ impl Threads {
         Ok([first, self.sample()?])
     }
 
-    /// Counters first, all within microseconds; then what takes a system call each.
+    /// Reads counters first, all within microseconds, and then values that need a system call each.
     fn sample(&self) -> Result<Sample, Error> {
         let at_ns = now_ns();
         let mut counters: Vec<Vec<Counters>> = Vec::with_capacity(self.vms.len());
@@ -253,7 +253,7 @@ impl Threads {
         Ok(Sample { at_ns, vms })
     }
 
-    /// Ends all threads: for each VM, whether its locks kept the vCPUs apart.
+    /// Ends all threads. Returns for each VM whether its locks excluded the vCPUs from each other.
     fn stop(self, grace: Duration) -> Result<Vec<bool>, Error> {
         self.vms.iter().for_each(|vm| vm.stop());
         let end = Instant::now() + grace;
@@ -266,7 +266,7 @@ impl Threads {
             threads => return Err(Error::Hangs { threads, grace }),
         }
         for thread in self.all {
-            // A panic in a vCPU would be a bug of this file; its counts then do not add up.
+            // A panic in a vCPU would be a bug of this file; then its counts do not add up.
             let _ = thread.handle.join();
         }
         Ok(self.vms.into_iter().map(|vm| Arc::into_inner(vm).is_some_and(Vm::finish)).collect())
@@ -274,12 +274,12 @@ impl Threads {
 }
 
 fn vcpu(vm: &Vm, index: u32, on: &[usize], start_ns: u64, ready: &Sender<io::Result<i32>>) {
-    // SAFETY: no memory involved. A block of a profile lasts as long as it says, not 50 us longer.
+    // SAFETY: no memory involved. Without this a block of a profile would last up to 50 us longer.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
     // SAFETY: no memory involved.
     let tid = run_on(on).map(|()| unsafe { libc::gettid() });
     let go_on = tid.is_ok();
-    // The receiver has gone if creating a later thread failed.
+    // The receiver is gone if creating a later thread failed.
     let told = ready.send(tid).is_ok();
     if go_on && told {
         sleep_until(start_ns);

@@ -8,14 +8,14 @@ use std::os::unix::fs::FileExt;
 /// A thread's counts since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Time it was ready to run and had no CPU, ns; `None` where the kernel keeps none.
+    /// Time in which it was ready and had no CPU, ns; `None` if the kernel does not count it.
     pub steal_ns: Option<u64>,
     /// Times it lost its CPU, and gave it up.
     pub involuntary_switches: u64,
     pub voluntary_switches: u64,
 }
 
-/// The files a thread's counts are read from, opened beforehand.
+/// The files with a thread's counts, opened beforehand.
 pub(crate) struct Counter {
     schedstat: Option<File>,
     status: File,
@@ -25,11 +25,11 @@ impl Counter {
     /// The counter for thread `tid` of this process.
     pub fn open(tid: i32) -> io::Result<Counter> {
         let file = |name: &str| File::open(format!("/proc/self/task/{tid}/{name}"));
-        // Absent without CONFIG_SCHED_INFO.
+        // Missing without CONFIG_SCHED_INFO.
         Ok(Counter { schedstat: file("schedstat").ok(), status: file("status")? })
     }
 
-    /// The counts as they are now.
+    /// The present counts.
     pub fn read(&self) -> io::Result<Counts> {
         let status = text(&self.status)?;
         let schedstat = self.schedstat.as_ref().map(text).transpose()?;
@@ -71,7 +71,7 @@ pub(crate) fn allowed_cpus() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
 }
 
-/// Lets the calling thread run on `cpus` only.
+/// Restricts the calling thread to `cpus`.
 pub(crate) fn run_on(cpus: &[usize]) -> io::Result<()> {
     // SAFETY: every index comes from `allowed_cpus`, and so is within the set.
     let error = unsafe {

@@ -14,13 +14,13 @@ struct Config {
     steps: [abi::Step; abi::STEPS_MAX],
 }
 
-/// `struct threads_vm`: only C looks inside.
+/// `struct threads_vm`, which only C accesses.
 #[repr(C)]
 struct Raw {
     _opaque: [u8; 0],
 }
 
-/// What c/machine.c is for one lock.
+/// The functions of c/machine.c for one lock.
 struct Code {
     lock: &'static str,
     new: unsafe extern "C" fn(*const Config) -> *mut Raw,
@@ -40,7 +40,8 @@ pub(crate) struct Vm {
     vcpus: u32,
 }
 
-// SAFETY: c/machine.c shares what several threads use through atomics, and counters as its header says.
+// SAFETY: c/machine.c shares data between threads through atomics, and counters as its header
+// describes.
 unsafe impl Send for Vm {}
 unsafe impl Sync for Vm {}
 
@@ -68,7 +69,7 @@ impl Vm {
         (!raw.is_null()).then_some(Vm { raw, code, vcpus })
     }
 
-    /// How many vCPUs it has.
+    /// Number of its vCPUs.
     pub fn vcpus(&self) -> u32 {
         self.vcpus
     }
@@ -86,12 +87,12 @@ impl Vm {
         unsafe { (self.code.stop)(self.raw) }
     }
 
-    /// What vCPU `index` has counted.
+    /// The counts of vCPU `index`.
     pub fn counters(&self, index: u32) -> Counters {
         let counters = self.counters_of(index);
         // SAFETY: in the VM's memory, aligned; single words that a thread writes with plain stores.
         let read = |word: *mut u64| unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed);
-        // SAFETY: places of the same structure.
+        // SAFETY: fields of the same structure.
         unsafe {
             let hist = (&raw mut (*counters).wait_hist).cast::<u64>();
             Counters {
@@ -104,7 +105,7 @@ impl Vm {
         }
     }
 
-    /// Forgets the longest wait of vCPU `index` so far.
+    /// Resets the longest wait of vCPU `index`.
     pub fn reset_max_wait(&self, index: u32) {
         let counters = self.counters_of(index);
         // SAFETY: as in `counters`; the guest's contract lets it be set to 0 at any time.
@@ -118,8 +119,8 @@ impl Vm {
         unsafe { (self.code.counters)(self.raw, index) }
     }
 
-    /// Gives the memory back after every `run` has returned: whether each critical section was alone
-    /// and every lock is free again.
+    /// Frees the memory after every `run` has returned. Returns whether each critical section was
+    /// exclusive and every lock is free again.
     pub fn finish(self) -> bool {
         // SAFETY: `self` is the only user of the VM, and the threads have left it.
         unsafe { (self.code.free)(self.raw) == 1 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a watched VM lost, and to which causes.
+//! The loss of a watched VM, by cause.
 
 use crate::compute::measures::{vms, Over};
 use crate::diagnosis::{Diagnosis, Lost};
@@ -7,7 +7,7 @@ use crate::stat::round;
 use unspin_diagnosis::{dominant, losses, remainder, user_spin_share, Did, Loss};
 use unspin_scenario::result::{Begin, ModuleStats, RunResult};
 
-/// That of the VM of a row of one VM; `None` where a run did not watch it.
+/// The diagnosis of the VM of a row of one VM; `None` if a run did not watch it.
 pub(crate) fn diagnosis(of: &[&RunResult], begin: &Begin, over: Over) -> Option<Diagnosis> {
     over.vm?;
     let did = did(of, begin, over)?;
@@ -30,7 +30,7 @@ fn lost(loss: &Loss) -> Lost {
     }
 }
 
-/// What its vCPUs did in the windows of all repeats.
+/// What its vCPUs did in the measuring times of all repeats.
 fn did(of: &[&RunResult], begin: &Begin, over: Over) -> Option<Did> {
     let mut did = Did::default();
     let mut module: Vec<Option<&ModuleStats>> = Vec::new();

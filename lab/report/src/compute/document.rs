@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs become documents: rows by point and arm, with ideal, means and headroom.
+//! Computes documents from runs: rows by point and arm, with ideal, means and headroom.
 
 use crate::compute::diagnosis::diagnosis;
 use crate::compute::ideal::{ideal_row, is_alone_of};
@@ -21,8 +21,8 @@ use crate::summary::{Document, EpochTrace, Key, Row, Summary};
 use unspin_scenario::plan::{Window, SCHEMA};
 use unspin_scenario::result::{Begin, EpochSample, RunResult};
 
-/// One document for each scenario, machine and kernel of the input, in the order they came; shares
-/// of a plan (`unspin-lab bench --shard`) are put together.
+/// One document for each scenario, machine and kernel of the input, in order of appearance. Shares
+/// of a plan (`unspin-lab bench --shard`) are joined.
 pub fn documents(input: &Input) -> Vec<Document> {
     let (worlds, usual): (Vec<_>, Vec<_>) =
         input.streams.iter().cloned().partition(|s| s.begin.world.is_some());
@@ -61,7 +61,7 @@ fn document(streams: &[&Stream], worlds: &[Stream], notices: &[String]) -> Docum
     Document { summary, traces: traces(&runs), tables }
 }
 
-/// What arms are compared at, by lock, cgroups and number of VMs.
+/// The points at which arms are compared, by lock, cgroups and number of VMs.
 fn points(runs: &[&RunResult]) -> Vec<Point> {
     let mut points: Vec<Point> = Vec::new();
     for r in runs.iter().filter(|r| !r.run.alone) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The most that VMs could do with the CPU time they got: each VM alone on the machine says how much
-//! a unit of work takes.
+//! *Ideal*: the most work that VMs could do in the CPU time they got. A run of each VM alone shows
+//! the CPU time per unit of work.
 
 use crate::compute::measures::{cpus_used, per_second, polled_ns, throughput, vms, Over};
 use crate::compute::row::{key, linux};
@@ -11,7 +11,7 @@ use unspin_scenario::plan::Vm;
 use unspin_scenario::result::{RunResult, VmResult};
 use unspin_scenario::IDEAL_ARM;
 
-/// Whether `r` shows a VM of the group alone: the same workload in the same kind of VM.
+/// Whether `r` is a run of a VM of the group alone: the same workload in the same kind of VM.
 pub(crate) fn is_alone_of(r: &RunResult, with_others: &RunResult, whole: Over) -> bool {
     let (run, alone) = (&with_others.run, r.run.first());
     let kind = |vm: &Vm| (vm.vcpus, vm.lock, vm.tau_ns, vm.cpl);
@@ -23,7 +23,7 @@ pub(crate) fn is_alone_of(r: &RunResult, with_others: &RunResult, whole: Over) -
     }
 }
 
-/// What one VM does alone.
+/// The figures of one VM alone.
 struct Alone<'a> {
     vm: &'a VmResult,
     units: u64,
@@ -38,19 +38,19 @@ fn alone_of(r: &RunResult) -> Option<Alone<'_>> {
 }
 
 /// CPU time of a VM under the baseline and alone, ns. Time in which KVM polled for the end of a
-/// halt is left out if it is known of both: a VM alone polls where others would have run.
+/// halt is left out if it is known of both: a VM alone polls when others would have run.
 fn cpu_with_and_alone(v: &VmResult, alone: &VmResult) -> (u64, u64) {
     let cpu = |v: &VmResult| v.cpu_ns.iter().sum::<u64>();
     let (with, without) = (cpu(v), cpu(alone));
     match polled_ns(v).zip(polled_ns(alone)) {
-        // Alone it only polled, so there is nothing to compare with.
+        // Alone it only polled, so there is nothing to compare.
         Some((_, polled)) if polled == without => (with, without),
         Some((polled, polled_alone)) => (with - polled, without - polled_alone),
         None => (with, without),
     }
 }
 
-/// The most a VM could do with the CPU time it got under the baseline.
+/// The most work a VM could do in the CPU time it got under the baseline.
 fn ideal_of_vm(v: &VmResult, window_ns: u64, alone: &Alone) -> f64 {
     let (cpu, cpu_alone) = cpu_with_and_alone(v, alone.vm);
     let cpu_ns_per_unit = cpu_alone as f64 / alone.units as f64;

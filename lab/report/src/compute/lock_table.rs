@@ -12,7 +12,7 @@ use crate::stat::{median, spread, Verdict};
 use std::collections::BTreeMap;
 use unspin_scenario::result::RunResult;
 
-/// Why results make no matrix.
+/// The reason why results make no matrix.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum MatrixError {
     #[error("the results do not sweep locks; run a scenario with [sweep] locks, such as matrix")]
@@ -52,7 +52,7 @@ fn table(streams: &[&Stream]) -> Result<LockTable, MatrixError> {
     };
     let mut in_order: Vec<&RunResult> =
         runs.into_iter().filter(|r| !r.run.alone && !r.run.lock_group.is_empty()).collect();
-    // Boots share the plan: its order is that of the scenario.
+    // All boots have the same plan, whose order is that of the scenario.
     in_order.sort_by_key(|r| r.run.id);
     let mut of: BTreeMap<CellKey, Repeats> = BTreeMap::new();
     for r in in_order {

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Over all profiles: means of the arms, and the share of headroom each has closed.
+//! Figures over all profiles: means of the arms, and the share of headroom that each closes.
 
 use crate::stat::{round, spread, Verdict};
 use crate::summary::{Headroom, Mean, Place, Row};
 use std::collections::BTreeSet;
 use unspin_scenario::IDEAL_ARM;
 
-/// Headroom (of ideal) from which a profile counts in the share closed.
+/// Least headroom (as a share of ideal) with which a profile counts in the share closed.
 const HEADROOM_MIN: f64 = 0.05;
-/// Least share of CPU time for which pause-loop exits cost a program of a Linux guest anything.
-/// Below it, a policy for these exits has nothing to gain.
+/// If pause-loop exits take a smaller share of CPU time from a program of a Linux guest, a policy
+/// for these exits has nothing to gain.
 const SEEN_MIN: f64 = 0.001;
 
-/// The ideal of a profile at a place.
+/// The ideal of a profile at a point.
 struct Limit<'a> {
     profile: &'a str,
     ideal: f64,
-    /// Whether pause-loop exits do not show its loss.
+    /// Whether its loss is not due to pause-loop exits.
     is_unseen: bool,
 }
 
@@ -26,7 +26,7 @@ impl Limit<'_> {
     }
 }
 
-/// The places of the rows over all VMs, and the rows of each.
+/// The points of the rows over all VMs, and the rows of each.
 fn by_place(rows: &[Row]) -> Vec<(Place, Vec<&Row>)> {
     let mut out: Vec<(Place, Vec<&Row>)> = Vec::new();
     for r in rows.iter().filter(|r| r.key.is_whole()) {
@@ -78,8 +78,8 @@ fn limits<'a>(rows: &[&'a Row]) -> Vec<Limit<'a>> {
     rows.iter().filter(|r| r.key.arm == IDEAL_ARM).filter_map(limit).collect()
 }
 
-/// Whether pause-loop exits took next to nothing of a Linux guest's CPU time; false if they were
-/// not counted.
+/// Whether pause-loop exits took hardly any of a Linux guest's CPU time; false if they were not
+/// counted.
 fn is_unseen(base: &Row) -> bool {
     base.linux.is_some() && base.inefficiency().is_some_and(|lost| lost < SEEN_MIN)
 }
@@ -151,7 +151,7 @@ pub(crate) fn means(rows: &[Row]) -> Vec<Mean> {
 fn mean(place: &Place, arm: &str, own: &[&Row]) -> Mean {
     let average = |x: Vec<f64>| (!x.is_empty()).then(|| x.iter().sum::<f64>() / x.len() as f64);
     let repeats: BTreeSet<u32> = own.iter().flat_map(|r| r.perf.ratios.keys().copied()).collect();
-    // Only repeats that every profile has: others would compare different sets.
+    // Use only repeats that every profile has; others would compare different sets.
     let each: Vec<f64> = repeats
         .iter()
         .filter_map(|n| {

@@ -6,10 +6,10 @@ use crate::summary::{CostNs, TimeShares, WindowCycles, Yields};
 use unspin_scenario::plan::{Vm, Window, YieldTo};
 use unspin_scenario::result::{Attribution, ModuleStats, RunResult, VmResult};
 
-/// The VMs that a figure is over: all, a group of equal VMs, or one.
+/// The VMs of a figure: all, a group of equal VMs, or one.
 #[derive(Clone, Copy)]
 pub(crate) struct Over<'a> {
-    /// `None`: all VMs, alike or not.
+    /// `None`: all VMs, equal or not.
     pub group: Option<&'a str>,
     /// One VM of the group; `None`: all.
     pub vm: Option<u32>,
@@ -26,7 +26,7 @@ impl Over<'_> {
     }
 }
 
-/// The VMs that a figure is over.
+/// The VMs of a figure.
 pub(crate) fn vms<'a>(r: &'a RunResult, over: Over<'a>) -> impl Iterator<Item = &'a VmResult> {
     (0..).zip(&r.vm).filter(move |(vm, _)| over.has(r, *vm)).map(|(_, v)| v)
 }
@@ -35,7 +35,7 @@ pub(crate) fn per_second(r: &RunResult, units: u64) -> f64 {
     units as f64 * 1e9 / r.window_ns as f64
 }
 
-/// Work units a second.
+/// Work units per second.
 pub(crate) fn throughput(r: &RunResult, over: Over) -> f64 {
     per_second(r, vms(r, over).flat_map(|v| &v.units).sum())
 }
@@ -57,7 +57,7 @@ pub(crate) fn median_count(
     median(&all).map(|m| m.round() as u64)
 }
 
-/// Σ(spin + switch) ÷ Σ CPU cycles; unknown without PLE, whose exits it counts.
+/// Σ(spin + switch) ÷ Σ CPU cycles. Unknown without PLE, whose exits it counts.
 pub(crate) fn inefficiency(r: &RunResult, over: Over) -> Option<f64> {
     if r.run.arm.window == Window::Off {
         return None;
@@ -67,7 +67,7 @@ pub(crate) fn inefficiency(r: &RunResult, over: Over) -> Option<f64> {
     (cpu > 0).then(|| wasted as f64 / cpu as f64)
 }
 
-/// Shares of all repeats together; `None` where the machine cannot attribute time.
+/// Shares of all repeats together; `None` if the machine cannot attribute time.
 pub(crate) fn time_shares(of: &[&RunResult], over: Over) -> Option<TimeShares> {
     let all: Option<Vec<_>> = of.iter().flat_map(|r| vms(r, over)).map(|v| v.attribution).collect();
     let all = all.filter(|a| !a.is_empty())?;
@@ -98,8 +98,8 @@ pub(crate) fn time_shares(of: &[&RunResult], over: Over) -> Option<TimeShares> {
     })
 }
 
-/// Time by factor, all repeats together; `None` where the machine cannot tell, or a record's parts
-/// are more than their whole.
+/// Time by factor, all repeats together; `None` if the machine cannot attribute it, or the parts in
+/// a record exceed their whole.
 pub(crate) fn cost(of: &[&RunResult], over: Over) -> Option<CostNs> {
     let mut sum = CostNs::default();
     let mut any = false;
@@ -123,7 +123,7 @@ pub(crate) fn cost(of: &[&RunResult], over: Over) -> Option<CostNs> {
     any.then_some(sum)
 }
 
-/// Cycles that handling a PLE exit took, on average.
+/// Mean number of cycles to handle a PLE exit.
 pub(crate) fn exit_handling(r: &RunResult, over: Over) -> Option<f64> {
     let cycles = counted(r, over, |m| m.wasteful_switch_cycles)?;
     let exits = counted(r, over, |m| m.ple_exits)?;
@@ -133,7 +133,7 @@ pub(crate) fn exit_handling(r: &RunResult, over: Over) -> Option<f64> {
 /// Jain's index over the vCPUs of a VM, mean over VMs.
 pub(crate) fn fairness_vcpus(r: &RunResult, over: Over) -> Option<f64> {
     let each: Vec<f64> = vms(r, over)
-        // A Linux guest's count is one, of all its vCPUs.
+        // A Linux guest has one count for all its vCPUs.
         .filter(|v| v.guest.is_none())
         .filter_map(|v| jain(&v.units.iter().map(|u| *u as f64).collect::<Vec<_>>()))
         .collect();
@@ -166,7 +166,7 @@ pub(crate) fn polled_ns(v: &VmResult) -> Option<u64> {
     Some(v.halt_poll_ns?.min(v.cpu_ns.iter().sum()))
 }
 
-/// CPU time in a second of the window, s; median.
+/// CPU time per second of the measuring time, s; median.
 pub(crate) fn cpus_used(of: &[&RunResult], over: Over) -> Option<f64> {
     let used = |r: &&RunResult| {
         vms(r, over).flat_map(|v| &v.cpu_ns).sum::<u64>() as f64 / r.window_ns as f64
@@ -174,7 +174,7 @@ pub(crate) fn cpus_used(of: &[&RunResult], over: Over) -> Option<f64> {
     median(&of.iter().map(used).collect::<Vec<_>>())
 }
 
-/// Fewest rounds of any VM in any run; unknown unless the module counted in all.
+/// Least number of rounds of any VM in any run. Unknown unless the module counted in all.
 pub(crate) fn rounds(of: &[&RunResult], over: Over) -> Option<u64> {
     of.iter()
         .flat_map(|r| vms(r, over))
@@ -193,7 +193,7 @@ fn adapts(r: &RunResult) -> bool {
     matches!(&r.run.arm.window, Window::Aple(p) if p.delta_cycles > 0)
 }
 
-/// Whether an epoch ended in any VM of any run, so that its window moved; unknown where nothing
+/// Whether an epoch ended in any VM of any run, so that its window moved. Unknown if nothing
 /// adapts, or unless the module counted in all.
 pub(crate) fn any_epoch_ended(of: &[&RunResult], over: Over) -> Option<bool> {
     if !of.iter().any(|r| adapts(r)) {
@@ -201,7 +201,7 @@ pub(crate) fn any_epoch_ended(of: &[&RunResult], over: Over) -> Option<bool> {
     }
     let all = of.iter().flat_map(|r| vms(r, over)).map(|v| v.module.as_ref());
     let all: Vec<&ModuleStats> = all.collect::<Option<_>>()?;
-    // Epochs are counted in the measured window, rounds since the VM started.
+    // Epochs are counted in the measuring time, rounds since the VM started.
     Some(all.iter().any(|m| m.epochs > 0 || m.rounds_total > 0))
 }
 

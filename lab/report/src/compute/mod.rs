@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures of records: rows, means, shares of headroom, and the tables of locks.
+//! Figures from records: rows, means, shares of headroom, and the tables of locks.
 
 pub(crate) mod diagnosis;
 pub(crate) mod document;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a document's figures are from.
+//! The origin of a document's figures.
 
 use crate::compute::row::epoch_ple_exits;
 use crate::read::input::Stream;
@@ -40,12 +40,12 @@ pub(crate) fn machine_of(begin: &Begin) -> String {
     }
 }
 
-/// Every distinct value the runs have, in order.
+/// All distinct values of the runs, sorted.
 fn set<T: Ord>(runs: &[&RunResult], f: impl Fn(&RunResult) -> Option<T>) -> Vec<T> {
     runs.iter().filter_map(|r| f(r)).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Every distinct value the streams have, in their order.
+/// All distinct values of the streams, in their order.
 fn each<'a>(streams: &[&'a Stream], f: impl Fn(&'a Begin) -> Option<&'a str>) -> Option<String> {
     let mut all: Vec<&str> = Vec::new();
     for x in streams.iter().filter_map(|s| f(&s.begin)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Response times: from when a pass of the program was to begin by its timer to its end.
+//! Response times: from the time when a pass of the program was due by its timer to its end.
 
 use crate::compute::measures::{vms, Over};
 use crate::one_vm::Response;
@@ -11,8 +11,8 @@ const BEYOND_MIN: f64 = 10.0;
 /// Percentiles need at least this many samples.
 const SAMPLES_MIN: u64 = 1000;
 
-/// All repeats together, on a machine whose clock is that of `begin`; `None` where the program's passes
-/// do not begin by a timer.
+/// All repeats together, on a machine with the clock of `begin`; `None` if the program's passes do not
+/// begin with a timer.
 pub(crate) fn response(of: &[&RunResult], begin: &Begin, over: Over) -> Option<Response> {
     let (mut all, mut any) = (Responses::none(), false);
     for responses in of.iter().flat_map(|r| vms(r, over)).filter_map(|vm| vm.responses.as_ref()) {
@@ -40,8 +40,8 @@ fn are_enough(samples: u64, part: f64) -> bool {
     samples >= SAMPLES_MIN && beyond >= BEYOND_MIN
 }
 
-/// The length that this part of them do not exceed, in cycles, assuming an even distribution within
-/// a bucket.
+/// The length that a share `part` of the passes does not exceed, in cycles, assuming an even
+/// distribution within a bucket.
 fn percentile(hist: &[u64], part: f64) -> Option<f64> {
     let mut left = part * hist.iter().sum::<u64>() as f64;
     for (bucket, count) in hist.iter().enumerate().filter(|(_, count)| **count > 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A row: the repeats of one arm at one point become medians, normalised to the baseline.
+//! A row: medians over the repeats of one arm at one point, normalised to the baseline.
 
 use crate::compute::measures::{
     any_epoch_ended, cost, cpus_used, exit_handling, fairness_vcpus, fairness_vms, inefficiency,
@@ -17,11 +17,10 @@ use unspin_scenario::result::{ModuleStats, RunResult, SpinPlace, Spinners, VmRes
 use unspin_scenario::Named;
 use unspin_text::printable;
 
-/// Places of each kind that a row has.
+/// Number of places of each kind in a row.
 const SPINNERS_SHOWN: usize = 6;
 
-/// The row of the runs `of`, which are of one arm and of which there is at least one, against those
-/// of the baseline.
+/// The row of the runs `of`, at least one, all of one arm, against those of the baseline.
 pub(crate) fn row(of: &[&RunResult], base: &[&RunResult], over: Over) -> Row {
     Row {
         key: key(&of[0].run, over),
@@ -43,7 +42,7 @@ pub(crate) fn row(of: &[&RunResult], base: &[&RunResult], over: Over) -> Row {
     }
 }
 
-/// Of rows over all VMs of a kind alone.
+/// Only in rows over all VMs of a kind.
 fn hog_cpu_share(of: &[&RunResult], over: Over) -> Option<f64> {
     let of_run = |r: &&RunResult| {
         let pcpus_ns = r.hogs_cpu_ns.len() as f64 * r.window_ns as f64;
@@ -58,7 +57,7 @@ fn host_idle_share(of: &[&RunResult]) -> Option<f64> {
     median(&of.iter().filter_map(|r| r.host_idle_share).collect::<Vec<_>>()).map(round)
 }
 
-/// Known of VMs that the module leaves alone, too, unless the records are older.
+/// Also known of VMs that the module leaves alone, except in older records.
 fn turns(of: &[&RunResult], over: Over) -> Turns {
     let count = |of_turns: fn(&VmTurns) -> u64, counted: fn(&ModuleStats) -> u64| {
         let of_vm = |v: &VmResult| {
@@ -121,7 +120,7 @@ fn performance(of: &[&RunResult], base: &[&RunResult], over: Over) -> Performanc
     }
 }
 
-/// Ratio of each repeat to the baseline's repeat of the same seed.
+/// Ratio of each repeat to the baseline's repeat with the same seed.
 fn ratios(of: &[&RunResult], base: &[&RunResult], over: Over) -> BTreeMap<u32, f64> {
     let mut out = BTreeMap::new();
     for r in of {
@@ -193,13 +192,13 @@ pub(crate) fn epoch_ple_exits(r: &RunResult) -> Option<u32> {
     }
 }
 
-/// Units of work in a window, median over repeats.
+/// Units of work in the measuring time, median over repeats.
 fn work_units(of: &[&RunResult], over: Over) -> Option<u64> {
     let units = |r: &&RunResult| vms(r, over).flat_map(|v| &v.units).sum::<u64>() as f64;
     median(&of.iter().map(units).collect::<Vec<_>>()).map(|units| units.round() as u64)
 }
 
-/// What Linux guests are, and what became of their vCPUs' time; `None` of other guests.
+/// Properties of Linux guests, and how their vCPUs' time was spent; `None` for other guests.
 pub(crate) fn linux(of: &[&RunResult], over: Over) -> Option<Linux> {
     let first = *of.first()?;
     let vm = (0..first.run.vm_count()).find(|vm| over.has(first, *vm))?;
@@ -220,7 +219,7 @@ pub(crate) fn linux(of: &[&RunResult], over: Over) -> Option<Linux> {
     })
 }
 
-/// Whether the VMs' kernels or locks differ: places of all VMs are then not those of one of them.
+/// Whether the VMs' kernels or locks differ. Then places of all VMs are not those of one of them.
 fn guests_differ(run: &Run) -> bool {
     let guest = |vm: &Vm| {
         let guest = &vm.linux.as_ref()?.guest;
@@ -257,7 +256,8 @@ fn spinners(
     all.into_iter().take(SPINNERS_SHOWN).map(spinner).collect()
 }
 
-/// The share of pause-loop exits seen whose place has a name; those at no place listed have none.
+/// The share of observed pause-loop exits at places with a name. Places that are not listed have
+/// none.
 fn named(looked: &[&Spinners]) -> Option<f64> {
     let places = || looked.iter().flat_map(|s| &s.pause);
     let others = looked.iter().map(|s| s.others_pause);
@@ -266,7 +266,7 @@ fn named(looked: &[&Spinners]) -> Option<f64> {
     (all > 0).then(|| round(named as f64 / all as f64))
 }
 
-/// Shares of the vCPUs' time, all repeats together; `None` where the host's kernel does not say.
+/// Shares of the vCPUs' time, all repeats together; `None` if the host's kernel does not count it.
 fn vcpu_time(of: &[&RunResult], over: Over) -> Option<VcpuTime> {
     let (mut whole, mut on_cpu, mut waiting, mut switches) = (0, 0, 0, 0);
     let mut polling = Some(0);

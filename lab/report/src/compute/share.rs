@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one VM got of the host (CPU time, and its own turns), and its role there.
+//! What one VM got from the host (CPU time, and its own turns), and its role.
 
 use crate::compute::measures::{vms, Over};
 use crate::one_vm::Share;
@@ -8,7 +8,7 @@ use crate::stat::{median, round};
 use unspin_scenario::plan::{Asym, Role};
 use unspin_scenario::result::{Begin, RunResult};
 
-/// That of the VM of a row of one VM, in runs on the host that `begin` tells of.
+/// The share of the VM of a row of one VM, in runs on the host that `begin` describes.
 pub(crate) fn share(of: &[&RunResult], begin: &Begin, over: Over) -> Option<Share> {
     over.vm?;
     let all = |f: &dyn Fn(&RunResult) -> Option<f64>| {
@@ -21,7 +21,7 @@ pub(crate) fn share(of: &[&RunResult], begin: &Begin, over: Over) -> Option<Shar
     })
 }
 
-/// Of one VM in these runs, of which there is at least one; `all` are the scenario's.
+/// The role of one VM in these runs, at least one; `all` are the runs of the scenario.
 pub(crate) fn standing(of: &[&RunResult], all: &[&RunResult], over: Over) -> Option<Standing> {
     let (run, vm) = (&of[0].run, over.vm?);
     if all.iter().all(|r| r.run.arm.asym == Asym::default()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A VM's slowdown, split among the five factors of virtualization's cost (NJIT 2018, chapter 2):
-//! by accounting, and by what is regained without each (`unspin-lab bench --attribute`).
+//! by accounting, and by the throughput regained without each (`unspin-lab bench --attribute`).
 
 use crate::stat::round;
 use crate::summary::{CostNs, FactorShare, Row, SlowdownRow};
@@ -9,7 +9,7 @@ use unspin_diagnosis::{dominant_of, Cause};
 use unspin_scenario::plan::{Factor, PHYSICAL_ARM};
 use unspin_scenario::result::RunResult;
 
-/// Names of the arms that `--attribute` added: no arms of the scenario's.
+/// Names of the arms that `--attribute` added to those of the scenario.
 pub(crate) fn arms_of_attribution(runs: &[&RunResult]) -> BTreeSet<String> {
     let is_check = |r: &&&RunResult| {
         let arm = &r.run.arm;
@@ -27,7 +27,7 @@ fn suffix(factor: &str) -> String {
     format!("-no-{factor}")
 }
 
-/// The rows of the scenario's own arms, with what the other arms say about each.
+/// The rows of the scenario's own arms, and for each the results of the added arms.
 pub(crate) fn split(rows: Vec<Row>, checks: &BTreeSet<String>) -> (Vec<Row>, Vec<SlowdownRow>) {
     let (added, own): (Vec<Row>, Vec<Row>) = rows
         .into_iter()

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Long waits by the state of the lock meanwhile (VEE 2013, section 3 and table 1): free, so that
-//! the next in line does not run, or held.
+//! Long waits by the state of the lock meanwhile (VEE 2013, section 3 and table 1): held, or free
+//! because the next in line does not run.
 
 use crate::stat::round;
 use crate::summary::{StallCount, StallRow};
 use unspin_scenario::result::RunResult;
 
-/// The rows of those runs in which stalls were counted.
+/// The rows of the runs in which stalls were counted.
 pub(crate) fn stalls(runs: &[&RunResult]) -> Vec<StallRow> {
     let mut rows: Vec<StallRow> = Vec::new();
     for r in runs.iter().filter(|r| r.vm.iter().any(|v| v.stalls.is_some())) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How late tasks of the host ran that woke up beside the VMs.
+//! The lateness of host tasks that wake up beside the VMs.
 
 use crate::stat::{median, round};
 use crate::summary::WakeupRow;
 use unspin_scenario::result::{RunResult, Wakeups};
 
-/// A row per arm and point, of those runs that have such tasks.
+/// A row per arm and point, for the runs with such tasks.
 pub(crate) fn wakeups(runs: &[&RunResult]) -> Vec<WakeupRow> {
     let with_tasks: Vec<&RunResult> =
         runs.iter().copied().filter(|r| r.wakeups.is_some() && !r.run.alone).collect();
@@ -48,7 +48,7 @@ fn is_of(row: &WakeupRow, r: &RunResult) -> bool {
         == (&run.profile, run.vm_count(), run.cgroup, &run.lock_group, &run.arm.name)
 }
 
-/// Medians of the repeats, but the largest of all.
+/// Medians over the repeats; for the maximum, the largest of all.
 fn figures(key: WakeupRow, repeats: &[Wakeups]) -> WakeupRow {
     let us = |ns: u64| ns as f64 / 1000.0;
     let middle = |of: fn(&Wakeups) -> u64| {
@@ -63,7 +63,7 @@ fn figures(key: WakeupRow, repeats: &[Wakeups]) -> WakeupRow {
     }
 }
 
-/// That of the arm that this one is compared with.
+/// The p99 of the arm with which this one is compared.
 fn baseline_p99(row: &WakeupRow, rows: &[WakeupRow]) -> Option<f64> {
     let same = |other: &&WakeupRow| {
         (&other.profile, other.vms, other.cgroup, &other.lock, &other.arm)

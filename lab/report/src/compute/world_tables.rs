@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Designs of worlds and their outcomes as CSV, a world a line in the design's order, as SALib takes
-//! them: X of a problem whose bounds are 0 and 1, and a column Y for each comparison.
+//! Designs of worlds and their outcomes as CSV, with a line per world in the design's order, in
+//! SALib's format: X of a problem with bounds 0 and 1, and a column Y for each comparison.
 
 use crate::compute::measures::Over;
 use crate::compute::worlds::{name, outcome, Seen, Worlds};
@@ -11,7 +11,7 @@ use unspin_scenario::result::RunResult;
 use unspin_scenario::Named;
 use unspin_worlds::Columns;
 
-/// A comparison: what its column is called, the arm's run and the baseline's, and over which VMs.
+/// A comparison: the name of its column, the arm's run and the baseline's, and the VMs.
 struct Compared<'a> {
     name: String,
     ids: (u32, u32),
@@ -19,7 +19,7 @@ struct Compared<'a> {
 }
 
 /// Two files for each design: `worlds-DESIGN-design` and `worlds-DESIGN-outcomes`. Outcomes are
-/// logarithms of ratios to the baseline; empty where a world has none.
+/// logarithms of ratios to the baseline; empty if a world has none.
 pub(crate) fn tables(
     worlds: &Worlds,
     points: &[Point],
@@ -29,7 +29,7 @@ pub(crate) fn tables(
     let mut files = Vec::new();
     for (design, worlds) in &worlds.designs {
         let stem = format!("worlds-{}", name(*design));
-        // Written into memory, CSV has no errors.
+        // Writing CSV into memory cannot fail.
         let csv = |columns: Columns| columns.write().unwrap_or_default();
         files.push((format!("{stem}-design"), csv(places(worlds))));
         files.push((format!("{stem}-outcomes"), csv(outcomes(worlds, &compared))));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The same runs in many worlds become bands, shares of what decides, and orders of arms.
+//! Computes bands, inputs that decide, and orders of arms from the same runs in many worlds.
 
 use crate::compute::measures::{throughput, Over};
 use crate::read::dedupe::{point_of, Point};
@@ -11,7 +11,7 @@ use unspin_scenario::result::{Begin, ModelError, RunResult, World, WorldDesign};
 use unspin_worlds as stat;
 use unspin_worlds::Band;
 
-/// Seed for resampling, where intervals are computed.
+/// Seed of the resampling that computes intervals.
 const SEED: u64 = 16;
 const DESIGNS: [WorldDesign; 2] = [WorldDesign::Sample, WorldDesign::Given];
 
@@ -28,7 +28,7 @@ pub(crate) struct Worlds<'a> {
 }
 
 impl<'a> Worlds<'a> {
-    /// The streams that belong to the plan which `usual` begins. Missing ones are noted.
+    /// The streams that belong to the plan of `usual`. Missing ones are recorded as notices.
     pub(crate) fn of(usual: &Begin, streams: &'a [Stream], notices: &mut Vec<String>) -> Self {
         let mut designs: BTreeMap<WorldDesign, BTreeMap<u32, Seen>> = BTreeMap::new();
         for s in streams {
@@ -39,7 +39,8 @@ impl<'a> Worlds<'a> {
                 let runs = s.runs.iter().map(|r| (r.run.id, r)).collect();
                 let seen = Seen { world, runs, failed: &s.failed };
                 let worlds = designs.entry(world.design).or_default();
-                // Of one design all have the same inputs; others are of another program's making.
+                // All worlds of one design have the same inputs. Others were written by another
+                // program.
                 let inputs =
                     worlds.values().next().map_or(world.inputs.len(), |w| w.world.inputs.len());
                 if inputs == world.inputs.len() {
@@ -156,8 +157,8 @@ pub(crate) fn outcome(w: &Seen, (arm, base): (u32, u32), over: Over) -> Option<f
     Some(ratio + error.unwrap_or(0.0))
 }
 
-/// The model's error in the logarithm of a run's ratio, `outcome`, if the error is at `at` of its
-/// range, from 0 to 1.
+/// The model's error in `outcome`, the logarithm of a run's ratio, if the error is at the place
+/// `at` of its range, 0 to 1.
 pub fn off(error: &ModelError, run: &Run, outcome: f64, at: f64) -> f64 {
     error.deviation(run, outcome) * stat::normal_quantile(at)
 }

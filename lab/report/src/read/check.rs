@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Records come from files that anyone may have written: this decides which of them are believed,
-//! and which of their text is shown.
+//! Checks of records, which come from files that anyone may have written: which records are
+//! accepted, and which text is displayed.
 
 use unspin_scenario::is_name;
 use unspin_scenario::result::{Begin, RunResult, VmResult};
 use unspin_text::printable;
 
-/// Largest count believed. Doubles and JSON hold every integer up to it, and sums over all VMs and
-/// vCPUs of a scenario stay within 64 bits; an hour of 64 vCPUs at 5 GHz has 2^50 cycles.
+/// Largest accepted count. Doubles and JSON represent every integer up to it, and sums over all VMs
+/// and vCPUs of a scenario stay within 64 bits. An hour of 64 vCPUs at 5 GHz has 2^50 cycles.
 const COUNT_MAX: u64 = 1 << 53;
 /// Buckets of a histogram over powers of two of 64-bit values.
 const BUCKETS_MAX: usize = 64;
 
-/// What makes a record one that unspin never writes, if anything.
+/// The reason why unspin cannot have written the record, if there is one.
 pub(crate) fn wrong_in(r: &RunResult) -> Option<String> {
     let run = &r.run;
     for (what, name) in
@@ -41,7 +41,7 @@ pub(crate) fn wrong_in(r: &RunResult) -> Option<String> {
     })
 }
 
-/// `wanted`: how many numbers of units, acquisitions and CPU times it should have.
+/// `wanted`: the required numbers of units, acquisitions and CPU times.
 fn wrong_in_vm(v: &VmResult, vcpus: usize, wanted: [usize; 3]) -> Option<String> {
     let [units, acquisitions, cpu_ns] = wanted.map(Some);
     let lists = [
@@ -66,7 +66,7 @@ fn wrong_in_vm(v: &VmResult, vcpus: usize, wanted: [usize; 3]) -> Option<String>
     Some(format!("its {name}={n} is too large to be true"))
 }
 
-/// The fields of a table of counts; none if it is not there.
+/// The fields of a table of counts; empty if it is missing.
 fn numbers<T: serde::Serialize>(table: &Option<T>) -> Vec<(String, u64)> {
     let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(table) else {
         return Vec::new();
@@ -74,7 +74,7 @@ fn numbers<T: serde::Serialize>(table: &Option<T>) -> Vec<(String, u64)> {
     fields.into_iter().filter_map(|(name, n)| Some((name, n.as_u64()?))).collect()
 }
 
-/// Makes all text of a Begin record printable.
+/// Makes all text in a Begin record printable.
 pub(crate) fn clean(b: &mut Begin) {
     for text in [
         &mut b.scenario,
@@ -99,8 +99,8 @@ pub(crate) fn clean(b: &mut Begin) {
     b.settings = b.settings.iter().map(|(k, v)| (printable(k), fields(&printable(v)))).collect();
 }
 
-/// The fields of a Rust structure as it is written for debugging, without its own names and braces:
-/// machine sim has written its costs so.
+/// The fields of a Rust structure's debug output, without names of types and braces. Machine sim
+/// wrote its costs in this form.
 fn fields(text: &str) -> String {
     if !text.contains(" { ") {
         return text.to_string();
@@ -116,7 +116,7 @@ fn fields(text: &str) -> String {
                     last.push(',');
                 }
             }
-            // The name of a structure, and of the field that is one.
+            // The name of a type, or of a field with a nested structure.
             _ if opens(i + 1) || opens(i + 2) && word.ends_with(':') => {}
             _ => out.push(word.to_string()),
         }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which records belong together: streams of one document, runs of one point, and runs that are the
-//! same.
+//! Groups records: streams of one document, runs of one point, and repeated runs.
 
 use crate::read::input::Stream;
 use crate::show::place::count;
@@ -13,7 +12,7 @@ pub(crate) struct Point {
     pub profile: String,
     pub vms: u32,
     pub cgroup: CgroupLayout,
-    /// The lock compared under, where locks are swept.
+    /// The lock under which arms are compared, if locks are swept.
     pub lock: String,
 }
 
@@ -26,7 +25,7 @@ pub(crate) fn point_of(r: &RunResult) -> Point {
     }
 }
 
-/// The streams of each scenario, machine, kernel and module, in the order they came.
+/// The streams of each scenario, machine, kernel and module, in order of appearance.
 pub(crate) fn by_document(streams: &[Stream]) -> Vec<Vec<&Stream>> {
     let mut groups: Vec<Vec<&Stream>> = Vec::new();
     for s in streams {
@@ -44,7 +43,7 @@ fn same_document(a: &Stream, b: &Stream) -> bool {
         == (&b.scenario, &b.scenario_hash, &b.machine, &b.kernel, &b.module)
 }
 
-/// Every run once, without those a VM ended early in.
+/// Every run once, without runs in which a VM ended early.
 pub(crate) fn distinct_runs<'a>(
     streams: &[&'a Stream],
     notices: &mut Vec<String>,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads results.jsonl: streams of records, possibly cut off. What stands before a cut counts.
+//! Reads results.jsonl: streams of records. If a stream is cut off, the records before the cut
+//! count.
 
 use crate::read::check::{clean, wrong_in};
 use std::path::{Path, PathBuf};
@@ -13,19 +14,19 @@ pub struct Stream {
     pub begin: Begin,
     pub runs: Vec<RunResult>,
     pub failed: Vec<(u32, String)>,
-    /// Runs of the plan, if a progress record has them.
+    /// Number of runs of the plan, if a progress record has it.
     pub total: Option<u32>,
     pub ended: bool,
 }
 
-/// The streams that were read, and what was wrong with them.
+/// The streams that were read, and the errors found.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Input {
     pub streams: Vec<Stream>,
     pub notices: Vec<String>,
 }
 
-/// Reads files, or directories that hold a results.jsonl.
+/// Reads files, or directories with a results.jsonl.
 pub fn read_files(paths: &[PathBuf]) -> Result<Input, ReadError> {
     let mut input = Input::default();
     for path in paths {
@@ -38,7 +39,7 @@ pub fn read_files(paths: &[PathBuf]) -> Result<Input, ReadError> {
     Ok(input)
 }
 
-/// Reads the text of one file. Leaves out runs that no unspin can have written, and makes text fit
+/// Reads the text of one file. Leaves out runs that unspin cannot have written, and makes text safe
 /// for a terminal.
 pub fn read_str(path: &Path, text: &str) -> Input {
     let mut file = Reader { path, input: Input::default(), open: None };
@@ -71,16 +72,16 @@ pub fn read_str(path: &Path, text: &str) -> Input {
     input
 }
 
-/// A file as far as it was read.
+/// A file, as far as it was read.
 struct Reader<'a> {
     path: &'a Path,
     input: Input,
-    /// The stream without an End so far.
+    /// The present stream, without an End so far.
     open: Option<Stream>,
 }
 
 impl Reader<'_> {
-    /// Something about line `n`.
+    /// Records a note about line `n`.
     fn note(&mut self, n: usize, what: String) {
         self.input.notices.push(format!("{}:{n}: {what}", self.path.display()));
     }
@@ -131,7 +132,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The open stream, if any, is all there is of it.
+    /// Ends the open stream, if any.
     fn close(&mut self) {
         let Some(s) = self.open.take() else {
             return;
@@ -144,7 +145,7 @@ impl Reader<'_> {
                 s.runs.len()
             ));
         }
-        // Of worlds the report counts them.
+        // For worlds the report counts them.
         let failed = s.failed.iter().filter(|_| s.begin.world.is_none());
         for (id, error) in failed {
             self.input.notices.push(format!("{from}: run {id} failed: {error}"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Records as they were written: read, checked, each once, shares of a plan put together.
+//! Reads records, checks them, removes duplicates, and joins shares of a plan.
 
 pub(crate) mod check;
 pub(crate) mod dedupe;

@@ -5,8 +5,8 @@ use crate::read::input::Stream;
 use std::collections::BTreeSet;
 use unspin_scenario::result::{Begin, Shard};
 
-/// Joins the streams of one plan's shares at the place of the first, with runs in the plan's order.
-/// Also returns what is missing.
+/// Joins the streams of one plan's shares at the place of the first, with the runs in the plan's
+/// order. Also returns the missing shares.
 pub(crate) fn join(streams: &[Stream]) -> (Vec<Stream>, Vec<String>) {
     let mut groups: Vec<(Option<Begin>, Vec<&Stream>)> = Vec::new();
     for s in streams {
@@ -24,7 +24,7 @@ pub(crate) fn join(streams: &[Stream]) -> (Vec<Stream>, Vec<String>) {
     (joined.collect(), notices)
 }
 
-/// What all shares of a plan have in common; `None` for a stream that is no share.
+/// The common part of all shares of a plan; `None` for a stream that is not a share.
 fn whole_of(begin: &Begin) -> Option<Begin> {
     let shard = begin.shard?;
     Some(Begin { shard: Some(Shard { index: 0, ..shard }), ..begin.clone() })

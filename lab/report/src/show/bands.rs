@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bands over worlds, in words and as a picture.
+//! Bands over worlds, as text and as a picture.
 
 use crate::show::place::{cgroups_and_lock, count, rows_at};
 use crate::show::svg::{colour, Chart, Kind, Svg, LEFT, MEDIUM, RIGHT};
@@ -7,10 +7,10 @@ use crate::summary::{Place, Row, Summary};
 use crate::worlds::{Bands, Decides, OrderRow, WorldsMade};
 use unspin_scenario::result::WorldDesign;
 
-/// Inputs named in a sentence.
+/// Number of inputs in a sentence.
 const NAMED: usize = 3;
 
-/// The rows of a place that have bands, but the baseline's.
+/// The rows of a point that have bands, without the baseline.
 fn banded<'a>(s: &'a Summary, place: &Place) -> Vec<(&'a Row, &'a Bands)> {
     let of = |r: &'a Row| Some((r, r.bands.as_ref()?));
     let rows = rows_at(s, place).into_iter().filter(|r| r.key.arm != r.key.baseline);
@@ -36,7 +36,7 @@ pub(crate) fn lines(s: &Summary, place: &Place) -> Vec<Vec<String>> {
 pub(crate) const HEAD: [&str; 6] =
     ["profile", "arm", "median", "50 % of worlds", "90 % of worlds", "P(gain)"];
 
-/// What the bands of a place depend on, and the order of the arms.
+/// Sentences about what decides the bands of a point, and about the order of the arms.
 pub(crate) fn sentences(s: &Summary, place: &Place) -> Vec<String> {
     let of_row = |(r, b): (&Row, &Bands)| {
         let who = format!("{}, {}", r.key.profile, r.key.arm);
@@ -67,7 +67,7 @@ fn decides(all: &[Decides]) -> String {
     text
 }
 
-/// How many worlds there are, and how many are impossible.
+/// The number of worlds, and of impossible ones.
 pub(crate) fn made(s: &Summary) -> Vec<String> {
     s.worlds.iter().flat_map(made_of).collect()
 }
@@ -89,7 +89,7 @@ fn made_of(w: &WorldsMade) -> Vec<String> {
     lines
 }
 
-/// A line for each arm: 90 % of worlds, half of them, and the median, against no change.
+/// A line per arm: 90 % of worlds, half of them, and the median, with a mark at 1.
 pub(crate) fn chart(s: &Summary, place: &Place, at: &str, name: &str) -> Option<Chart> {
     const LINE: f64 = 22.0;
     const NAMES: f64 = 150.0;
@@ -127,7 +127,7 @@ pub(crate) fn chart(s: &Summary, place: &Place, at: &str, name: &str) -> Option<
     Some(Chart { name: format!("bands-{at}"), kind: Kind::Bands, title, svg })
 }
 
-/// A place as the page calls it.
+/// The name of a point on the page.
 pub(crate) fn heading(place: &Place) -> String {
     format!("{}, cgroups {}", count(place.vms, "VM"), cgroups_and_lock(place.cgroup, &place.lock))
 }

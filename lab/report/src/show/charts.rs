@@ -6,7 +6,7 @@ use crate::show::svg::Chart;
 use crate::show::{bands, bars, curves};
 use crate::summary::{Document, Place, Summary};
 
-/// All pictures of the document, place by place.
+/// All pictures of the document, point by point.
 pub fn charts(d: &Document) -> Vec<Chart> {
     let s = &d.summary;
     let mut out = Vec::new();
@@ -25,7 +25,7 @@ pub fn charts(d: &Document) -> Vec<Chart> {
     out
 }
 
-/// A place in the title of a picture.
+/// A point in the title of a picture.
 fn caption(s: &Summary, place: &Place) -> String {
     let lock = match place.lock.as_str() {
         "" => String::new(),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All rows as CSV; unknown values are empty.
+//! All rows as CSV. Unknown values are empty.
 
 use crate::summary::{Document, Summary};
 use serde_json::Value;
 
-/// One line per row of every document, its machine and kernel first.
+/// One line per row of every document; machine and kernel come first.
 pub fn csv(docs: &[Document]) -> String {
     let header = cells_of([Value::Null, Value::Null, Value::Null], &Value::Null);
     let mut out = line(header.into_iter().map(|(name, _)| name));
@@ -75,7 +75,7 @@ const KEYS: &[&str] = &[
     "fail_open_events",
 ];
 
-/// Columns of the keys that hold tables.
+/// Columns of the keys whose values are tables.
 const PARTS: &[(&str, &[&str])] = &[
     (
         "yields",

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Curves: how long locks are waited for, and windows over time.
+//! Curves: lengths of lock waits, and windows over time.
 
 use crate::show::place::{distinct, file_part};
 use crate::show::svg::{colour, curve, Axis, Chart, Kind, Svg, LEFT, NARROW, RIGHT};
 use crate::summary::{EpochTrace, Place, Row, Summary};
 use std::fmt::Write;
 
-/// Most points of a line; longer ones are thinned.
+/// Limit of points of a line; longer lines are thinned.
 const POINTS_MAX: usize = 400;
 
 /// Share of lock waits that last longer than x, both axes logarithmic.
@@ -37,7 +37,7 @@ pub(crate) fn waits(rows: &[&Row], profile: &str, at: &str, place: &str) -> Opti
     })
 }
 
-/// Waits by power of two from `first` to `last` across, their shares by power of ten down.
+/// The axes: waits by power of two from `first` to `last`, and their shares by power of ten.
 struct WaitAxes {
     first: usize,
     last: usize,
@@ -45,7 +45,7 @@ struct WaitAxes {
     bottom: f64,
 }
 
-/// The smallest share drawn is 10 to the minus this.
+/// The smallest share is 10 to the minus this.
 const DECADES: i32 = 6;
 
 impl WaitAxes {
@@ -134,7 +134,7 @@ pub(crate) fn windows(
     Some(Chart { name, kind: Kind::Window, svg: svg.finish(&title), title })
 }
 
-/// The axis of time over `long` ns, and the titles of the axes.
+/// The time axis for `long` ns, and the titles of the axes.
 fn draw_time(svg: &mut Svg, s: &Summary, long: f64, bottom: f64) {
     for i in 0..=6 {
         let x = LEFT + (NARROW - LEFT - RIGHT) * f64::from(i) / 6.0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each watched VM lost, and to which causes.
+//! The loss of each watched VM, by cause.
 
 use crate::diagnosis::Diagnosis;
 use crate::summary::{Row, Summary};
@@ -12,7 +12,7 @@ pub(crate) fn head() -> Vec<&'static str> {
     head
 }
 
-/// A line per VM that was watched.
+/// A line per watched VM.
 pub(crate) fn lines(s: &Summary) -> Vec<Vec<String>> {
     s.arms.iter().filter_map(|row| Some(line(row, row.diagnosis.as_ref()?))).collect()
 }

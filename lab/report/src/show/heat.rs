@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A heat map: panels of cells whose colour is a ratio, on a logarithmic scale around 1.
+//! A heat map: panels of cells. The colour of a cell shows a ratio, on a logarithmic scale around
+//! 1.
 
 use crate::show::svg::escape;
 use std::fmt::Write;
@@ -9,11 +10,11 @@ use std::fmt::Write;
 pub(crate) struct Cell {
     /// A ratio; 1 is white.
     pub value: f64,
-    /// An uncertain one is written in grey.
+    /// An uncertain value is grey.
     pub certain: bool,
 }
 
-/// Rows by name, one cell a column; `None` was not measured.
+/// Rows by name, one cell per column; `None` was not measured.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Panel {
     pub title: String,
@@ -25,10 +26,10 @@ const CELL_HEIGHT: usize = 18;
 const NAMES_WIDTH: usize = 150;
 const GAP: usize = 16;
 const TOP: usize = 28;
-/// Ratio whose colour is the darkest, and of which the inverse is too.
+/// The ratio with the darkest colour; its inverse has the darkest colour of the other kind.
 const DARKEST: f64 = 4.0;
 
-/// The picture as SVG; panels stand two in a row.
+/// The picture as SVG, with two panels per row.
 pub(crate) fn heat_map(title: &str, columns: &[String], panels: &[Panel]) -> String {
     let rows = panels.iter().map(|p| p.rows.len()).max().unwrap_or(0);
     let panel_width = NAMES_WIDTH + columns.len() * CELL_WIDTH + GAP;
@@ -97,7 +98,7 @@ fn panel_at(svg: &mut String, left: usize, top: usize, columns: &[String], panel
     }
 }
 
-/// Blue above 1, orange below, which can be distinguished without red and green.
+/// Blue above 1, orange below: distinguishable with red-green blindness.
 fn colour(ratio: f64) -> String {
     let depth = (ratio.max(1e-9).ln() / DARKEST.ln()).clamp(-1.0, 1.0);
     let end = if depth > 0.0 { [86.0, 160.0, 211.0] } else { [230.0, 140.0, 60.0] };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One page that holds everything and fetches nothing.
+//! A single page with all contents, which loads nothing else.
 
 use crate::show::bands;
 use crate::show::charts::charts;
@@ -81,7 +81,7 @@ fn view(d: &Document) -> Value {
     }
 }
 
-/// Tables and sentences of bands, place by place.
+/// Tables and sentences about bands, point by point.
 fn band_places(s: &Summary) -> Vec<Value> {
     let of = |place: &Place| {
         let lines = bands::lines(s, place);

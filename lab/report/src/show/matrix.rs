@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Locks against host policies as one page of Markdown and a heat map per kernel and profile.
 //!
-//! Unlike the tables of a scenario, which compare arms under one lock, everything here is divided by
-//! the throughput of one cell: the ticket lock on stock KVM with as many VMs.
+//! Unlike the tables of a scenario, which compare arms under one lock, all figures here are relative
+//! to the throughput of one cell: the ticket lock on stock KVM with as many VMs.
 
 use crate::lock_table::{Figures, LockTable, BASE_LOCK};
 use crate::show::heat::{heat_map, Cell, Panel};
@@ -10,17 +10,18 @@ use crate::show::place::series;
 use crate::stat::{spread, Verdict};
 use std::fmt::Write;
 
-/// Cells that differ by more than this ratio, and significantly over the seeds, get a sentence.
+/// Cells that differ by more than this ratio, and significantly over the seeds, are mentioned in a
+/// sentence.
 const WORTH_SAYING: f64 = 0.05;
 
-/// A page, and the pictures it shows: name of the file beside the page, and its text.
+/// A page and its pictures: the name of the file beside the page, and its text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Matrix {
     pub page: String,
     pub pictures: Vec<(String, String)>,
 }
 
-/// The page over all tables; `stem` names the pictures.
+/// The page of all tables; `stem` is the prefix of the pictures' names.
 pub fn matrix(tables: &[LockTable], stem: &str) -> Matrix {
     let mut page = String::from(HEAD);
     let mut pictures = Vec::new();
@@ -93,7 +94,7 @@ fn grid_rows(
     }
 }
 
-/// Sentences about the cells, from the figures alone.
+/// Sentences about the cells, derived from the figures alone.
 fn say(page: &mut String, t: &LockTable, profile: &str) {
     page.push('\n');
     for vms in &t.vms {
@@ -148,8 +149,8 @@ fn say(page: &mut String, t: &LockTable, profile: &str) {
     }
 }
 
-/// Locks under which apples is better (`sign` 1) or worse (−1) than the baseline by more than is
-/// worth saying, seed by seed.
+/// Locks under which apples is better (`sign` 1) or worse (−1) than the baseline by more than
+/// [`WORTH_SAYING`], for every seed.
 fn gains(t: &LockTable, profile: &str, vms: u32, sign: f64) -> Vec<String> {
     let gain = |lock: &String| {
         let apples = t.cell(profile, vms, lock, "apples")?;

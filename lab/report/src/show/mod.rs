@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Forms of figures: tables for a terminal, CSV, pictures, a page, and the page of locks.
+//! Output of figures: tables for a terminal, CSV, pictures, a page, and the page of locks.
 
 pub(crate) mod bands;
 pub(crate) mod bars;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where rows stand and what that is called: places, their rows, and arms and profiles in order.
+//! Points and their names, their rows, and arms and profiles in order.
 
 use crate::summary::{Document, Place, Row, Summary};
 use unspin_scenario::plan::CgroupLayout;
 use unspin_scenario::IDEAL_ARM;
 pub(crate) use unspin_text::counted as count;
 
-/// Where arms are compared, in the order of the rows.
+/// The points at which arms are compared, in the order of the rows.
 pub(crate) fn places(s: &Summary) -> Vec<Place> {
     let mut places = Vec::new();
     for place in s.arms.iter().map(|r| r.key.place()) {
@@ -17,12 +17,12 @@ pub(crate) fn places(s: &Summary) -> Vec<Place> {
     places
 }
 
-/// The rows of a place over all VMs.
+/// The rows of a point over all VMs.
 pub(crate) fn rows_at<'a>(s: &'a Summary, place: &Place) -> Vec<&'a Row> {
     s.arms.iter().filter(|r| r.key.is_whole() && r.key.place() == *place).collect()
 }
 
-/// The arm others are divided by.
+/// The reference arm.
 pub(crate) fn baseline(s: &Summary) -> &str {
     s.arms.first().map_or("the baseline", |r| r.key.baseline.as_str())
 }
@@ -48,7 +48,7 @@ pub(crate) fn profile_order<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
     distinct(rows.iter().map(|r| r.key.profile.as_str()))
 }
 
-/// Where the figures are from, in one line.
+/// The origin of the figures, in one line.
 pub(crate) fn origin(s: &Summary) -> String {
     let p = &s.provenance;
     let mut line = format!("machine {} · kernel {}", s.machine, s.kernel);
@@ -85,18 +85,18 @@ pub(crate) fn series(kernel: &str) -> String {
     safe(&parts.join("."))
 }
 
-/// Text in the name of a file that a link may lead to.
+/// Text that is safe in the name of a file, and in links to it.
 fn safe(s: &str) -> String {
     s.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.', "_")
 }
 
-/// A place in the name of a file.
+/// A point in the name of a file.
 pub(crate) fn file_part(place: &Place) -> String {
     let lock = if place.lock.is_empty() { String::new() } else { format!("-{}", place.lock) };
     format!("{}vm-{}{lock}", place.vms, layout(place.cgroup))
 }
 
-/// A cgroup layout as scenarios call it.
+/// The name of a cgroup layout in scenarios.
 pub(crate) fn layout(c: CgroupLayout) -> &'static str {
     match c {
         CgroupLayout::Flat => "flat",

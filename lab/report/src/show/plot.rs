@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A picture of any series: lines if every x is a number, bars if they are names.
+//! A plot of any series: lines if every x is a number, bars if they are names.
 
 use crate::show::svg::{colour, curve, paint, Axis, Svg, LEFT, RIGHT, WIDTH};
 
-/// One line, or one colour of bars.
+/// A line, or the bars of one colour.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlotSeries {
     pub name: String,
@@ -20,7 +20,7 @@ pub struct Plot {
     pub series: Vec<PlotSeries>,
 }
 
-/// Draws it. Negative values are drawn at zero, and NaN is left out.
+/// Draws the plot. Negative values are drawn at zero, NaN is left out.
 pub fn plot_svg(plot: &Plot) -> String {
     let mut svg = Svg::new(0.0);
     let names: Vec<&str> = plot.series.iter().map(|s| s.name.as_str()).collect();
@@ -46,7 +46,7 @@ pub fn plot_svg(plot: &Plot) -> String {
 fn lines(svg: &mut Svg, plot: &Plot, names: &[&str], axis: &Axis, xs: &[f64], bottom: f64) {
     let least = xs.iter().copied().fold(f64::INFINITY, f64::min);
     let most = xs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    // Windows and the like span powers of two.
+    // Windows, for example, span several powers of two.
     let is_log = least > 0.0 && most / least > 16.0;
     let scale = |x: f64| if is_log { x.ln() } else { x };
     let width = (scale(most) - scale(least)).max(f64::MIN_POSITIVE);

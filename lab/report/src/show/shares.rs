@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each VM got of the host, in arms with turns.
+//! What each VM got from the host, in arms with turns.
 
 use crate::one_vm::Share;
 use crate::summary::{Place, Row, Summary};
 use serde::Serialize;
 
-/// The shares of all VMs of a row over all of them, each in %.
+/// The shares of all VMs of a row, each in %.
 #[derive(Serialize)]
 pub(crate) struct Shares<'a> {
     #[serde(flatten)]
@@ -14,14 +14,14 @@ pub(crate) struct Shares<'a> {
     turn_shares: String,
 }
 
-/// Those of all rows whose arms make turns.
+/// The shares of all rows whose arms have turns.
 pub(crate) fn shares(s: &Summary) -> Vec<Shares<'_>> {
     let whole = s.arms.iter().filter(|r| r.key.is_whole() && has_turns(s, r));
     let of = |row| Shares { row, cpu_shares: cpu_shares(s, row), turn_shares: turn_shares(s, row) };
     whole.map(of).collect()
 }
 
-/// Whether the row's arm makes turns.
+/// Whether the row's arm has turns.
 pub(crate) fn has_turns(s: &Summary, whole: &Row) -> bool {
     of_vms(s, whole).any(|share| share.turn.is_some())
 }
@@ -31,7 +31,7 @@ pub(crate) fn cpu_shares(s: &Summary, whole: &Row) -> String {
     joined(of_vms(s, whole).map(|share| share.cpu))
 }
 
-/// The time of each one's own turns.
+/// The time of each VM's own turns.
 pub(crate) fn turn_shares(s: &Summary, whole: &Row) -> String {
     match has_turns(s, whole) {
         true => joined(of_vms(s, whole).map(|share| share.turn)),

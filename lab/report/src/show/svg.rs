@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Elements of pictures: SVG without external parts, with colours for colour-blind readers (Okabe
-//! and Ito) and for a dark page.
+//! Elements of pictures: SVG without external parts, in colours for colour-blind readers (Okabe and
+//! Ito), also on a dark page.
 
 use std::fmt::Write;
 use unspin_scenario::IDEAL_ARM;
 
-/// A picture, its file name without ending, and what it shows.
+/// A picture, its file name without extension, and its contents.
 pub struct Chart {
     pub name: String,
     pub kind: Kind,
@@ -35,11 +35,11 @@ pub(crate) const WIDTH: f64 = 920.0;
 pub(crate) const LEFT: f64 = 64.0;
 pub(crate) const RIGHT: f64 = 16.0;
 
-/// For series without a colour (Okabe and Ito).
+/// Colours of series without one of their own (Okabe and Ito).
 const COLOURS: [&str; 8] =
     ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800", "#7F7F7F"];
 
-/// An arm keeps its colour in every picture.
+/// An arm has the same colour in every picture.
 const ARM_COLOURS: [(&str, &str); 14] = [
     ("stock", "#7F7F7F"),
     ("ple-off", "#D55E00"),
@@ -91,13 +91,13 @@ pub(crate) fn escape(s: &str) -> String {
 /// The head of each picture.
 pub(crate) const SVG_HEAD: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"unspin\"";
 
-/// A picture that a phone shows whole.
+/// Width of a picture that fits on a phone.
 pub(crate) const NARROW: f64 = 388.0;
-/// One with names at the left.
+/// Width of a picture with names at the left.
 pub(crate) const MEDIUM: f64 = 560.0;
-/// Least size on a page, of the size it is drawn in: letters of 12 pixels have 11.
+/// Least scale on a page: letters of 12 pixels then have 11.
 const LEAST: f64 = 0.92;
-/// Largest size on a page.
+/// Largest scale on a page.
 const MOST: f64 = 1.25;
 
 pub(crate) struct Svg {
@@ -134,7 +134,7 @@ impl Svg {
         ));
     }
 
-    /// A bar; `fill` as from [`paint`], and a text that is shown when the pointer is over it.
+    /// A bar; `fill` is a result of [`paint`], `tip` is shown under the pointer.
     pub(crate) fn rect(&mut self, x: f64, y: f64, width: f64, height: f64, fill: &str, tip: &str) {
         self.add(format_args!(
             "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" {fill}><title>{}</title></rect>",
@@ -142,7 +142,7 @@ impl Svg {
         ));
     }
 
-    /// Series names with their colours, on as many lines as they need; the space they took.
+    /// Draws a legend on as many lines as needed, and returns its height.
     pub(crate) fn legend(&mut self, names: &[&str]) -> f64 {
         let (mut x, mut y) = (LEFT, 14.0);
         for (i, name) in names.iter().enumerate() {

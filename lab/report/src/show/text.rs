@@ -20,13 +20,13 @@ use unspin_scenario::IDEAL_ARM;
 use unspin_text::fit::wrap_lines;
 use unspin_text::Framed;
 
-/// Every document as tables, in lines of at most `width` cells.
+/// All documents as tables, in lines of at most `width` cells.
 pub fn text(docs: &[Document], width: usize) -> String {
     let mut out = String::new();
     for d in docs {
         document(&mut out, &d.summary, width);
     }
-    // Of tables no line is wider.
+    // Tables have no wider line.
     wrap_lines(&out, width)
 }
 
@@ -82,7 +82,7 @@ fn document(out: &mut String, s: &Summary, width: usize) {
     out.push('\n');
 }
 
-/// The tables of one place.
+/// The tables of one point.
 fn grids(out: &mut String, s: &Summary, place: &Place, width: usize) {
     let grid =
         |what: &str, rows: &[&Row], cell: Cell, means: Means| grid(what, rows, cell, means, width);
@@ -145,7 +145,7 @@ fn grids(out: &mut String, s: &Summary, place: &Place, width: usize) {
     }
 }
 
-/// Where arms lie over worlds, and what decides.
+/// The bands of arms over worlds, and the inputs that decide.
 fn worlds(s: &Summary, place: &Place, width: usize) -> String {
     let title = "performance over worlds";
     let table = Titled { title, keys: 2, right_from: Some(2) };
@@ -176,7 +176,7 @@ fn spinners(s: &Summary, width: usize) -> String {
     )
 }
 
-/// The time of a Linux guest's vCPUs, by the host's scheduler.
+/// The time of a Linux guest's vCPUs, from the host's scheduler.
 fn linux_time(r: &Row) -> Option<VcpuTime> {
     r.linux.as_ref()?.time
 }
@@ -262,7 +262,7 @@ fn exit_handling(r: &Row) -> String {
 /// The text of an arm's mean over the profiles that spin.
 type MeanCell = fn(&Mean) -> Option<String>;
 type Means<'a> = Option<(&'a [&'a Mean], MeanCell)>;
-/// What it shows of a row.
+/// The text of a row in a cell.
 type Cell<'a> = &'a dyn Fn(&Row) -> String;
 
 /// Arms as columns, profiles as rows, and means below if given.
@@ -294,14 +294,14 @@ fn record(first: &str, rest: impl Iterator<Item = String>) -> Vec<String> {
 /// A table under its title.
 struct Titled<'a> {
     title: &'a str,
-    /// So many first columns say what a row is of.
+    /// Number of leading columns that identify a row.
     keys: usize,
-    /// Numbers are flush right from a column on, if one is given.
+    /// Columns from this one on are right-aligned.
     right_from: Option<usize>,
 }
 
 impl Titled<'_> {
-    /// Empty without rows.
+    /// Empty if there are no rows.
     fn text(&self, head: &[&str], rows: Vec<Vec<String>>, width: usize) -> String {
         if rows.is_empty() {
             return String::new();
@@ -322,7 +322,7 @@ fn mean_inefficiency(m: &Mean) -> Option<String> {
     m.inefficiency.map(|x| format!("{:.1} %", x * 100.0))
 }
 
-/// What stands beside a ratio that the seeds do not tell from 1.
+/// The mark of a ratio that does not differ significantly from 1.
 fn mark_of(verdict: Option<&str>) -> &'static str {
     match verdict {
         Some("cannot tell") => " ~",
@@ -330,7 +330,7 @@ fn mark_of(verdict: Option<&str>) -> &'static str {
     }
 }
 
-/// Turns of waits worth a column.
+/// Numbers of iterations that have a column.
 const STALL_TURNS: [u64; 6] = [16, 64, 256, 1024, 4096, 16384];
 
 fn stalls(s: &Summary, width: usize) -> String {
@@ -480,7 +480,7 @@ fn headroom(s: &Summary, width: usize) -> String {
     ) + &unseen
 }
 
-/// A line on programs whose headroom no pause-loop exit sees.
+/// A line about programs whose loss is not due to pause-loop exits.
 fn unseen(h: &Headroom) -> Option<String> {
     if h.unseen.is_empty() {
         return None;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The verdict of a document in one sentence: which arm won, by how much, and over how many seeds.
+//! The verdict of a document in one sentence: the best arm, its gain, and the number of seeds.
 
 use crate::show::place::{baseline, count, distinct};
 use crate::summary::{Row, Summary};
 use unspin_scenario::IDEAL_ARM;
 
-/// The arms at one point each, against the baseline.
+/// The arms at each point, without the baseline.
 fn compared(s: &Summary) -> Vec<&Row> {
     let is_arm = |r: &&Row| r.key.arm != r.key.baseline && r.key.arm != IDEAL_ARM;
     let is_one = |r: &&Row| r.key.is_whole() && r.key.same_as.is_none();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The windows of arms that adapt them: their values, the number of decisions, and the arms that
+//! The windows of arms that adapt them: their values, the number of rounds, and arms whose windows
 //! never moved.
 
 use crate::show::place::arm_order;
@@ -21,7 +21,7 @@ pub(crate) fn window(r: &Row) -> String {
     }
 }
 
-/// What windows that never moved make of arms that do nothing else, a sentence per arm.
+/// A sentence per arm that only adapts windows and never moved one.
 pub(crate) fn still(rows: &[&Row]) -> Vec<String> {
     let sentence = |arm: &str| {
         let of_arm = rows.iter().filter(|r| r.key.arm == arm && r.never_moved());
