@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How fast the simulator is: events a second of one thread by size of the host, and the memory
-//! the largest takes. `cargo bench -p unspin-sim`.
+//! The simulator's speed: events per second of one thread by size of the host, and the memory of
+//! the largest machine. `cargo bench -p unspin-sim`.
 
 use unspin_scenario::parse_profile;
 use unspin_scenario::plan::{Arm, Run};
@@ -36,7 +36,7 @@ fn cpu_s() -> f64 {
 
 fn measure(name: &str, run: &Run, pcpus: u32) {
     let host = Host::server(pcpus, Kernel::V6_12);
-    // The best of some: caches are shared with other programs.
+    // The best of several, because other programs share the caches.
     let (mut best, mut events) = (f64::MAX, 0);
     for _ in 0..3 {
         let start = cpu_s();
@@ -51,7 +51,7 @@ fn measure(name: &str, run: &Run, pcpus: u32) {
     );
 }
 
-/// Most memory this process had, MiB.
+/// The largest memory use of this process, MiB.
 fn peak_mib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|l| l.starts_with("VmHWM"))?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What cannot be simulated.
+//! Runs that cannot be simulated.
 
-/// A run that cannot be simulated.
+/// The reason why a run cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("run {id}: {text}")]

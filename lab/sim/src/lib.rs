@@ -40,7 +40,7 @@ mod probe;
 mod run;
 mod setup;
 
-/// How well the model knows its own costs: core/ranges.toml, factors of them by host model.
+/// Ranges of the model's costs, as factors, by host model: core/ranges.toml.
 pub const RANGES: &str = include_str!("core/ranges.toml");
 
 pub use core::{Costs, CreditHost, GroupCosts, Host, IdleState, Kernel};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The simulated machine, the only part that sees all others. It dispatches events, handles what
-//! guests ask of their host, and notifies all parts when a vCPU gets or loses its pCPU.
+//! The simulated machine, the only part that accesses all others. It dispatches events, handles the
+//! guests' requests to their host, and notifies all parts when a vCPU gets or loses its pCPU.
 //!
 //! Nothing allocates after the first event, except for Credit's choices, at the ends of turns, and
 //! for epoch samples where requested.
@@ -55,8 +55,8 @@ impl Sim {
         self.check();
     }
 
-    /// Events other than the end of what a vCPU does, which nearly all are; apart from it so that the
-    /// loop above stays small.
+    /// Handles events other than the end of a vCPU's action, which nearly all are. It is separate so
+    /// that the loop above stays small.
     #[inline(never)]
     fn handle_rarer(&mut self, event: Event) {
         match event {
@@ -77,7 +77,7 @@ impl Sim {
         }
     }
 
-    /// Sees to what the guests have asked for, in that order.
+    /// Handles the effects of the guests, in order.
     #[inline(always)]
     fn apply_effects(&mut self) {
         if !self.core.effects.is_empty() {
@@ -109,7 +109,7 @@ impl Sim {
         }
     }
 
-    /// What the vCPU on `p` does has ended.
+    /// The action of the vCPU on `p` has ended.
     #[inline(always)]
     fn action_end(&mut self, p: PcpuId) {
         let v = self.host.current(p);
@@ -121,7 +121,7 @@ impl Sim {
         match self.guest.due(&self.core, v) {
             Due::Program => self.run_program(v),
             Due::Look => {
-                // Whoever has the lock now has been moved on.
+                // The vCPU that has the lock now has been continued.
                 if self.guest.look(&mut self.core, v) {
                     return;
                 }
@@ -175,8 +175,8 @@ impl Sim {
         }
     }
 
-    /// Thread `t` has slept long enough: the host's timer goes off on the pCPU of its vCPU. Who runs
-    /// there pays, or for want of one that vCPU.
+    /// Thread `t` has slept long enough: the host's timer fires on the pCPU of its vCPU. The vCPU
+    /// that runs there pays; if there is none, the woken one does.
     fn end_sleep(&mut self, t: ThreadId) {
         if self.core.times_handling() {
             let home = self.guest.home(t);

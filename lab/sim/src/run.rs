@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A run: warmed up, read, measured, read again.
+//! A run: warm-up, reading, measuring time, reading.
 
 use crate::core::Host;
 use crate::error::Error;
@@ -17,13 +17,13 @@ pub struct Simulated {
     pub result: RunResult,
     /// Events handled, for the speed of the simulator itself.
     pub events: u64,
-    /// What coscheduling did to each VM in the measuring time; none without Credit.
+    /// Counts of coscheduling for each VM in the measuring time; empty without Credit.
     pub coscheduling: Vec<CoschedulingStats>,
     /// Counts of the module's turns, from the start; empty without turns.
     pub turns: TurnsSeen,
-    /// What happened at the locks of each VM, in the window.
+    /// Events at the locks of each VM in the measuring time.
     pub locks: Vec<LockCounts>,
-    /// Exits of each VM for accesses to an APIC, in the window.
+    /// Exits of each VM for accesses to an APIC, in the measuring time.
     pub apic_exits: Vec<u64>,
 }
 
@@ -38,13 +38,13 @@ pub fn check(host: &Host, run: &Run) -> Result<(), Error> {
 /// Simulates a run of a plan.
 ///
 /// # Errors
-/// What the agent refuses too: a program that cannot end, pCPUs the host has not, weights that
-/// could not act.
+/// Errors that the agent has too: a program that cannot end, pCPUs that the host does not have,
+/// weights without an effect.
 pub fn simulate(host: &Host, run: &Run) -> Result<Simulated, Error> {
     simulate_setup(&Setup::new(host, run))
 }
 
-/// As [`simulate`], each VM as its setup says.
+/// As [`simulate`], with the settings of each VM.
 pub fn simulate_setup(setup: &Setup) -> Result<Simulated, Error> {
     let mut sim = setup.build()?;
     let run = &setup.run;

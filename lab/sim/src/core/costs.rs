@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What things cost: in cycles as a host is described, in ns as the machine charges them.
+//! Costs: in cycles in the description of a host, in ns when the machine charges them.
 
 use crate::engine::Clock;
 use unspin_scenario::plan::HostCosts;
 
-/// Costs in cycles of the host. A switch, an exit and so on are charged to the vCPU that they are
-/// for.
+/// Costs in cycles of the host. The vCPU for which a switch, an exit and so on happens is charged
+/// with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Costs {
     /// One iteration of a `compute` or `critical` step.
     pub iteration_cycles: u32,
     /// Additional cost of a step in the guest's interpreter.
     pub step_cycles: u32,
-    /// Taking a free lock, with the guest's own measuring of the wait.
+    /// Taking a free lock, including the guest's measurement of the wait.
     pub lock_cycles: u32,
     /// Releasing a lock.
     pub unlock_cycles: u32,
@@ -20,20 +20,21 @@ pub struct Costs {
     pub handoff_cycles: u32,
     /// Additional hand-over cost per further waiter, if all spin on one word (`tas`, `ticket`).
     pub handoff_per_waiter_cycles: u32,
-    /// One turn of a loop that waits with PAUSE.
+    /// One iteration of a loop that waits with PAUSE.
     pub pause_loop_cycles: u32,
     /// A PLE exit and the entry after it with KVM's selection, without the search of siblings.
     pub ple_exit_cycles: u32,
     /// KVM's selection looking at one sibling.
     pub search_cycles: u32,
-    /// The same as `ple_exit_cycles`, the module selecting.
+    /// As `ple_exit_cycles`, if the module selects.
     pub ple_exit_selected_cycles: u32,
-    /// For both selections: from the exit until the decision who gets the pCPU. If it is 0, the
-    /// host decides at the exit or interrupt itself, and the cost is paid when the vCPU continues.
+    /// For both selections: from the exit until the decision which vCPU gets the pCPU. If it is 0,
+    /// the host decides at the exit or interrupt itself, and the vCPU pays the cost when it
+    /// continues.
     pub decide_cycles: u32,
     /// One call of yield_to(), successful or not.
     pub yield_cycles: u32,
-    /// Of that, how long it holds the locks of both run queues.
+    /// The part in which it holds the locks of both run queues.
     pub queue_lock_cycles: u32,
     /// Switching a pCPU from one vCPU's thread to another's.
     pub switch_cycles: u32,
@@ -53,8 +54,8 @@ pub struct Costs {
     pub halt_cycles: u32,
     /// From running again after a HLT until the guest continues.
     pub wake_cycles: u32,
-    /// The host's timer interrupt that wakes a halted vCPU. The vCPU that runs there pays it, or if
-    /// there is none the woken one.
+    /// The host's timer interrupt that wakes a halted vCPU. The vCPU that runs there pays it; if
+    /// there is none, the woken one does.
     pub timer_wake_cycles: u32,
     /// The guest's kernel switching from one thread to another.
     pub guest_switch_cycles: u32,
@@ -63,7 +64,7 @@ pub struct Costs {
     pub share_far_cycles: u32,
     /// Cache misses of a vCPU that moves to another last-level cache.
     pub migration_cycles: u32,
-    /// From one pCPU asking another to reschedule until that one does (is interrupted, where
+    /// From one pCPU's request that another reschedules until that one does (is interrupted, if
     /// `decide_cycles` is not 0).
     pub reschedule_cycles: u32,
     pub group: GroupCosts,
@@ -101,7 +102,7 @@ impl Costs {
         ple_exit_selected_cycles: 1_216,
         decide_cycles: 800,
         yield_cycles: 400,
-        // From yield_to() (kernel/sched/core.c, 6.1): a fifth of it is outside of the locks.
+        // From yield_to() (kernel/sched/core.c, 6.1): 1/5 of it is outside of the locks.
         queue_lock_cycles: 320,
         switch_cycles: 3_000,
         tick_cycles: 3_050,
@@ -282,7 +283,7 @@ impl Costs {
         }
     }
 
-    /// The hardware's own interrupts between CPUs.
+    /// With the hardware's own interrupts between CPUs.
     pub fn native_ipi(self) -> Costs {
         Costs {
             ipi_cycles: self.ipi_cycles.min(150),
@@ -293,13 +294,13 @@ impl Costs {
     }
 }
 
-/// The costs in the host's ns, and in cycles for what is drawn in iterations.
+/// The costs in the host's ns, and in cycles for lengths that are drawn in iterations.
 #[derive(Debug, Clone)]
 pub struct Prices {
     pub iteration_cycles: u64,
     pub pause_loop_cycles: u64,
     pub step_ns: u64,
-    /// The shortest work there is.
+    /// The shortest possible work.
     pub unit_ns: u64,
     pub lock_ns: u64,
     pub unlock_ns: u64,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The account of a vCPU: where its time went, and how much host time it must pay before its guest
-//! continues. Costs are charged here.
+//! The account of a vCPU: how its time was spent, and how much host time it must pay before its
+//! guest continues. Costs are charged here.
 
-/// Where a vCPU's time goes. Every nanosecond is in exactly one class.
+/// The use of a vCPU's time. Every nanosecond is in exactly one class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Class {
@@ -14,7 +14,7 @@ pub enum Class {
     SpinHolderPreempted = 2,
     /// The host switches to it.
     Switch = 3,
-    /// The host handles an exit of it, or an interrupt in its time.
+    /// The host handles an exit of the vCPU, or an interrupt during its time.
     Exit = 4,
     /// It sleeps, or has not started.
     Halted = 5,
@@ -26,7 +26,7 @@ pub const CLASSES: usize = 7;
 /// The classes on a pCPU come first.
 pub const ON_CPU_CLASSES: usize = 5;
 
-/// What exits and switches are for (NJIT 2018, chapter 2), as far as it is one of its factors.
+/// The purpose of exits and switches (NJIT 2018, chapter 2), as far as it is one of its factors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Cause {
@@ -42,27 +42,26 @@ pub enum Cause {
     Other = 4,
 }
 
-/// Number of causes that are distinguished; the rest is the remainder.
+/// Number of distinguished causes; the rest is the remainder.
 const CAUSES: usize = 4;
 
 #[derive(Debug, Clone)]
 pub struct Ledger {
-    /// Time it was last accounted to.
+    /// The time until which it is accounted.
     pub since_ns: u64,
-    /// Host time that it pays before its guest continues: first for the switch to it, then for
-    /// exits.
+    /// Host time that it pays before its guest continues: first the switch to it, then exits.
     pub switch_ns: u64,
     pub exit_ns: u64,
     pub switch_cause: Cause,
-    /// Of `exit_ns`, by cause; the rest is for others.
+    /// The parts of `exit_ns` by cause; the rest has other causes.
     owed_ns: [u64; CAUSES],
-    /// Where its time went, by class.
+    /// Its time by class.
     pub time_ns: [u64; CLASSES],
-    /// Of its time as a switch or exit, by cause.
+    /// The parts of its time in switches and exits, by cause.
     cause_ns: [u64; CAUSES],
-    /// Of its time spinning, that in user space.
+    /// The part of its spinning in user space.
     pub user_spin_ns: u64,
-    /// Of its useful time, that for data from another last-level cache.
+    /// The part of its useful time for data from another last-level cache.
     pub far_ns: u64,
 }
 
@@ -88,7 +87,7 @@ impl Ledger {
         self.time_ns[..ON_CPU_CLASSES].iter().sum()
     }
 
-    /// Time that exits and switches took for that cause, ns.
+    /// Time of exits and switches for this cause, ns.
     pub fn cause_ns(&self, cause: Cause) -> u64 {
         self.cause_ns[cause as usize]
     }
@@ -108,16 +107,17 @@ impl Ledger {
         }
     }
 
-    /// It owes nothing for exits any longer.
+    /// Cancels what it owes for exits.
     pub fn forgive_exit(&mut self) {
         self.exit_ns = 0;
         self.owed_ns = [0; CAUSES];
     }
 
-    /// It was on a pCPU for `ns`. Pays host time first; returns what is left for its guest.
+    /// It was on a pCPU for `ns`. Pays host time first, and returns the rest, which is for its
+    /// guest.
     #[inline]
     pub fn pay_host(&mut self, ns: u64) -> u64 {
-        // Most often it is in its guest.
+        // The usual case: it is in its guest.
         if self.host_ns() == 0 {
             return ns;
         }

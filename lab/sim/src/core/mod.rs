@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The state that all other parts share: where each vCPU is, where its time went, what things cost,
-//! and the pending events. Parts above may change it; it calls none of them.
+//! The state that all other parts share: where each vCPU is, how its time was spent, costs, and the
+//! pending events. Parts above may change it; it calls none of them.
 
 mod costs;
 mod effect;
@@ -18,7 +18,7 @@ pub use vcpu::{State, Vcpu};
 
 use crate::engine::{Clock, Events, PcpuId, Table, VcpuId, VmId};
 
-/// Which vCPUs are a VM's.
+/// The vCPUs of a VM.
 #[derive(Debug, Clone, Copy)]
 pub struct Vm {
     /// Its vCPUs are `first..first + vcpus` of all.
@@ -32,7 +32,7 @@ pub struct Core {
     pub now_ns: u64,
     pub events: Events,
     pub clock: Clock,
-    /// Cycles in a ns, with 32 bits of fraction.
+    /// Cycles per ns, with 32 bits of fraction.
     pub cycles_per_ns_q32: u128,
     pub prices: Prices,
     pub model: Host,
@@ -50,7 +50,7 @@ impl Core {
         ((u128::from(ns) * self.cycles_per_ns_q32) >> 32) as u64
     }
 
-    /// Time `v` was on a pCPU so far, ns; up to now, whenever it was last accounted for.
+    /// Time of `v` on a pCPU until now, ns, including time that is not accounted yet.
     pub fn cpu_ns(&self, v: VcpuId) -> u64 {
         let vcpu = &self.vcpus[v];
         let runs = vcpu.on.state == State::Running;
@@ -91,7 +91,7 @@ impl Core {
         })
     }
 
-    /// `v` is woken, or its pCPU wanted: KVM polls no longer. `v` has been accounted for.
+    /// `v` is woken, or its pCPU is wanted: KVM stops polling. `v` has been accounted for.
     pub fn stop_halt_poll(&mut self, v: VcpuId) {
         let vcpu = &mut self.vcpus[v];
         if std::mem::take(&mut vcpu.exit.halt_polls) {
@@ -117,8 +117,9 @@ impl Core {
         self.charge(by, self.prices.ipi_ns * u64::from(count), Cause::Ipi);
     }
 
-    /// yield_to() on `a`, for a vCPU of `b`, asks for the locks of both run queues at `at_ns`, as
-    /// double_rq_lock() does, and holds them. How long it waits for others that have either, ns.
+    /// yield_to() on `a`, for a vCPU of `b`, requests the locks of both run queues at `at_ns`, like
+    /// double_rq_lock(), and holds them. Returns how long it waits for other holders of either
+    /// lock, ns.
     pub fn lock_queues(&mut self, a: PcpuId, b: PcpuId, at_ns: u64) -> u64 {
         let mut begin_ns = at_ns;
         for p in [a, b] {
@@ -133,7 +134,7 @@ impl Core {
         begin_ns - at_ns
     }
 
-    /// The other thread of the core of `p`, where cores have two.
+    /// The other thread of the core of `p`, if cores have two.
     #[inline]
     pub fn sibling(&self, p: PcpuId) -> Option<PcpuId> {
         self.model.threads_share_cores.then_some(PcpuId(p.0 ^ 1))
@@ -156,7 +157,7 @@ impl Core {
         (u128::from(work_ns) * 100).div_ceil(percent) as u64
     }
 
-    /// Which last-level cache a pCPU has.
+    /// The last-level cache of a pCPU.
     #[inline]
     pub fn domain(&self, p: PcpuId) -> u32 {
         self.model.llc_pcpus.map_or(0, |size| p.0 / size.max(1))
@@ -198,8 +199,8 @@ mod tests {
     }
 
     proptest! {
-        /// Of yields that come one after the other, no two have the lock of one run queue at a time, and
-        /// nobody waits without need.
+        /// Of consecutive yields no two hold the lock of one run queue at the same time, and none waits
+        /// without need.
         #[test]
         fn run_queues_are_locked_by_one(
             yields in prop::collection::vec((0..150u64, 0..4u32, 0..4u32), 1..60),

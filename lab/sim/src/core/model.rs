@@ -6,7 +6,7 @@ use unspin_policy::kvm_stock::{Variant, WindowParams, WINDOW_PAUSES_MAX_SVM, WIN
 use unspin_policy::{asym, credit, vcrd};
 use unspin_scenario::plan::{Factor, HostModel, HostScheduler, LoopDetection, Plan, Platform};
 
-/// Whose scheduler, KVM window and directed yield are modelled.
+/// The kernel whose scheduler, KVM window and directed yield are modelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
     /// A proposal on the KVM list of 2012 that was never merged: a window that grows if a directed
@@ -83,10 +83,10 @@ pub struct CreditHost {
     pub vcrd: vcrd::Params,
 }
 
-/// A state of an idle pCPU.
+/// An idle state of a pCPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdleState {
-    /// Not for a pCPU that is expected to idle for less than this, ns.
+    /// Shortest expected idle time for this state, ns.
     pub residency_ns: u64,
     /// From an interrupt until the pCPU runs again, ns.
     pub exit_ns: u64,
@@ -134,9 +134,9 @@ pub struct Host {
     /// Time between timer ticks of a busy pCPU, ns.
     pub tick_ns: u64,
     /// Scheduler slice (`base_slice_ns`, `min_granularity_ns`); `None`: the kernel's own. Credit's
-    /// is in `credit`.
+    /// slice is in `credit`.
     pub slice_ns: Option<u64>,
-    /// Allocation period: CFS's latency; `None`: the kernel's own. Credit's is in `credit`.
+    /// Allocation period: CFS's latency; `None`: the kernel's own. Credit's period is in `credit`.
     pub period_ns: Option<u64>,
     /// Parameters of asymmetric vCPUs, for arms that use them.
     pub asym: asym::Params,
@@ -144,9 +144,9 @@ pub struct Host {
     pub credit: Option<CreditHost>,
     /// The fair scheduler gives no VM more than its weight's share (`cpu.max`).
     pub capped: bool,
-    /// The processor counts PAUSEs, at every level (AMD's pause filter), not cycles at CPL 0.
+    /// The processor counts PAUSEs at every level (AMD's pause filter), instead of cycles at CPL 0.
     pub pause_filter: bool,
-    /// KVM's PLE gap; loops with longer turns are not seen as loops.
+    /// KVM's PLE gap. Loops with longer iterations are not detected.
     pub ple_gap_cycles: u32,
     /// KVM's own window parameters.
     pub window: WindowParams,
@@ -155,7 +155,7 @@ pub struct Host {
     pub llc_pcpus: Option<u32>,
     /// pCPUs `2 n` and `2 n + 1` are two threads of one core, not two cores.
     pub threads_share_cores: bool,
-    /// How fast a guest works on a thread while the other one of its core is busy, % of a core.
+    /// Speed of a guest on a thread while the other one of its core is busy, % of a core.
     pub thread_speed_percent: u32,
     /// Ticks of different pCPUs are spread in time, as with skew_tick=1, with which the emulated
     /// computer boots. Linux's default is 0: all tick at the same time.
@@ -177,7 +177,7 @@ pub struct Host {
     pub apicv: bool,
     /// Guests idle in a polling loop.
     pub idle_poll: bool,
-    /// No loop detection; loop detection at every level.
+    /// No loop detection, or loop detection at every level.
     pub ple_off: bool,
     pub ple_at_user: bool,
 }
@@ -241,7 +241,7 @@ impl Host {
         Host { khz, costs: Costs::THREADS, ..Host::lab(pcpus, kernel) }
     }
 
-    /// The host that a plan wants modelled.
+    /// The host that a plan requests.
     pub fn of_plan(plan: &Plan, kernel: Kernel) -> Host {
         let host = match plan.host.model {
             HostModel::Lab => Host::lab(plan.host.pcpus, kernel),
@@ -320,7 +320,7 @@ impl Host {
             ..self
         };
         if platform.apicv {
-            // Posted, and no exit for the end of the interrupt either.
+            // Posted, and without an exit for the end of the interrupt.
             host.costs.interrupt_cycles = host.costs.interrupt_cycles.min(600);
         }
         if without(Factor::Ipi) {
@@ -346,13 +346,13 @@ impl Host {
         Host { period_ns: Some(period_ns), ..self }
     }
 
-    /// Cost of leaving idle for a pCPU that was expected to idle for this long, ns.
+    /// Cost of leaving the idle state of a pCPU that was expected to idle for this time, ns.
     pub(crate) fn idle_exit_ns(&self, expected_ns: u64) -> u64 {
         let mut deepest_first = self.idle_states.iter().rev();
         deepest_first.find(|s| s.residency_ns <= expected_ns).map_or(0, |s| s.exit_ns)
     }
 
-    /// Allocation period of the fair scheduler, ns: CFS's latency, which EEVDF has no longer.
+    /// Allocation period of the fair scheduler, ns: CFS's latency, which EEVDF no longer has.
     pub(crate) fn fair_period_ns(&self) -> u64 {
         self.period_ns.unwrap_or(self.scaled_ns(6_000_000))
     }

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What all rooms may know of a pCPU.
+//! The shared state of a pCPU.
 
-/// A guess before anything was learned: half a tick of a guest that halts in a lock, whose timer
-/// is set.
+/// The initial guess: half a tick of a guest that halts in a lock and has its timer set.
 const IDLE_GUESS_NS: u64 = 2_000_000;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Pcpu {
     pub idle: bool,
-    /// The scheduler's times are right up to here.
+    /// The time until which the scheduler's times are updated.
     pub billed_ns: u64,
     pub switches: u64,
     pub idle_since_ns: u64,
     pub idle_ns: u64,
     /// How long the kernel expects it to idle.
     pub idle_guess_ns: u64,
-    /// Until then directed yields have the lock of its run queue.
+    /// The time until which directed yields hold the lock of its run queue.
     pub queue_locked_ns: u64,
-    /// It last balanced, and does again from then on (`host/balance.rs`).
+    /// The time of its last balancing, from which the next follows (`host/balance.rs`).
     pub balanced_ns: u64,
     pub balance_ns: u64,
 }
@@ -43,7 +42,7 @@ impl Pcpu {
         self.idle_since_ns = now_ns;
     }
 
-    /// For how long it was expected to idle, ns.
+    /// Ends its idling, and returns the time for which it was expected to idle, ns.
     pub fn end_idling(&mut self, now_ns: u64) -> u64 {
         self.idle = false;
         let idle_ns = now_ns - self.idle_since_ns;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What all rooms may know of a vCPU.
+//! The shared state of a vCPU.
 
 use super::ledger::{Cause, Ledger};
 use crate::engine::{PcpuId, VmId};
@@ -17,37 +17,38 @@ pub enum State {
 #[derive(Debug, Clone)]
 pub struct Placement {
     pub state: State,
-    /// The pCPU it is on, or in whose queue, or was on last.
+    /// The pCPU on which it is, in whose queue it is, or on which it was last.
     pub pcpu: PcpuId,
     pub pinned: bool,
     /// Why it is off its pCPU.
     pub off_cause: Cause,
 }
 
-/// The processor's counting of its pause loop.
+/// The processor's detection of its pause loop.
 #[derive(Debug, Clone)]
 pub struct PauseLoop {
     /// Length of the loop since the last entry.
     pub spun_ns: u64,
-    /// When a loop begun at 0 is stopped by the window in force; `u64::MAX`: never.
+    /// The time after which the present window stops a loop; `u64::MAX`: never.
     pub window_ns: u64,
 }
 
-/// What the host still has to do with it before its guest continues.
+/// What the host still has to do for it before its guest continues.
 #[derive(Debug, Clone, Default)]
 pub struct Handling {
-    /// A PLE exit of it is being handled.
+    /// One of its PLE exits is being handled.
     pub in_ple_exit: bool,
-    /// Its PLE exit has not chosen a target yet; it does when the host time before that is spent.
+    /// Its PLE exit has not chosen a target yet. It does so once the host time before that is
+    /// spent.
     pub undecided: bool,
-    /// Its pCPU schedules before it goes back to its guest.
+    /// Its pCPU reschedules before returning to its guest.
     pub need_resched: bool,
-    /// KVM polls for its wake-up.
+    /// KVM polls until it is woken.
     pub halt_polls: bool,
 }
 
 impl Handling {
-    /// Whether the host has something to do with it once its host time is spent.
+    /// Whether the host has something to do for it once its host time is spent.
     #[inline]
     pub fn is_pending(&self) -> bool {
         self.undecided || self.need_resched

@@ -4,7 +4,7 @@
 use super::ids::{PcpuId, ThreadId, VcpuId, VmId};
 use super::queue::{Queue, Timer};
 
-/// What a timer is for.
+/// The purpose of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// The action of the vCPU on this pCPU ends.
@@ -16,7 +16,7 @@ pub enum Event {
     /// A thread's sleep ends.
     SleepEnd(ThreadId),
     VmStart(VmId),
-    /// The time is reached up to which the machine is to run.
+    /// The machine has reached the end of its simulated time.
     Stop,
     /// An allocation period ends: Credit's.
     CreditPeriod,
@@ -26,13 +26,13 @@ pub enum Event {
     BandwidthPeriod,
     /// A turn ends.
     TurnEnd,
-    /// A vCPU may have waited for its turn for too long.
+    /// The time limit of a parked vCPU may be reached.
     ParkEnd,
-    /// A wait for a lock has lasted for long enough to count as a stall.
+    /// A wait for a lock is long enough to count as a stall.
     Stall(VcpuId),
     /// A tick of the guest's kernel.
     GuestTick(VcpuId),
-    /// A wait for a lock has lasted for long enough for the guest to report it.
+    /// A wait for a lock is long enough for the guest to report it.
     Report(VcpuId),
     /// One of the host's own tasks wants this pCPU.
     HostTask(PcpuId),
@@ -58,7 +58,8 @@ const SINGLE: u32 = 6;
 
 impl Layout {
     /// Timers for a machine of this size. `watched`: waits for locks are watched, or guests'
-    /// kernels tick. `has_tasks`: the host has its own tasks. Other machines need no such timers.
+    /// kernels tick. `has_tasks`: the host has its own tasks. Other machines do not need these
+    /// timers.
     pub fn new(
         pcpus: u32,
         threads: u32,
@@ -86,7 +87,7 @@ impl Layout {
         }
     }
 
-    /// How many timers there are.
+    /// Number of timers.
     pub fn timers(&self) -> usize {
         self.end as usize
     }
@@ -161,7 +162,7 @@ impl Events {
         Events { queue: Queue::new(layout.timers()), layout }
     }
 
-    /// Sets when `event` happens, whenever it was to happen before; see [`Queue::arm`].
+    /// Sets the time of `event`, which replaces an earlier setting; see [`Queue::arm`].
     #[inline]
     pub fn arm(&mut self, event: Event, time_ns: u64) {
         self.queue.arm(self.layout.encode(event), time_ns);
@@ -171,7 +172,7 @@ impl Events {
         self.queue.cancel(self.layout.encode(event));
     }
 
-    /// When `event` happens, if it is pending.
+    /// The time of `event`, if it is pending.
     pub fn time_of(&self, event: Event) -> Option<u64> {
         self.queue.time_of(self.layout.encode(event))
     }

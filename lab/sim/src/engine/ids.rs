@@ -6,7 +6,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Add, Index, IndexMut, Sub};
 
-/// A number of one kind of things.
+/// A number of one kind of object.
 pub trait Id: Copy {
     fn of(index: usize) -> Self;
     fn index(self) -> usize;
@@ -20,7 +20,7 @@ macro_rules! id {
 
         #[allow(dead_code)] // not every kind of number needs each
         impl $name {
-            /// None.
+            /// No number.
             pub const NONE: $name = $name(u32::MAX);
 
             /// `count` numbers from this one on.
@@ -70,7 +70,7 @@ macro_rules! id {
 }
 
 id!(
-    /// A vCPU, of all VMs'.
+    /// A vCPU, numbered over all VMs.
     VcpuId
 );
 id!(
@@ -82,15 +82,15 @@ id!(
     VmId
 );
 id!(
-    /// A thread of a guest, of all VMs'.
+    /// A thread of a guest, numbered over all VMs.
     ThreadId
 );
 id!(
-    /// A spin-lock, of all VMs'.
+    /// A spin-lock, numbered over all VMs.
     LockId
 );
 
-/// A row for each thing of one kind.
+/// A row for each object of one kind.
 #[derive(Debug, Clone)]
 pub struct Table<I, T> {
     rows: Vec<T>,

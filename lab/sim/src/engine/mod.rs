@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ground floor: numbers of things, events in time, the clock, random numbers. Knows no host
-//! and no guest.
+//! The lowest part: numbers of objects, timed events, the clock, random numbers. It does not depend
+//! on hosts or guests.
 
 mod event;
 mod ids;

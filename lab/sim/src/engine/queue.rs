@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The event queue: timers, at most one pending event each, the earliest first.
+//! The event queue: timers with at most one pending event each, ordered by time.
 //!
 //! A 4-ary heap in an array. An entry is one 128-bit number, time above sequence number above
 //! timer, so that one compare orders events, and those of one time by when they were armed
@@ -13,22 +13,22 @@ pub type Timer = u32;
 const ARITY: usize = 4;
 const TIMER_BITS: u32 = 24;
 const SEQUENCE_BITS: u32 = 40;
-/// Most timers a queue can have.
+/// Largest number of timers in a queue.
 pub const TIMERS_MAX: usize = 1 << TIMER_BITS;
 const ABSENT: u32 = u32::MAX;
 /// The empty root: before every event.
 const HOLE: u128 = 0;
-/// Entries behind the last one. They compare after every event, so that the last entry always has
+/// Entries after the last one. They compare after every event, so that the last entry always has
 /// siblings.
 const EMPTY: u128 = u128::MAX;
 
 /// Pending events. Never allocates after [`Queue::new`].
 #[derive(Debug, Clone)]
 pub struct Queue {
-    /// `len` entries, and at least [`ARITY`] times [`EMPTY`] behind them.
+    /// `len` entries, followed by at least [`ARITY`] times [`EMPTY`].
     heap: Box<[u128]>,
     len: usize,
-    /// Where in `heap` each timer's entry is.
+    /// The index in `heap` of each timer's entry.
     place: Vec<u32>,
     sequence: u64,
     has_hole: bool,
@@ -80,8 +80,8 @@ impl Queue {
         (at != ABSENT).then(|| time_of(self.heap[at as usize]))
     }
 
-    /// Sets `timer` to go off at `time_ns`, whatever it was set to before, after every event
-    /// armed earlier for the same time.
+    /// Sets `timer` to go off at `time_ns`, which replaces an earlier setting. It goes off after
+    /// every event that was armed earlier for the same time.
     ///
     /// # Panics
     /// If the time has passed, or after 2^40 events.
@@ -105,7 +105,7 @@ impl Queue {
         }
     }
 
-    /// Makes `timer` idle, if it is not already.
+    /// Makes `timer` idle.
     pub fn cancel(&mut self, timer: Timer) {
         let at = self.place[timer as usize];
         if at == ABSENT {
@@ -115,7 +115,7 @@ impl Queue {
         self.remove(at as usize);
     }
 
-    /// The earliest event: its time and its timer, which is idle from now on.
+    /// The earliest event: its time and its timer, which becomes idle.
     pub fn pop(&mut self) -> Option<(u64, Timer)> {
         if self.has_hole {
             self.has_hole = false;
@@ -185,7 +185,7 @@ impl Queue {
     }
 }
 
-/// The earliest of four events, without a branch: it could not be predicted, and a wrong guess
+/// The earliest of four events, without branches: these could not be predicted, and a misprediction
 /// costs more than all comparisons of a step.
 fn earliest(of: &[u128; ARITY]) -> usize {
     let left = usize::from(of[1] < of[0]);
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The obvious queue: a list, sorted at every pop.
+    /// A simple queue for comparison: a list that is searched at every pop.
     #[derive(Default)]
     struct Oracle {
         armed: u64,

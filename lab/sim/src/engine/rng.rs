@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guest's own random numbers: the same seed draws the same lengths here and in `guest/rng.h`.
+//! The guest's random numbers: a seed gives the same lengths here and in `guest/rng.h`.
 
 use std::sync::OnceLock;
 use unspin_guest_abi::rng::splitmix64;
@@ -42,7 +42,7 @@ impl Rng {
         x.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// True with a chance of `permille` in 1000.
+    /// True with probability `permille` in 1000.
     pub fn chance(&mut self, permille: u32) -> bool {
         ((((self.next() >> 32) * 1000) >> 32) as u32) < permille
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The host's clock: cycles and nanoseconds.
 
-/// Turns cycles into ns by one multiplication: 20 bits of fraction, rounded to the nearest.
+/// Converts cycles to ns by one multiplication with 20 bits of fraction, rounded to the nearest.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     ns_per_cycle_q20: u64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A guest as it boots.
+//! Builds a guest in its initial state.
 
 use super::lock::{Lock, Protocol, Stalls, BUCKETS, LOCKS};
 use super::program::{Act, Instruction, Step};
@@ -24,14 +24,15 @@ pub struct VmSpec {
     pub handles_ipis: bool,
 }
 
-/// Whether a timer begins each pass of a program.
+/// Whether each pass of a program begins with a timer.
 fn begins_by_timer(program: &[Instruction]) -> bool {
     let first = program.first().map(|instruction| instruction.step);
     matches!(first, Some(Step::Act(Act::Block { has_timer: true, .. })))
 }
 
 impl Guest {
-    /// A VM with that program and such locks; its vCPUs and threads follow. Where its program begins.
+    /// Adds a VM with this program and these locks; its vCPUs and threads follow. Returns where its
+    /// program begins.
     pub fn add_vm(&mut self, program: &[Instruction], spec: VmSpec, locks: Protocol) -> u32 {
         let VmSpec { vcpus, threads, .. } = spec;
         let begin = self.steps.len() as u32;
@@ -78,7 +79,7 @@ impl Guest {
         begin
     }
 
-    /// The threads of `number`, whose vCPUs are there.
+    /// The threads of `number`, whose vCPUs exist.
     pub fn add_threads(&mut self, number: VmId, first: VcpuId, vcpus: u32, seed: u64) {
         let Vm { program, threads, .. } = self.vms[number];
         for index in 0..threads {
@@ -96,7 +97,7 @@ impl Guest {
             }
         }
         for v in first.and_next(vcpus).skip(threads as usize) {
-            // Nothing to do: it halts as soon as it runs.
+            // It has nothing to do, and halts as soon as it runs.
             self.cpus[v].run.doing = Doing::HaltBlock;
         }
     }

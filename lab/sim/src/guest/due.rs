@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a vCPU's guest does when the time of its action is over, and what others may know of what
-//! it waits for.
+//! What a vCPU's guest does when the time of its action is over, and for what it waits, as far as
+//! others may know.
 
 use super::state::{Doing, Guest};
 use crate::core::{Core, State};
@@ -11,9 +11,9 @@ use crate::engine::{Event, VcpuId, VmId};
 pub enum Due {
     /// It continues with its program.
     Program,
-    /// It looks at its lock; it may also have spun for its window.
+    /// It looks at its lock. It may also have spun for its window.
     Look,
-    /// Something that concerns the guest alone ([`Guest::do_due`]).
+    /// An action that concerns the guest alone ([`Guest::do_due`]).
     Other,
     /// It has spun for its window.
     PauseLoop,
@@ -21,7 +21,7 @@ pub enum Due {
 }
 
 impl Guest {
-    /// What `v`, running and in its guest, has to do now.
+    /// The due action of `v`, which is running in its guest.
     #[inline]
     pub fn due(&mut self, core: &Core, v: VcpuId) -> Due {
         debug_assert!(core.vcpus[v].on.state == State::Running);
@@ -44,8 +44,8 @@ impl Guest {
         }
     }
 
-    /// Does what is due and concerns only the guest: `v` answers its siblings, falls asleep at its
-    /// barrier, or has sent an interrupt.
+    /// Performs a due action that concerns only the guest: `v` answers its siblings, falls asleep
+    /// at its barrier, or has sent an interrupt.
     pub fn do_due(&mut self, core: &mut Core, v: VcpuId) {
         if self.cpus[v].answers_next() {
             self.answer(core, v);
@@ -63,7 +63,7 @@ impl Guest {
         self.cpus[v].run.doing == Doing::SpinLock && pauses.spun_ns >= pauses.window_ns
     }
 
-    /// `v` gets or loses its pCPU: updates its account, and the accounts of those that wait for its
+    /// `v` gets or loses its pCPU: updates its account, and the accounts of vCPUs that wait for its
     /// answer.
     #[inline]
     pub fn account_for_switch(&mut self, core: &mut Core, v: VcpuId) {
@@ -73,7 +73,8 @@ impl Guest {
         }
     }
 
-    /// `v` runs again: it answers at once, unless its VM's answer when they have handled an interrupt.
+    /// `v` runs again: it answers at once, unless answers in its VM follow the handling of an
+    /// interrupt.
     #[inline]
     pub fn answer_at_once(&mut self, core: &mut Core, v: VcpuId) {
         if self.cpus[v].owes_acks && !self.vms[core.vcpus[v].vm].handles_ipis {
@@ -120,7 +121,7 @@ impl Guest {
             let asked = acks.get(core.vcpus[u].index as usize);
             return asked.is_some_and(|askers| askers.contains(&core.vcpus[v].index));
         }
-        // It has the lock, or is next for it.
+        // It holds the lock, or is next for it.
         self.waits_for_lock(v)
             && self.cpus[u].owned & 1 << self.lock_number(self.cpus[v].wait.lock) != 0
     }

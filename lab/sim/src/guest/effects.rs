@@ -6,7 +6,7 @@ use crate::core::{Core, Effect};
 use crate::engine::VcpuId;
 
 impl Guest {
-    /// `v`, accounted for, sleeps and is to run; `by` has sent it an interrupt.
+    /// Wakes `v`, which is accounted for and asleep; `by` has sent it an interrupt.
     #[inline]
     pub(super) fn wake(&mut self, core: &mut Core, v: VcpuId) {
         core.effects.push(Effect::Wake(v));
@@ -19,8 +19,8 @@ impl Guest {
         }
     }
 
-    /// The action of `v` ends at another time. Queued behind earlier effects, so that events of the
-    /// same time keep their order.
+    /// The end of the action of `v` has changed. Queued after earlier effects, so that events with
+    /// the same time keep their order.
     #[inline]
     pub(super) fn touch(&mut self, core: &mut Core, v: VcpuId) {
         if core.effects.is_empty() {

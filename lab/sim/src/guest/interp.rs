@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guest: runs the same steps as `guest/main.c`, in the same order, with the same random
-//! numbers.
+//! The guest's interpreter: runs the same steps as `guest/main.c`, in the same order, with the same
+//! random numbers.
 //!
-//! Work between two steps that others can notice is one interval. Spinning is an interval, too: it
-//! ends when the lock is handed over (`lock/`), the barrier opens, or the window is over.
+//! The work between two steps that others can notice is one interval. Spinning is an interval, too.
+//! It ends when the lock is handed over (`lock/`), the barrier opens, or the window is over.
 
 use super::program::{Act, Draw, Instruction, OneThread, Step, Work};
 use super::state::{Doing, Guest};
@@ -16,12 +16,12 @@ impl Guest {
         draw.from(&mut self.cpus[v].run.rng)
     }
 
-    /// Runs the program of `v` from its `pc`, after `ns` of work that is due already, up to the
-    /// next action that takes time and that others may notice. If others are concerned before, it
-    /// returns `Some(ns)`: call it again with that, once they have been handled.
+    /// Runs the program of `v` from its `pc`, after `ns` of work that is already due, until the
+    /// next action that takes time and that others may notice. If others must be handled before,
+    /// returns `Some(ns)`: call it again with that value afterwards.
     pub fn advance(&mut self, core: &mut Core, v: VcpuId, mut ns: u64) -> Option<u64> {
         if std::mem::take(&mut self.cpus[v].wakes_next) {
-            // Woken for something else it may stand in line still.
+            // If it was woken for something else, it may still be in line.
             let vm = core.vcpus[v].vm;
             self.vms[vm].barrier.turns.retain(|u| *u != v);
             self.wake_next_sleeper(core, v);
@@ -38,8 +38,8 @@ impl Guest {
         None
     }
 
-    /// Whether `v` stopped before a step that others notice, which is behind it now: what
-    /// [`Guest::work_on`] would find as well.
+    /// Whether `v` has passed a step that others notice and stopped behind it: what
+    /// [`Guest::work_on`] would also find.
     #[inline]
     fn begin_act(&mut self, v: VcpuId) -> bool {
         let run = &mut self.cpus[v].run;
@@ -51,8 +51,8 @@ impl Guest {
         stopped
     }
 
-    /// `v`, with `ns` of work before it, continues through all steps that are also work. Returns
-    /// whether no work is due before the next step that others notice, which it has passed now
+    /// Continues `v`, with `ns` of work before it, through all steps that are also work. Returns
+    /// whether no work is due before the next step that others notice; it has then passed that step
     /// ([`Guest::act`]).
     pub fn work_on(&mut self, core: &mut Core, v: VcpuId, mut ns: u64) -> bool {
         let vm = &self.vms[core.vcpus[v].vm];
@@ -60,8 +60,8 @@ impl Guest {
         let mut pc = self.cpus[v].run.pc;
         loop {
             if pc == end {
-                // A unit counts when its work is done. The time for releasing its last lock is no
-                // reason for an event.
+                // A unit counts when its work is done. Releasing its last lock needs no event of
+                // its own.
                 if ns > core.prices.unlock_ns {
                     break;
                 }
@@ -71,10 +71,10 @@ impl Guest {
                     self.note_response(core, v);
                 }
                 pc = begin;
-                // Also a program of no length takes time.
+                // A program without any length also takes time.
                 ns += core.prices.unit_ns;
             }
-            // By reference, because a copy of a step would go through memory and stall.
+            // By reference, because copying a step would go through memory and stall.
             let Instruction { step, permille, skip } = &self.steps[pc as usize];
             let run = &mut self.cpus[v].run;
             if !run.taken {
@@ -110,8 +110,8 @@ impl Guest {
         false
     }
 
-    /// `v` is behind a block whose timer is to end it at `at_ns`: that begins a pass, if it is its first
-    /// step.
+    /// The timer of a block ends at `at_ns`, and `v` is behind that block. If the block is the first
+    /// step, this begins a pass.
     pub fn begins_at(&mut self, core: &Core, v: VcpuId, at_ns: u64) {
         let is_first = self.cpus[v].run.pc == self.vms[core.vcpus[v].vm].program + 1;
         if is_first {
@@ -152,7 +152,8 @@ impl Guest {
         }
     }
 
-    /// `v` does the step behind it, which others notice. How long that takes, ns; `None`: it waits.
+    /// Performs the step that `v` has passed, which others notice. Returns its duration, ns;
+    /// `None`: `v` waits.
     fn act(&mut self, core: &mut Core, v: VcpuId) -> Option<u64> {
         let Step::Act(ref act) = self.steps[self.cpus[v].run.pc as usize - 1].step else {
             unreachable!("vCPU {v} works on its own")
@@ -203,7 +204,7 @@ impl Guest {
         }
     }
 
-    /// Number of the thread that a step for one thread is for, in the pass `v` is in.
+    /// Number of the thread that performs a step for one thread in the present pass of `v`.
     pub fn number_of(&self, core: &Core, v: VcpuId, which: OneThread) -> u32 {
         let passes = self.cpus[v].run.passes;
         let turn = match which {
@@ -214,17 +215,16 @@ impl Guest {
         (turn % u64::from(self.vms[core.vcpus[v].vm].threads)) as u32
     }
 
-    /// `v` was released by another vCPU, has `ns` (not 0) of work before it, and continues with
-    /// work. It does nothing that others notice, so the vCPU that releases others is not called
-    /// back.
+    /// Another vCPU has released `v`, which continues with `ns` (not 0) of work. It does nothing
+    /// that others notice, so the vCPU that releases others is not called back.
     pub fn go_on_working(&mut self, core: &mut Core, v: VcpuId, ns: u64) {
         debug_assert!(ns > 0 && !self.cpus[v].wakes_next);
         let acts = self.work_on(core, v, ns);
         debug_assert!(!acts);
     }
 
-    /// Time to read `lines` cache lines that the vCPU before `v` wrote, and how much of it is
-    /// because they come from another last-level cache, ns.
+    /// Time to read `lines` cache lines that the previous vCPU wrote, and the part of it that is
+    /// due to another last-level cache, ns.
     pub fn share_ns(&self, core: &Core, v: VcpuId, lines: u64) -> (u64, u64) {
         let vcpu = &core.vcpus[v];
         let vm = &core.vms[vcpu.vm];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guests: their programs, threads, locks and the other things they wait for. Of its host, a
-//! guest knows where its vCPUs are and what things cost. It acts on others by effects.
+//! The guests: their programs, threads, locks and other objects for which they wait. A guest knows
+//! where its vCPUs are and what things cost. It acts on other parts by effects.
 
 mod build;
 mod due;

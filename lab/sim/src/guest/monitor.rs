@@ -13,7 +13,7 @@ use crate::core::{Cause, Core, Effect, State};
 use crate::engine::{Event, VcpuId};
 
 impl Guest {
-    /// `v`, running, spins for a lock: sets the timer at which its guest has seen enough.
+    /// `v`, running, spins for a lock: sets the timer after which its guest reports the wait.
     pub fn arm_report(&mut self, core: &mut Core, v: VcpuId) {
         let vcpu = &self.cpus[v];
         if vcpu.run.doing != Doing::SpinLock || vcpu.wait.reported {
@@ -56,7 +56,7 @@ impl Guest {
         let crate::core::Vm { first, vcpus, .. } = core.vms[vm];
         let passes = self.cpus.part(first, vcpus).iter().map(|cpu| cpu.acquisitions).sum();
         core.effects.push(Effect::LongWait { vm, passes });
-        // It was off its pCPU when the threshold was over, and when it got the lock.
+        // It had no pCPU when the threshold was over, and when it got the lock.
         if self.report_ns != u64::MAX && !self.cpus[v].wait.reported {
             self.report(core, v);
         }

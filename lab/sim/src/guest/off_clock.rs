@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A clock that runs only while a vCPU that others wait for is off its pCPU.
+//! A clock that runs only while a vCPU for which others wait has no pCPU.
 
-/// How long a vCPU that others wait for has been off its pCPU: a clock that runs only then.
+/// How long a vCPU for which others wait had no pCPU.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OffClock {
     sum_ns: u64,

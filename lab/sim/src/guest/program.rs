@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The model's programs: the guest's own steps, and steps that only the model has.
+//! The model's programs: the guest's own steps, and steps that only the model supports.
 
 use crate::engine::Rng;
 use unspin_guest_abi::{self as abi, ProgramError};
 use unspin_scenario::plan::{self, Dist, Op};
 
-/// A length that is drawn whenever its step is taken.
+/// A length that is drawn each time its step is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Draw {
     Const(u32),
@@ -32,7 +32,7 @@ impl Draw {
     }
 }
 
-/// Which of a VM's threads a step for one thread is for.
+/// The thread that performs a step for one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OneThread {
     First,
@@ -51,7 +51,7 @@ pub enum Meet {
     Spin,
     /// Spins in user space; for this many pauses, if limited.
     User { pauses: Option<Draw> },
-    /// Asleep at a condition variable, spinning before in user space where `user`; the sleepers wake
+    /// Asleep at a condition variable, after spinning, in user space if `user`. The sleepers wake
     /// each other one by one.
     Cond { pauses: Draw, user: bool },
 }
@@ -61,7 +61,7 @@ pub enum Meet {
 pub enum Work {
     /// This many iterations (`compute`, and `critical` while it has a lock).
     Iterations(Draw),
-    /// The same, if this thread is the one.
+    /// The same, if this thread is the one that performs it.
     OfOneThread(OneThread, Draw),
     /// Reads this many cache lines that a sibling wrote.
     Share(Draw),
@@ -93,8 +93,8 @@ pub enum Act {
     SocketUnlock {
         capacity: u32,
     },
-    /// Interrupts its siblings and waits for their answers. `lazy`: also those that sleep and still
-    /// have the program's memory. `handler`: iterations of their handler.
+    /// Interrupts its siblings and waits for their answers. `lazy`: including those that sleep and
+    /// still have the program's memory. `handler`: iterations of their handler.
     Shootdown {
         lazy: bool,
         handler: Draw,
@@ -112,13 +112,14 @@ pub enum Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instruction {
     pub step: Step,
-    /// In how many of a thousand passes it is taken.
+    /// The number of passes in a thousand in which it is taken.
     pub permille: u32,
     /// The step that follows if it is not taken.
     pub skip: u32,
 }
 
-/// The step that represents a step of the model only, for the check of the guest's rules.
+/// A step of the guest that takes the place of a step of the model, for the check of the guest's
+/// rules.
 fn stand_in(op: Op) -> Op {
     match op {
         Op::UserBarrier => Op::SpinBarrier,
@@ -174,7 +175,7 @@ fn step_of(op: Op, step: &abi::Step, capacity: u32) -> Step {
 /// Checks a program as the guest does, and the model's own steps in it.
 ///
 /// # Errors
-/// What could not run to its end, such as a mutex never released.
+/// A program that could not run to its end, for example with a mutex that is never released.
 pub fn compile(program: &[plan::Step], cpl: u8) -> Result<Vec<Instruction>, ProgramError> {
     check_mutexes(program).map_err(ProgramError)?;
     let stand_ins: Vec<plan::Step> =
@@ -197,7 +198,7 @@ fn after_unlock(program: &[plan::Step], index: usize) -> u32 {
     (index + distance) as u32 + 1
 }
 
-/// How many messages a socket holds, from the program's `socket-wait`; 0 if it sends none.
+/// Number of messages that a socket holds, from the program's `socket-wait`; 0 without sockets.
 fn capacity(program: &[plan::Step]) -> Result<u32, ProgramError> {
     const OPS: [Op; 3] = [Op::SocketWait, Op::SocketLock, Op::SocketUnlock];
     let all: Vec<&plan::Step> = program.iter().filter(|s| OPS.contains(&s.op)).collect();

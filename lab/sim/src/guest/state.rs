@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use unspin_policy::vcrd;
 use unspin_scenario::result;
 
-/// What a vCPU does once the host lets it run.
+/// What a vCPU does while the host lets it run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doing {
     /// Works for `remaining_ns`, then continues with its program.
@@ -28,12 +28,12 @@ pub enum Doing {
     SpinAck,
     /// Sends its interrupts, one after the other.
     SendIpis,
-    /// Has nothing to do, and polls for something.
+    /// Has nothing to do, and polls.
     Poll,
 }
 
 impl Doing {
-    /// It halts, or is about to.
+    /// Whether it halts, or is about to.
     #[inline]
     pub fn halts(self) -> bool {
         match self {
@@ -68,9 +68,9 @@ pub struct Thread {
     pub state: ThreadState,
     /// In a `block` step: others may wake it.
     pub in_block: bool,
-    /// When the timer of its pass's first block was to end it; 0: none did.
+    /// The due time of the timer of its pass's first block; 0: there was none.
     pub due_ns: u64,
-    /// Its side of things while it is not on a vCPU.
+    /// Its state while it is not on a vCPU.
     pub away: Context,
 }
 
@@ -108,24 +108,24 @@ impl Context {
 /// A VM's threads, if there are more or fewer than vCPUs.
 #[derive(Debug, Clone, Default)]
 pub struct Scheduler {
-    /// Threads that want each vCPU.
+    /// The threads that want each vCPU.
     pub ready: Vec<VecDeque<ThreadId>>,
     /// vCPUs that want a pCPU and have none.
     pub off: u32,
 }
 
-/// The guest's side of a vCPU.
+/// The guest's state of a vCPU.
 #[derive(Debug, Clone)]
 pub struct Cpu {
-    /// The thread it runs, of all; [`ThreadId::NONE`]: none.
+    /// The thread that it runs, numbered over all VMs; [`ThreadId::NONE`]: none.
     pub thread: ThreadId,
-    /// What that thread does.
+    /// The state of that thread.
     pub run: Context,
     /// For a lock.
     pub wait: Wait,
-    /// Bit per lock number it holds or is next for.
+    /// A bit per lock that it holds or is next for.
     pub owned: u128,
-    /// It has got its lock while it was off its pCPU, and has not noticed yet.
+    /// It has got its lock while it had no pCPU, and has not noticed yet.
     pub notice_lock: bool,
     /// The clock of the vCPUs it waits for, at the last accounting.
     pub off_mark_ns: u64,
@@ -137,13 +137,14 @@ pub struct Cpu {
     pub acks_missing: u32,
     /// The sibling that it interrupts next, if it does so one after the other.
     pub next_sibling: u32,
-    /// The program's memory is (still) that of its CPU: interrupts to all that use it are for it.
+    /// The program's memory is (still) loaded on its CPU, so it gets interrupts to all users of
+    /// that memory.
     pub in_mask: bool,
-    /// Waits at a barrier whose sleepers wake each other; was among them, and wakes the next.
+    /// It was among the sleepers of a barrier that wake each other, and wakes the next.
     pub wakes_each_other: bool,
     pub wakes_next: bool,
-    /// When its thread falls asleep at the barrier it waits at while the vCPU polls, ns; `u64::MAX`:
-    /// never.
+    /// The time at which its thread falls asleep at the barrier while the vCPU polls, ns;
+    /// `u64::MAX`: never.
     pub asleep_from_ns: u64,
 }
 
@@ -189,22 +190,23 @@ pub struct Vm {
     pub scheduler: Option<Scheduler>,
     /// Period of its kernel's timer; 0: none.
     pub tick_ns: u64,
-    /// None where its program takes none.
+    /// Empty if its program uses none.
     pub mutexes: Vec<Mutex>,
-    /// None where its threads send no messages.
+    /// Empty if its threads send no messages.
     pub sockets: Vec<Socket>,
     /// For each vCPU, the siblings that wait for its answer; empty without shootdowns.
     pub acks: Vec<Vec<u32>>,
-    /// Siblings are interrupted one after the other, and answer when they have handled it, not as soon
-    /// as they run.
+    /// Siblings are interrupted one after the other, and answer when they have handled the interrupt,
+    /// not as soon as they run.
     pub handles_ipis: bool,
     pub barrier: Barrier,
     pub wait_hist: Vec<u64>,
     pub max_wait_cycles: u64,
-    /// How long passes took that a timer began; `None` where its program begins with no such block.
+    /// Durations of passes that began with a timer; `None` if its program does not begin with such
+    /// a block.
     pub responses: Option<result::Responses>,
     pub stalls: Stalls,
-    /// Waits by how many turns of their loop they reached, if counted.
+    /// Waits by the number of iterations that they reached, if counted.
     pub turns: Option<result::Stalls>,
     /// Times a waiter for a lock halted.
     pub lock_halts: u64,
@@ -224,18 +226,18 @@ pub struct Guest {
     pub tas_rng: Rng,
     /// Bucket of a wait for a free lock.
     pub lock_bucket: usize,
-    /// Locks' budgets are this many times their headers', as a quotient.
+    /// Locks' budgets are multiplied by this quotient.
     pub lock_time: (u64, u64),
-    /// A wait that spins longer than this is counted as a stall; `u64::MAX`: nothing is.
+    /// A wait that spins longer than this counts as a stall; `u64::MAX`: none does.
     pub stall_ns: u64,
-    /// Waits are counted by the turns of their loop, as the guest's image does that counts them.
+    /// Waits are counted by iterations of their loop, as in the guest's image that counts them.
     pub counts_turns: bool,
     /// The guest reports waits for a lock above this; `u64::MAX`: none.
     pub report_ns: u64,
-    /// Waits are watched for either.
+    /// Whether waits are watched for one of these.
     pub watches_waits: bool,
     /// ASMan's Monitoring Module, if guests have it.
     pub monitor: Option<vcrd::Params>,
-    /// Whether wakers are reported.
+    /// Whether wake-ups are reported with their wakers.
     pub tells_wakers: bool,
 }

@@ -61,7 +61,7 @@ impl Guest {
         }
     }
 
-    /// From the vCPU's own queue, else from the longest.
+    /// From the vCPU's own queue, otherwise from the longest.
     fn next_thread(&mut self, core: &mut Core, v: VcpuId) -> Option<ThreadId> {
         let vcpu = &core.vcpus[v];
         let index = vcpu.index as usize;
@@ -72,7 +72,7 @@ impl Guest {
         ready.iter_mut().max_by_key(|queue| queue.len())?.pop_front()
     }
 
-    /// `v` has nothing to do: it halts, or polls if guests are set to.
+    /// `v` has nothing to do: it halts, or polls if guests are set to poll.
     fn idle(&mut self, core: &mut Core, v: VcpuId) {
         let vcpu = &mut self.cpus[v];
         vcpu.run.remaining_ns = 0;
@@ -86,7 +86,7 @@ impl Guest {
         core.charge(v, core.prices.halt_ns, Cause::Idle);
     }
 
-    /// vCPU that a thread is or last was on.
+    /// The vCPU on which a thread is or was last.
     pub fn home(&self, t: ThreadId) -> VcpuId {
         self.threads[t].home
     }
@@ -149,7 +149,7 @@ impl Guest {
         all.into_iter().find(|&v| self.cpus[v].thread == ThreadId::NONE)
     }
 
-    /// A tick of the guest's timer on `v`: another thread's turn.
+    /// A tick of the guest's timer on `v`: it is another thread's turn.
     pub fn guest_tick(&mut self, core: &mut Core, v: VcpuId) {
         let period = self.vms[core.vcpus[v].vm].tick_ns;
         let timer = Event::GuestTick(v);

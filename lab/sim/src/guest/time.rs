@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guests' time: what a vCPU did with it, and when its action ends.
+//! The guests' time: how a vCPU spent it, and when its action ends.
 
 use super::state::{Doing, Guest};
 use crate::core::{Class, Core, State};
@@ -17,7 +17,7 @@ impl Guest {
         }
     }
 
-    /// `v` did not spin up to now, so what others missed until now is not what it will wait for.
+    /// `v` did not spin until now, so earlier absences of others do not matter for its next wait.
     #[inline]
     pub fn mark_off_clock(&mut self, core: &mut Core, v: VcpuId) {
         let vcpu = &mut self.cpus[v];
@@ -68,7 +68,7 @@ impl Guest {
                     vcpu.run.remaining_ns -= ns;
                 }
                 let (missing, mark_ns) = (vcpu.acks_missing > 0, vcpu.off_mark_ns);
-                // All that it waits for are off their pCPUs, or none is, unless they answer late.
+                // All vCPUs for which it waits have no pCPU, or none has, unless they answer late.
                 let late = self.vms[core.vcpus[v].vm].handles_ipis;
                 mark_ns + if missing && (!late || self.awaits_preempted(core, v)) { ns } else { 0 }
             }
@@ -131,7 +131,7 @@ impl Guest {
         }
     }
 
-    /// Timers of what only counts or reports waits.
+    /// Timers that only count or report waits.
     #[cold]
     fn arm_watches(&mut self, core: &mut Core, v: VcpuId) {
         if self.stall_ns != u64::MAX || self.counts_turns {
@@ -142,7 +142,7 @@ impl Guest {
         }
     }
 
-    /// The clocks of those that wait for `v`: it has left its pCPU.
+    /// Starts the clocks of vCPUs that wait for `v`: it has left its pCPU.
     #[inline]
     pub fn note_off(&mut self, core: &Core, v: VcpuId) {
         let vcpu = &self.cpus[v];
@@ -159,7 +159,7 @@ impl Guest {
         }
     }
 
-    /// The same: it has one again.
+    /// Stops these clocks: it has a pCPU again.
     #[inline]
     pub fn note_on(&mut self, core: &Core, v: VcpuId) {
         let vcpu = &mut self.cpus[v];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! pCPUs are asked to look who should run: by an interrupt, or at a tick.
+//! Requests to pCPUs to reschedule: by an interrupt, or at a tick.
 
 use super::fair::NONE;
 use crate::core::{Core, Effect};
@@ -20,7 +20,7 @@ pub fn ask_reschedule(core: &mut Core, p: PcpuId, current: VcpuId) {
         if core.vcpus[current].exit.need_resched {
             return;
         }
-        // Its own interrupt asks it; no other is sent.
+        // Its own interrupt already makes it look; no other is sent.
         if p == core.interrupted {
             core.vcpus[current].exit.need_resched = true;
             core.effects.push(Effect::Rearm(current));

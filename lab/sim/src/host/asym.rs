@@ -19,7 +19,7 @@ use unspin_policy::due::{Due, Got, ROUND};
 use unspin_policy::lasting::Lasting;
 use unspin_scenario::plan;
 
-/// A core that is none of the host's.
+/// A core that the host does not have.
 const NOWHERE: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -52,14 +52,14 @@ struct Slices<'a> {
     lengthen: f64,
 }
 
-/// What Asym keeps of a VM.
+/// The state of a VM.
 #[derive(Debug, Clone, Copy)]
 struct AsymVm {
     first: VcpuId,
     count: u32,
     /// Its share of the host's time in a period, ns.
     share_ns: u64,
-    /// Weight of each of its vCPUs where all are alike.
+    /// Weight of each of its vCPUs if all are equal.
     weight: u64,
     switch_mark_ns: u64,
     shaped: bool,
@@ -67,7 +67,7 @@ struct AsymVm {
 }
 
 impl Asym {
-    /// The parts that `parts` has on, for a host whose VMs are added next.
+    /// Asymmetric vCPUs with these `parts`, for a host whose VMs are added next.
     pub fn new(host: &Host, parts: plan::Asym) -> Asym {
         Asym {
             params: host.asym,
@@ -143,8 +143,8 @@ impl Asym {
             self.vcpus[v].wakers |= 1 << by_index;
         }
     }
-    /// The period has ended; all vCPUs are accounted for, all pCPUs billed. Where each vCPU is
-    /// to be from now on.
+    /// Ends the period. All vCPUs are accounted for, and all pCPUs billed. Returns the pCPU of each
+    /// vCPU from now on.
     pub fn end_period(
         &mut self,
         core: &Core,
@@ -226,7 +226,7 @@ impl Asym {
         is_own
     }
 
-    /// vCPUs that are not shaped are on no core of the resolvers.
+    /// vCPUs that are not shaped have no core in the resolvers.
     fn resolve(&mut self) {
         let Asym { vms, vcpus, cores, params, parts, needs, .. } = self;
         let mut needs_ns: Vec<u64> = Vec::with_capacity(vcpus.len());
@@ -296,7 +296,7 @@ impl Asym {
             }
             let woke = std::mem::take(&mut woke[v]);
             if parts.latency {
-                // A short slice would only have one switched more often that did not wake up.
+                // If it did not wake up, a short slice would only cause more switches.
                 let slice_ns = (f64::from(seen.latency_us) * 1000.0 * slices.lengthen) as u64;
                 entity.set_latency(slices.tunables, slice_ns, woke && !is_own);
             }

@@ -17,7 +17,7 @@ const BUSY_FACTOR: u64 = 32;
 const WORTH_NS: u64 = 500_000;
 
 impl Scheduler {
-    /// Between two balancings of a pCPU that idles, ns.
+    /// Interval between two balancings of an idle pCPU, ns.
     fn balance_idle_ns(&self, core: &Core) -> u64 {
         2_000_000
             * u64::from(core.model.llc_pcpus.unwrap_or(core.model.pcpus).min(core.model.pcpus))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! CPU bandwidth of the fair scheduler (`cpu.max`): a VM gets no more than its own quota, or on a
-//! capped host its weight's share, even if others sleep.
+//! CPU bandwidth of the fair scheduler (`cpu.max`): a VM gets at most its own quota, or on a capped
+//! host its weight's share, even if others sleep.
 //!
 //! After `kernel/sched/fair.c`: a VM has a quota per period of 100 ms. A vCPU takes it in slices of
 //! 5 ms, and is throttled when it has none left and none can be taken. When a vCPU goes to sleep,
@@ -17,7 +17,7 @@ pub const PERIOD_NS: u64 = 100_000_000;
 const SLICE_NS: i64 = 5_000_000;
 const KEPT_ASLEEP_NS: i64 = 1_000_000;
 
-/// Quota per period of a VM without a quota: more than any host can give.
+/// The quota per period of a VM without one: more than any host has.
 const UNLIMITED_NS: i64 = i64::MAX / 4;
 
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +36,7 @@ struct Share {
     throttled: bool,
 }
 
-/// What every VM may use and has used.
+/// The quota of every VM, and the time used.
 #[derive(Debug, Default)]
 pub struct Bandwidth {
     pools: Table<VmId, Pool>,
@@ -44,8 +44,8 @@ pub struct Bandwidth {
 }
 
 impl Bandwidth {
-    /// A VM of `vcpus` vCPUs whose part of `host` is `part` of a whole, or all it can get; more than its
-    /// vCPUs can use is no use to it.
+    /// Adds a VM of `vcpus` vCPUs whose part of `host` is `part` of a whole, or without limit. The part
+    /// is at most what its vCPUs can use.
     pub fn add_vm(&mut self, host: &Host, vcpus: u32, part: Option<(u64, u64)>) {
         let quota_ns = part.map_or(UNLIMITED_NS, |(part, whole)| {
             let all = u128::from(PERIOD_NS) * u128::from(host.pcpus) * u128::from(part);
@@ -98,7 +98,7 @@ impl Bandwidth {
         share.left_ns > 0
     }
 
-    /// `v` goes to sleep. Returns whether siblings may have what it leaves.
+    /// `v` goes to sleep. Returns whether siblings may use the time that it leaves.
     pub fn slept(&mut self, v: VcpuId) -> bool {
         let share = &mut self.shares[v];
         let over = share.left_ns - KEPT_ASLEEP_NS;

@@ -21,11 +21,11 @@ use crate::engine::{Table, VcpuId};
 
 /// One, as a fraction of time.
 const ONE: u64 = 1 << 20;
-/// Length of a step of the fading, ns (the kernel's 1024 µs, counted in ns by shifts).
+/// Length of a step of the decay, ns (the kernel's 1024 µs, counted in ns by shifts).
 const PERIOD_NS: u64 = 1 << 20;
-/// Periods in which load fades by half.
+/// Periods in which load decays by half.
 const HALF_LIFE: u64 = 32;
-/// The least weight Linux gives a group.
+/// The smallest weight that Linux gives a group.
 pub const WEIGHT_MIN: u64 = 2;
 
 /// 0.5^(i/32) in 32 bits, i = 0..=32.
@@ -65,7 +65,8 @@ const FADE_Q32: [u64; 33] = [
     0x8000_0000,
 ];
 
-/// What is left of a load after `ns`, in 32 bits: whole periods by the table, linear between them.
+/// The remaining share of a load after `ns`, in 32 bits: whole periods from the table, linear in
+/// between.
 fn fade_q32(ns: u64) -> u64 {
     let periods = ns / PERIOD_NS;
     if periods >= 64 * HALF_LIFE {
@@ -96,10 +97,11 @@ struct Member {
     /// Its share within its VM; 1024 unless the VM's vCPUs have weights.
     share: u64,
     runnable: bool,
-    /// Part of the time that it was run-able, of [`ONE`], faded.
+    /// The share of time in which it was runnable, in units of [`ONE`], with decay.
     load: u64,
     since_ns: u64,
-    /// Where loads lag: its part of the group's, and the period in which it last could change.
+    /// With lagging loads: its contribution to the group, and the period of its last possible
+    /// change.
     published: u64,
     period: u64,
 }
@@ -107,9 +109,9 @@ struct Member {
 #[derive(Debug, Clone, Copy)]
 struct Group {
     shares: u64,
-    /// Shares of its run-able members.
+    /// Shares of its runnable members.
     runnable: u64,
-    /// Sum of its members' loads by their shares, of [`ONE`].
+    /// Sum of its members' loads by their shares, in units of [`ONE`].
     load: u64,
     since_ns: u64,
 }
@@ -119,12 +121,12 @@ struct Group {
 pub struct Groups {
     groups: Vec<Group>,
     members: Table<VcpuId, Member>,
-    /// The sums are of what members have published.
+    /// The sums contain the last published loads.
     lags: bool,
 }
 
 impl Groups {
-    /// No VM yet. `lags`: as Linux 3.8 to 4.2 keeps its sums.
+    /// No VM yet. `lags`: sums as in Linux 3.8 to 4.2.
     pub fn new(lags: bool) -> Groups {
         Groups { lags, ..Groups::default() }
     }
@@ -139,7 +141,7 @@ impl Groups {
         self.members.extend((0..count).map(|_| member));
     }
 
-    /// `v` runs or wants to from now on, or does no longer.
+    /// `v` becomes runnable, or stops being it.
     pub fn set_runnable(&mut self, v: VcpuId, runnable: bool, now_ns: u64) {
         self.update(v, now_ns);
         if self.lags && now_ns / PERIOD_NS > self.members[v].period {
@@ -158,7 +160,7 @@ impl Groups {
         }
     }
 
-    /// `v` has that share within its VM from now on (at least 2).
+    /// Sets the share of `v` within its VM (at least 2).
     pub fn set_share(&mut self, v: VcpuId, share: u64, now_ns: u64) {
         self.update(v, now_ns);
         let member = &mut self.members[v];
@@ -174,12 +176,12 @@ impl Groups {
         member.share = share;
     }
 
-    /// The shares of a VM, by its number, from now on (1024: like others).
+    /// Sets the shares of a VM, by its number (1024: default).
     pub fn set_shares(&mut self, vm: usize, shares: u64) {
         self.groups[vm].shares = shares;
     }
 
-    /// The weight with which `v`, run-able, competes on its pCPU.
+    /// The weight with which `v`, runnable, competes on its pCPU.
     pub fn weight(&mut self, v: VcpuId, now_ns: u64) -> u64 {
         self.update(v, now_ns);
         let member = &self.members[v];
@@ -190,7 +192,7 @@ impl Groups {
         weight.clamp(WEIGHT_MIN, group.shares.max(WEIGHT_MIN))
     }
 
-    /// `v` runs when its pCPU ticks, or sleeps when its pCPU balances: its load counts as it is.
+    /// `v` runs when its pCPU ticks, or sleeps when its pCPU balances: its present load counts.
     pub fn refresh(&mut self, v: VcpuId, now_ns: u64) {
         if self.lags {
             self.update(v, now_ns);
@@ -198,7 +200,7 @@ impl Groups {
         }
     }
 
-    /// The load of `v`, up to date, replaces what its group knew of it (`__update_cfs_rq_tg_load_contrib()`).
+    /// Replaces the published load of `v` by its present one (`__update_cfs_rq_tg_load_contrib()`).
     fn publish(&mut self, v: VcpuId, now_ns: u64, force: bool) {
         let member = &mut self.members[v];
         let group = &mut self.groups[member.group as usize];
@@ -255,7 +257,7 @@ mod tests {
         (0..16).for_each(|v| g.set_runnable(VcpuId(v), true, 0));
         assert_eq!(g.weight(VcpuId(0), 1000 * MS), 64);
         (1..16).for_each(|v| g.set_runnable(VcpuId(v), false, 1000 * MS));
-        // After a half-life half of the siblings' load is forgotten.
+        // After one half-life, half of the siblings' load has decayed.
         let half = g.weight(VcpuId(0), 1000 * MS + 32 * PERIOD_NS);
         assert_eq!(half, 1024 * 1024 / (1024 + 15 * 512));
         assert_eq!(g.weight(VcpuId(0), 3000 * MS), 1024);
@@ -269,7 +271,8 @@ mod tests {
         assert_eq!([0, 1].map(|v| g.weight(VcpuId(v), 2000 * MS)), [256, 768]);
     }
 
-    /// Siblings that fell asleep weigh on until their pCPUs balance; who runs is known at its tick.
+    /// Siblings that fell asleep keep their weight until their pCPUs balance. A running vCPU's load
+    /// is updated at its tick.
     #[test]
     fn a_load_that_lags_is_known_when_it_is_published() {
         let mut g = Groups::new(true);
@@ -282,14 +285,14 @@ mod tests {
         assert_eq!(g.weight(VcpuId(0), 1200 * MS), 64);
         (1..9).for_each(|v| g.refresh(VcpuId(v), 3000 * MS));
         assert_eq!(g.weight(VcpuId(0), 3000 * MS), 1024 / 8);
-        // A millisecond of running is less than an eighth of what is known.
+        // A millisecond of running changes the load by less than 1/8.
         g.set_runnable(VcpuId(9), true, 1002 * MS + MS / 2);
         assert_eq!(g.weight(VcpuId(0), 3000 * MS), 1024 / 8);
         g.set_runnable(VcpuId(10), true, 3000 * MS);
         assert_eq!(g.weight(VcpuId(0), 3000 * MS), 1024 / 7, "woken after two seconds of sleep");
     }
 
-    /// The group's sum stays that of its members', whatever they do and whenever they are looked at.
+    /// The group's sum equals that of its members, whatever they do and whenever they are read.
     #[test]
     fn the_sum_is_the_members() {
         for seed in 0..50 {
@@ -309,7 +312,7 @@ mod tests {
             (0..5).for_each(|v| g.update(VcpuId(v), now));
             let sum: u64 = g.members.iter().map(|m| m.share * m.load).sum();
             let group = g.groups[0].load;
-            // Lines between the table's points, taken at other times, and rounding.
+            // Linear interpolation, different times, and rounding.
             assert!(sum.abs_diff(group) <= sum / 100 + 64 * ONE, "{sum} and {group}");
             let runnable: u64 = g.members.iter().filter(|m| m.runnable).map(|m| m.share).sum();
             assert_eq!(runnable, g.groups[0].runnable);

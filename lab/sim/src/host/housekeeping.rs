@@ -9,12 +9,12 @@ use crate::engine::{Event, PcpuId, Rng, Table};
 
 /// Threads that interrupted a CPU: 88 in eight seconds.
 const TASKS_PER_S: u64 = 11;
-/// The longest piece of noise, relative to the mean one of a CPU with the usual loss.
+/// The longest task, relative to the mean one of a CPU with the usual loss.
 const LONGEST: u32 = 5;
-/// How late a timer's interrupt came: 932, 2833, 769 and 935 ns. Ten times as late on a busy one.
+/// Lateness of timer interrupts: 932, 2833, 769 and 935 ns. On a busy CPU it is ten times as large.
 const LATE_NS: u32 = 1_367;
 const LATEST_NS: u32 = 10 * LATE_NS;
-/// Apart from the vCPUs' and the locks' random numbers.
+/// The stream numbers are different from those of vCPUs and locks.
 const FIRST_STREAM: u32 = 1 << 30;
 
 /// A host's own tasks, each pCPU's at random.

@@ -10,9 +10,9 @@ use super::groups::Groups;
 use super::housekeeping::Housekeeping;
 use crate::engine::{Table, VcpuId};
 
-/// Who decides what runs on a pCPU.
+/// The scheduler that decides which vCPU runs on a pCPU.
 pub enum Policy {
-    /// Linux's fair scheduler. Its parts that a host does not have are `None` in [`Scheduler`].
+    /// Linux's fair scheduler. Components that a host does not have are `None` in [`Scheduler`].
     Fair,
     /// Xen's Credit.
     Credit(Box<Credit>),

@@ -23,7 +23,7 @@ impl Scheduler {
         self.throttle(p, v);
     }
 
-    /// `v`, which waits in the queue of `p`, leaves it until there is time for it.
+    /// `v`, waiting in the queue of `p`, leaves it until there is time for it.
     fn throttle(&mut self, p: PcpuId, v: VcpuId) {
         if let Some(bandwidth) = &mut self.bandwidth {
             bandwidth.set_throttled(v, true);
@@ -42,7 +42,7 @@ impl Scheduler {
         false
     }
 
-    /// `v` sleeps: what it does not need is its siblings'.
+    /// `v` sleeps: its siblings get the time that it does not need.
     pub fn give_back(&mut self, core: &mut Core, v: VcpuId) {
         let Some(bandwidth) = &mut self.bandwidth else { return };
         if bandwidth.slept(v) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A PLE exit, and what KVM and the module note when a vCPU gets or loses its pCPU.
+//! A PLE exit, and the notes of KVM and the module when a vCPU gets or loses its pCPU.
 
 use super::state::Kvm;
 use crate::core::{Cause, Core};
@@ -81,7 +81,7 @@ impl Kvm {
         slot.category = hvs::Category::NotPreempted as u8;
         slot.ready = 0;
         slot.running = 1;
-        // Only whether two are equal counts.
+        // It is only compared for equality.
         slot.cpu = p.0 as u16;
         if let Some(waiting) = &mut vm.waiting {
             waiting.runs(vcpu.index as usize);
@@ -114,7 +114,7 @@ impl Kvm {
         vm.stops(vcpu.index);
     }
 
-    /// `v` sleeps before it enters its guest. KVM's flags do not show this until it runs again.
+    /// `v` is parked before it enters its guest. KVM's flags do not show this until it runs again.
     pub fn parks(&mut self, core: &Core, v: VcpuId) {
         let vcpu = &core.vcpus[v];
         let vm = &mut self.vms[vcpu.vm];
@@ -149,7 +149,7 @@ impl Kvm {
         self.vms[vcpu.vm].stock[vcpu.index as usize].ready = 1;
     }
 
-    /// Whether an interrupt waits for `v` that KVM would see.
+    /// Sets whether an interrupt that KVM would see is pending for `v`.
     pub fn set_interrupt_pending(&mut self, core: &Core, v: VcpuId, pending: bool) {
         let vcpu = &core.vcpus[v];
         self.vms[vcpu.vm].stock[vcpu.index as usize].interrupt_pending = u8::from(pending);

@@ -3,7 +3,7 @@
 //!
 //! `policy/` makes every decision. These files prepare its input and carry out the result
 //! (kmod/entry.c, kmod/pick.c, kmod/epoch.c, `kvm_vcpu_on_spin` of the kernel). The scheduler
-//! decides whether a yield succeeds: `pick` asks for one target after the other, and gets the
+//! decides whether a yield succeeds: `pick` requests one target after the other, and gets the
 //! result of each.
 
 mod epoch;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The target of a PLE exit's yield: those that the vCPU waits for, if the host knows them, else
-//! the module's selection, else KVM's.
+//! The target of a PLE exit's yield: first vCPUs for which the spinner waits, if the host knows
+//! them, then the module's selection or KVM's.
 
 use super::state::{Kvm, VmExits};
 use crate::core::{Core, State};
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use unspin_policy::hvs::{self, Category, Decision};
 use unspin_policy::kvm_stock::{Search, Variant, Yield};
 
-/// As kvm_vcpu_on_spin() and HVS_TRIES: yields that found nothing to gain.
+/// As kvm_vcpu_on_spin() and HVS_TRIES: number of yields that may fail.
 const YIELD_TRIES: u32 = 3;
 
 /// Whether a vCPU spins for a lock, and whether in user mode.
@@ -19,7 +19,7 @@ pub struct Spinner {
     pub in_user: bool,
 }
 
-/// The module's snapshot of a VM that does not fit it: who of those it looked at is ready.
+/// The module's snapshot of a VM that is larger than it: which of the considered vCPUs are ready.
 pub struct Looked {
     look: hvs::Look,
     numbers: Vec<usize>,
@@ -27,7 +27,7 @@ pub struct Looked {
 }
 
 impl Looked {
-    /// Which slot of the snapshot a vCPU has.
+    /// The slot of a vCPU in the snapshot.
     fn slot_of(looked: Option<&Looked>, number: usize) -> usize {
         looked.map_or(number, |looked| {
             looked.numbers.iter().position(|&n| n == number).expect("who was picked was looked at")
@@ -37,7 +37,7 @@ impl Looked {
 
 /// A pick under way.
 pub enum Pick {
-    /// First those that are waited for, then the module's or KVM's selection.
+    /// First vCPUs for which the spinner waits, then the module's or KVM's selection.
     Awaited {
         excluded: u64,
         tries: u32,
@@ -50,7 +50,7 @@ pub enum Pick {
         tries: u32,
         mark: u8,
     },
-    /// `begin`: where KVM's round begins.
+    /// `begin`: where KVM's search begins.
     Stock {
         search: Search,
         last: u32,
@@ -96,7 +96,8 @@ impl Kvm {
         Pick::Awaited { excluded: 0, tries: YIELD_TRIES, spinner }
     }
 
-    /// As the module: it considers those that are waited for if its snapshot has slots for all.
+    /// As in the module: vCPUs for which the spinner waits are considered if the snapshot has slots
+    /// for all.
     #[inline]
     fn fits(&self, core: &Core, v: VcpuId) -> bool {
         core.vms[core.vcpus[v].vm].vcpus as usize <= hvs::SLOTS_MAX
@@ -146,12 +147,12 @@ impl Kvm {
         let kernel_only = in_kernel && self.stock_variant != Variant::V3_19;
         let last = *last_boosted;
         let search = Search::start(stock, index, last, self.stock_variant, kernel_only);
-        // Round the VM from the one after the last boosted to that one itself.
+        // KVM goes round the VM, from the vCPU after the last boosted one to that one itself.
         Pick::Stock { search, last, begin: last + 1 }
     }
 
-    /// The one that was preempted longest ago, of those that are waited for and ready, from the one
-    /// after `index` on.
+    /// The longest preempted vCPU among those for which the spinner waits and that are ready,
+    /// searching from the one after `index`.
     fn longest_awaited(&self, index: usize, excluded: u64) -> Option<usize> {
         let count = self.seen.len();
         let others = (1..count).map(|step| (index + step) % count);
@@ -183,8 +184,8 @@ impl Kvm {
         match pick {
             Pick::Awaited { .. } => Ask::Nobody,
             Pick::Selected { flags, looked, excluded, tries, mark } => {
-                // The module takes one snapshot; nothing changes here meanwhile but marks, which it
-                // does not look at.
+                // The module takes one snapshot. Meanwhile only marks change here, which it does
+                // not read.
                 let decided = match *tries {
                     0 => Decision::Nobody,
                     _ => match looked {
@@ -222,7 +223,7 @@ impl Kvm {
         Ask::YieldTo(core.vms[core.vcpus[v].vm].first + target as u32)
     }
 
-    /// What came of the yield to `target` that the pick asked for. Whether another one is to be tried.
+    /// The result of the yield to `target`. Returns whether to try another one.
     #[inline]
     pub fn tries_another(
         &mut self,
@@ -306,7 +307,7 @@ impl Kvm {
             Some(Category::LockWaiter) => stats.yields_lock_waiter += 1,
             Some(Category::Yielded) => stats.yields_yielded += 1,
             Some(Category::Woken) => stats.yields_woken += 1,
-            // The lock's holder is chosen by name: it may have just started, and never run.
+            // The lock's holder is chosen directly: it may have just started, and never run.
             Some(Category::NotPreempted) | None => {}
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What KVM and the module keep.
+//! The state of KVM and the module.
 
 use crate::engine::{PcpuId, Table, VcpuId, VmId};
 use unspin_policy::aple;
@@ -11,7 +11,7 @@ use unspin_uapi::Coscheduling;
 /// The module's view of one VM.
 #[derive(Debug, Clone)]
 pub struct Module {
-    /// Mode `off` counts nothing.
+    /// In mode `off` nothing is counted.
     pub counts: bool,
     pub window_on: bool,
     /// The host also knows which vCPU has the spinner's lock, or is next for it.
@@ -33,13 +33,13 @@ pub struct Module {
 }
 
 impl Module {
-    /// It does more than count.
+    /// Whether it does more than count.
     pub fn acts(&self) -> bool {
         self.window_on || self.select.is_some()
     }
 }
 
-/// What KVM and the module keep of a vCPU.
+/// The state of KVM and the module for a vCPU.
 #[derive(Debug, Clone)]
 pub struct VcpuExits {
     /// Its window in force, cycles.
@@ -47,7 +47,7 @@ pub struct VcpuExits {
     /// Its last PLE exit found no sibling without a pCPU.
     pub complete: bool,
     pub search: Option<Search>,
-    /// A directed yield of the module was for it on this pCPU, which had switched this often then.
+    /// A directed yield of the module was for it on this pCPU, whose switch count was then this.
     pub pick_pending: bool,
     pub pick_pcpu: PcpuId,
     pub pick_switches: u64,
@@ -66,7 +66,7 @@ impl VcpuExits {
     };
 }
 
-/// What KVM and the module keep of a VM.
+/// The state of KVM and the module for a VM.
 #[derive(Debug, Clone)]
 pub struct VmExits {
     /// A processor loop detector watches it.
@@ -76,14 +76,14 @@ pub struct VmExits {
     pub last_boosted: u32,
     pub stock: Vec<StockVcpu>,
     pub slots: Vec<hvs::Slot>,
-    /// Of a VM of more vCPUs than the module's snapshot has slots.
+    /// For a VM of more vCPUs than the module's snapshot has slots.
     pub waiting: Option<Box<hvs::Waiting>>,
     pub module: Module,
     pub epochs: Vec<EpochSample>,
 }
 
 impl VmExits {
-    /// `vcpu` has no pCPU any more, and its slot says why.
+    /// `vcpu` has no pCPU any more, and its slot has the reason.
     #[inline]
     pub fn stops(&mut self, vcpu: u32) {
         if let Some(waiting) = &mut self.waiting {
@@ -100,6 +100,6 @@ pub struct Kvm {
     pub stock_variant: Variant,
     pub trace_epochs: bool,
     pub epoch_from_ns: u64,
-    /// Since when each vCPU of a VM that is waited for, and ready, has had no pCPU.
+    /// For VMs whose spinners' targets are known: since when each ready vCPU has had no pCPU.
     pub seen: Vec<Option<u64>>,
 }

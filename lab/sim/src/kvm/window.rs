@@ -12,7 +12,7 @@ impl Kvm {
         self.vcpus[v].window_cycles
     }
 
-    /// Whether yields change KVM's own window, not exits and switches.
+    /// Whether yields change KVM's own window, instead of exits and switches.
     pub fn window_by_yields(&self, core: &Core) -> bool {
         core.model.kernel == Kernel::Proposal2012
     }
@@ -23,7 +23,8 @@ impl Kvm {
         self.vcpus[v].window_cycles = window_cycles;
         let looks = self.vms[vcpu.vm].ple
             && core.prices.pause_loop_cycles <= u64::from(core.model.ple_gap_cycles);
-        // Intel stops the first PAUSE after the window, AMD the one that counts down to zero.
+        // Intel stops the first PAUSE after the window, AMD the one that decrements the count below
+        // zero.
         let turns = match core.model.pause_filter {
             false => u64::from(window_cycles) / core.prices.pause_loop_cycles + 1,
             true => (u64::from(window_cycles) / core.prices.pause_loop_cycles)
@@ -33,8 +34,8 @@ impl Kvm {
             if looks { core.clock.ns(turns * core.prices.pause_loop_cycles) } else { u64::MAX };
     }
 
-    /// An entry, after a PLE exit or another: sets the module's window, if it controls it; a longer
-    /// one for a vCPU that spins while no sibling waits for a pCPU.
+    /// An entry into the guest: sets the module's window, if it controls it; a longer one for a
+    /// vCPU that spins while no sibling waits for a pCPU.
     #[inline]
     pub fn window_update(&mut self, core: &mut Core, v: VcpuId, ple: bool) {
         let vcpu = &self.vcpus[v];

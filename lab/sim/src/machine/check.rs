@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What must hold of a machine whatever happened.
+//! Invariants of a machine.
 
 use super::Sim;
 use crate::core::State;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The readings that a run takes of a machine.
+//! Readings of a machine during a run.
 
 use super::Sim;
 use crate::host::{CoschedulingStats, TurnsSeen};
@@ -8,7 +8,7 @@ use crate::probe::Reading;
 use unspin_scenario::result::EpochSample;
 
 impl Sim {
-    /// Of every VM.
+    /// A reading of every VM.
     pub fn readings(&self) -> Vec<Reading> {
         let of = |vm| {
             let turns = self.host.turns.as_ref();
@@ -21,22 +21,22 @@ impl Sim {
         self.core.vms.ids().map(of).collect()
     }
 
-    /// The module's view of every VM.
+    /// The module's state of every VM.
     pub fn modules(&self) -> impl Iterator<Item = &Module> {
         self.kvm.vms.iter().map(|vm| &vm.module)
     }
 
-    /// Of every VM; none without Credit.
+    /// Counts of every VM; empty without Credit.
     pub fn coscheduling_stats(&self) -> Vec<CoschedulingStats> {
         self.host.coscheduling_stats()
     }
 
-    /// What turns did since the start; empty without turns.
+    /// Counts of turns since the start; empty without turns.
     pub fn turns_seen(&self) -> TurnsSeen {
         self.host.turns_seen(self.core.now_ns)
     }
 
-    /// Restarts the longest wait, for the time that follows.
+    /// Resets the longest wait.
     pub fn forget_longest_waits(&mut self) {
         for vm in self.guest.vms.iter_mut() {
             vm.max_wait_cycles = 0;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A vCPU gets its pCPU, loses it, sleeps or wakes: the scheduler decides, and every room hears of it.
+//! A vCPU gets its pCPU, loses it, sleeps or wakes up: the scheduler decides, and every part is
+//! notified.
 
 use super::Sim;
 use crate::core::{Cause, State};
 use crate::engine::{Event, PcpuId, VcpuId};
 
 impl Sim {
-    /// schedule() on `p`, whose times are right and whose vCPU, if any, is accounted for.
+    /// schedule() on `p`, whose times are updated and whose vCPU, if any, is accounted for.
     pub(super) fn schedule(&mut self, p: PcpuId) {
         self.host.bill(&mut self.core, p);
         let before = self.host.current(p);
@@ -39,7 +40,7 @@ impl Sim {
         self.host.idles(&mut self.core, p);
     }
 
-    /// `v` is to run on `p`, which idles.
+    /// `v` is going to run on `p`, which idles.
     fn end_idling(&mut self, p: PcpuId, v: VcpuId) {
         let now_ns = self.core.now_ns;
         let expected_ns = self.core.pcpus[p].end_idling(now_ns);

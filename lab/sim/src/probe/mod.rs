@@ -7,12 +7,12 @@ use crate::guest::{Guest, Stalls};
 use crate::kvm::Kvm;
 use unspin_scenario::result::{self, Attribution, Factors, ModuleStats, VmResult};
 
-/// What happened at the locks of a VM.
+/// Events at the locks of a VM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LockCounts {
     /// Times a waiter halted.
     pub halts: u64,
-    /// Counted where [`Setup::stall_ns`](crate::Setup::stall_ns) says so.
+    /// Counted if [`Setup::stall_ns`](crate::Setup::stall_ns) is set.
     pub stalls: Stalls,
 }
 
@@ -32,7 +32,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Of VM `number`; `count_turns` adds what its turns came to.
+    /// The reading of VM `number`; `count_turns` adds the counts of its turns.
     pub fn of(
         core: &Core,
         guest: &Guest,
@@ -79,7 +79,7 @@ impl Reading {
         }
     }
 
-    /// What happened since an earlier reading. Last values stay the later's.
+    /// The difference since an earlier reading. Last values are those of the later one.
     pub fn since(&self, first: &Reading) -> VmResult {
         let minus =
             |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<u64>>();

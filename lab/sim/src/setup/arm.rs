@@ -8,7 +8,7 @@ use unspin_scenario::plan::{Arm, Run};
 use unspin_scenario::result::ModuleStats;
 use unspin_uapi::Mode;
 
-/// As the module: exits a vCPU collects before it touches what its siblings share.
+/// As in the module: the number of exits that a vCPU collects before it touches shared data.
 const REPORT_BATCH_MAX: u32 = 64;
 
 /// The module under this arm.

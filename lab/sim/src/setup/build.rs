@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The machine built from a set-up.
+//! Builds the machine from a set-up.
 
 use super::arm::module;
 use super::{sends_messages, tick_ns, Setup, VmSetup};
@@ -54,14 +54,14 @@ impl Setup {
         self.stall_ns.is_some() || self.run.stalls
     }
 
-    /// How long a guest waits for a lock before it reports it, if it reports.
+    /// How long a guest waits for a lock before it reports the wait, if it does.
     fn report_cycles(&self) -> Option<u64> {
         let credit = self.host.credit.as_ref()?;
         (self.run.arm.coscheduling == plan::Coscheduling::Vcrd)
             .then(|| 1 << credit.vcrd.threshold_log2_cycles.min(63))
     }
 
-    /// Of every VM: as many as any needs.
+    /// The number of locks of every VM: the largest that any VM needs.
     fn locks_per_vm(&self) -> u32 {
         match self.vms.iter().any(sends_messages) {
             true => LOCKS_WITH_SOCKETS,
@@ -94,7 +94,7 @@ impl Setup {
         Ok(Sim::new(sim.core, sim.guest, sim.kvm, sim.host))
     }
 
-    /// Includes the costs of the layout of cgroups.
+    /// Includes the costs of the cgroup layout.
     fn built_host(&self) -> Host {
         let levels = match self.run.cgroup {
             CgroupLayout::Flat => 0,
@@ -252,7 +252,7 @@ impl Setup {
         Some(Box::new(turns))
     }
 
-    /// As kmod/weight.c: the VM's cgroup is divided over its vCPUs.
+    /// As kmod/weight.c: the weight of the VM's cgroup is divided over its vCPUs.
     fn vcpu_weight_in_turns(&self, setup: &VmSetup) -> u32 {
         let weight = self.weight(setup) * TURN_WEIGHT_UNITS;
         let sharing = match self.run.cgroup == CgroupLayout::Flat {
@@ -262,7 +262,7 @@ impl Setup {
         (weight / sharing).clamp(1, u64::from(gang::WEIGHT_MAX)) as u32
     }
 
-    /// Only the ratio of VMs' weights counts: their mean has the default weight.
+    /// Only the ratio of VMs' weights matters: their mean is the default weight.
     fn weight(&self, setup: &VmSetup) -> u64 {
         let sum: u64 = self.vms.iter().map(|vm| u64::from(vm.weight)).sum();
         let weight = u64::from(setup.weight) * self.vms.len() as u64 * WEIGHT_DEFAULT / sum;
@@ -304,7 +304,7 @@ impl Setup {
     }
 }
 
-/// What a guest knows of its VM.
+/// The guest's description of its VM.
 fn guest_vm(setup: &VmSetup) -> VmSpec {
     let has = |op: Op| setup.program.iter().any(|s| s.op == op);
     let handled = |s: &Step| {

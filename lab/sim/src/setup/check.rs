@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What cannot be simulated, and why.
+//! Checks which runs cannot be simulated, and why.
 
 use super::{sends_messages, Setup, VmSetup};
 use crate::core::CreditHost;
@@ -10,14 +10,14 @@ use unspin_policy::gang;
 use unspin_scenario::module;
 use unspin_scenario::plan::{self, CgroupLayout, Coscheduling, CoschedulingMechanism, YieldTo};
 
-/// Most threads of a VM.
+/// Largest number of threads of a VM.
 const THREADS_MAX: u32 = 1024;
 const TICK_MAX_HZ: u32 = 10_000;
-/// Most vCPUs of a VM: the largest of APSys'15 has 160.
+/// Largest number of vCPUs of a VM; the largest of APSys'15 has 160.
 const VCPUS_MAX: u32 = 256;
 /// What the simulator cannot see its guests do.
 const NO_USER_SPINNING: &str = "the simulator's guests do not spin in user space: coscheduling may be none, con, vcrd (with Credit) or vcrd-ple there";
-/// What Linux takes as cpu.shares.
+/// The range of cpu.shares in Linux.
 const SHARES: std::ops::RangeInclusive<u64> = 2..=262_144;
 
 impl Setup {
@@ -156,7 +156,7 @@ impl Setup {
 
     fn check_host(&self) -> Result<(), Error> {
         let (pcpus, khz, tick_ns) = (self.host.pcpus, self.host.khz, self.host.tick_ns);
-        // HVS tells pCPUs apart by 16 bits.
+        // HVS distinguishes pCPUs by 16 bits.
         let pcpus_fit = (1..=1 << 16).contains(&pcpus);
         if !pcpus_fit || !(1_000..=100_000_000).contains(&khz) || tick_ns < 1000 {
             return Err(Error::Host { pcpus, khz, tick_ns });

@@ -23,23 +23,23 @@ pub struct VmSetup {
     pub start_ns: u64,
     /// pCPU of each vCPU; empty: any.
     pub pin: Vec<u32>,
-    /// Share of CPU time, against the other VMs'.
+    /// Its weight against the other VMs'.
     pub weight: u32,
-    /// The most it may use, in millionths of the host's CPU time; `None`: no quota.
+    /// Limit of its CPU time, in millionths of the host's CPU time; `None`: no quota.
     pub quota_ppm: Option<u32>,
-    /// Shares of each vCPU's own cgroup within the VM's (layout `vcpu`); empty: all alike.
+    /// Shares of each vCPU's own cgroup within the VM's (layout `vcpu`); empty: all equal.
     pub vcpu_shares: Vec<u64>,
     /// Static coscheduling (CON) runs its vCPUs together.
     pub concurrent: bool,
-    /// Its vCPUs are asymmetric, if the arm says how.
+    /// Its vCPUs are asymmetric in arms with asym.
     pub shaped: bool,
     pub vcpus: u32,
     pub lock: LockChoice,
-    /// Privilege level it spins at.
+    /// Privilege level at which it spins.
     pub cpl: u8,
-    /// Threads of its program; as many as vCPUs: none ever leaves its own.
+    /// Threads of its program. If there are as many as vCPUs, none ever leaves its own.
     pub threads: u32,
-    /// Timer ticks a second of its kernel; 0: none, unless threads must share vCPUs.
+    /// Timer ticks per second of its kernel; 0: none, unless threads share vCPUs.
     pub tick_hz: u32,
     /// The arm's settings for it.
     pub arm: Arm,
@@ -54,7 +54,7 @@ pub struct Setup {
     pub vms: Vec<VmSetup>,
     /// Count waits that spin for longer than this, ns, as stalls.
     pub stall_ns: Option<u64>,
-    /// What locks have instead of their headers' budgets.
+    /// Budgets that replace those of the locks' headers.
     pub budgets: Budgets,
 }
 
@@ -92,7 +92,7 @@ fn sends_messages(setup: &VmSetup) -> bool {
     setup.program.iter().any(|s| s.op == Op::SocketLock)
 }
 
-/// Period of the guest kernel's ticks: threads that share vCPUs cannot do without.
+/// Period of the guest kernel's ticks, which threads that share vCPUs need.
 fn tick_ns(setup: &VmSetup) -> u64 {
     match setup.tick_hz {
         0 if setup.threads == setup.vcpus => 0,
@@ -165,7 +165,7 @@ pub(crate) mod tests {
         refused(|s| s.vms[0].program.truncate(3), "never released");
     }
 
-    /// What selections know of those that lost their pCPU after a while.
+    /// The selection's categories of vCPUs that lost their pCPU after a while.
     fn preempted(setup: &Setup) -> Vec<(u8, u8)> {
         let mut sim = setup.build().unwrap();
         let mut seen = Vec::new();
@@ -187,7 +187,7 @@ pub(crate) mod tests {
         setup.vms.iter_mut().for_each(|vm| vm.cpl = 3);
         let of_user = preempted(&setup);
         assert!(of_user.len() > 50 && of_user.iter().all(|seen| *seen == (1, 0)));
-        // In the kernel but for the spinning at its barrier.
+        // In the kernel, except for the spinning at its barrier.
         let mut setup = two_vms();
         for vm in &mut setup.vms {
             let step =

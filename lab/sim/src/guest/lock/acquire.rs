@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A vCPU takes a lock, releases it, or checks the one it waits for. This file has what all
-//! protocols share. A file per family has who is next and what a waiter does.
+//! A vCPU takes a lock, releases it, or checks the one for which it waits. This file has the common
+//! part of all protocols. A file per family determines the next owner and the behaviour of waiters.
 
 use super::super::state::{Doing, Guest};
 use super::protocol::Protocol;
@@ -20,7 +20,7 @@ impl Guest {
         u64::try_from(scaled).unwrap_or(u64::MAX)
     }
 
-    /// Whether `v`, running, has the lock at once; else it waits.
+    /// Whether `v`, running, gets the lock at once; otherwise it waits.
     pub fn lock(&mut self, core: &mut Core, v: VcpuId, number: u32) -> bool {
         let index = self.lock_index(core, v, number);
         let now = core.now_ns;
@@ -123,8 +123,8 @@ impl Guest {
         has_it
     }
 
-    /// How long `v`, which spins, may spin in its guest before it has to check its lock, once its
-    /// host lets it. 0: at once.
+    /// The time for which `v`, spinning, may spin in its guest before it has to check its lock; 0:
+    /// none.
     pub fn until_look_ns(&self, core: &Core, v: VcpuId) -> u64 {
         let vcpu = &self.cpus[v];
         let lock = &self.locks[vcpu.wait.lock];

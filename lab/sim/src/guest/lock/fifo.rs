@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! First come, first served, all spinning (locks/ticket.h, locks/mcs.h).
+//! First come, first served, with spinning waiters (locks/ticket.h, locks/mcs.h).
 //!
-//! The first waiter has the lock as soon as it is released, also while it is off its pCPU: that is
-//! lock waiter preemption.
+//! The first waiter has the lock as soon as it is released, even while it has no pCPU. This is lock
+//! waiter preemption.
 
 use super::super::state::Guest;
 use crate::core::Core;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a lock changes hands, and the cost: its owner, the next owner, and the queue of waiters.
+//! The hand-over of a lock and its cost: its owner, the next owner, and the queue of waiters.
 //!
-//! A spinning waiter has an event only when its protocol makes it check, give up or halt. So a
-//! hand-over is O(1) events. Only releases that find the next waiter missing walk the queue.
+//! A spinning waiter has an event only if its protocol makes it check, give up or halt. So a
+//! hand-over causes O(1) events. Only releases that find the next waiter without a pCPU walk the
+//! queue.
 
 use super::super::state::{Cpu, Doing, Guest};
 use super::protocol::Protocol;
@@ -11,10 +12,10 @@ use crate::core::{Core, State};
 use crate::engine::{LockId, VcpuId};
 
 impl Guest {
-    /// Locks' own number.
+    /// The number of a lock within its VM.
     #[inline]
     pub fn lock_number(&self, index: LockId) -> u32 {
-        // Either number of locks is a power of two: no division, each time a lock changes hands.
+        // The number of locks is always a power of two, so that no hand-over needs a division.
         index.0 & (self.locks_per_vm - 1)
     }
 
@@ -94,7 +95,7 @@ impl Guest {
         lock.off.set(!runs, now);
     }
 
-    /// The lock is free, and all wait for `v`, which is off its pCPU or with its host.
+    /// The lock is free, and all wait for `v`, which has no pCPU or is being handled by its host.
     pub(super) fn set_absent_next(&mut self, core: &mut Core, v: VcpuId, index: LockId) {
         let number = self.lock_number(index);
         self.clear_absent_next(core, index);
@@ -117,7 +118,7 @@ impl Guest {
         }
     }
 
-    /// The free lock goes to `v`, which waits for it. `v` advances at once, whatever its pCPU does;
+    /// The free lock goes to `v`, which waits for it. `v` advances at once, even without a pCPU;
     /// its next action begins when it runs.
     pub(super) fn hand_over(&mut self, core: &mut Core, v: VcpuId, index: LockId) {
         self.account(core, v);
@@ -190,7 +191,7 @@ impl Guest {
         wait.competing = true;
     }
 
-    /// `v` runs, and notices that it has its lock as soon as the host lets its guest continue.
+    /// `v` runs, and notices that it has its lock as soon as its guest continues.
     pub fn notice_lock(&mut self, core: &mut Core, v: VcpuId) {
         let vcpu = &mut self.cpus[v];
         vcpu.notice_lock = false;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The lease lock (locks/lease.h) as in guests: halts have no time limit there. So the heir naps
+//! The lease lock (locks/lease.h) as in guests, where halts have no time limit. So the heir naps
 //! and asks for the lock awake, and only the waiters behind it in line halt.
 //!
 //! An heir that asks gets the lock as soon as the lock is free and the heir is in its guest. A vCPU
-//! that only watches the lock checks it now and then, and takes it if it is free at that moment.
+//! that only watches the lock checks it from time to time, and takes it if it is free at that
+//! moment.
 
 use super::super::state::Guest;
 use super::params::{
@@ -13,12 +14,12 @@ use super::state::{Lock, Stage};
 use crate::core::Core;
 use crate::engine::{LockId, VcpuId};
 
-/// Pauses between two looks: first, first where others are in line, and at most (lease_watch()).
+/// Pauses between two looks: at first, at first if others are in line, and at most (lease_watch()).
 const TURNS: u64 = 4;
 const TURNS_WITH_LINE: u64 = 32;
 const TURNS_MAX: u64 = 64;
 
-/// What one who watched the lock, or was courteous, knows of it.
+/// What a vCPU that watched the lock or let the heir go first knows about it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seen {
     Busy,
@@ -26,7 +27,7 @@ enum Seen {
 }
 
 impl Lock {
-    /// One up at each lock and unlock.
+    /// Counts each lock and unlock.
     fn uses(&self) -> u64 {
         2 * self.releases + u64::from(self.owner != VcpuId::NONE)
     }
@@ -37,7 +38,7 @@ impl Guest {
         self.cpus[v].wait.stage
     }
 
-    /// `v` asks for the lock, which is held or wished for.
+    /// `v` asks for the lock, which is held or wanted by the heir.
     pub(super) fn lease_begin(&mut self, core: &mut Core, v: VcpuId) {
         let index = self.cpus[v].wait.lock;
         let lock = &self.locks[index];
@@ -69,7 +70,8 @@ impl Guest {
         wait.stage = Stage::Watch { from, ends_ns, turns };
     }
 
-    /// `v` draws a number: it is the heir, or halts. The line has changed, which ends the heir's nap.
+    /// `v` draws a number. Either it becomes the heir, or it halts. The line has changed, which ends
+    /// the heir's nap.
     fn lease_draw(&mut self, core: &mut Core, v: VcpuId, index: LockId, seen: Seen) {
         self.leave_queue(v, index);
         self.join_queue(v, index);
@@ -88,7 +90,7 @@ impl Guest {
         }
     }
 
-    /// `v`, the heir, has seen that it cannot have the lock now.
+    /// `v`, the heir, has found that it cannot have the lock now.
     fn lease_inherit(&mut self, core: &mut Core, v: VcpuId, index: LockId, seen: Seen) {
         match seen {
             Seen::Busy => {
@@ -111,7 +113,7 @@ impl Guest {
         wait.stage = Stage::SitOut { from, ends_ns };
     }
 
-    /// When `v`, spinning, has to look.
+    /// The time at which `v`, spinning, has to look.
     pub(super) fn lease_look_ns(&self, core: &Core, v: VcpuId) -> u64 {
         let vcpu = &self.cpus[v];
         let (wait, back) = (&vcpu.wait, core.vcpus[v].ledger.host_ns() > 0);
@@ -120,7 +122,7 @@ impl Guest {
             Stage::Watch { .. } | Stage::SitOut { .. } => wait.until_ns,
             Stage::Courtesy if back || lock.owner != VcpuId::NONE || !lock.lease().wish => 0,
             Stage::Courtesy => wait.until_ns,
-            // Kicked: it is the heir.
+            // It was kicked, so it is the heir.
             Stage::InLine => 0,
             Stage::Claim if back => 0,
             Stage::Claim => u64::MAX,
@@ -206,7 +208,7 @@ impl Guest {
         self.lease_claim(core, v, index)
     }
 
-    /// The heir asks for the lock, or asks again: others end a wish that seems abandoned.
+    /// The heir asks for the lock, or asks again, because others end a wish that seems abandoned.
     fn lease_claim(&mut self, core: &mut Core, v: VcpuId, index: LockId) -> bool {
         if self.locks[index].owner == VcpuId::NONE {
             self.lease_take(core, v, index);
@@ -216,7 +218,7 @@ impl Guest {
         false
     }
 
-    /// The heir that asks is the only one that spins. It gets the lock at once, or all wait for it.
+    /// The asking heir is the only spinner. It gets the lock at once, or all wait for it.
     pub(super) fn lease_release(&mut self, core: &mut Core, index: LockId) {
         let lock = &mut self.locks[index];
         lock.releases += 1;
@@ -232,7 +234,7 @@ impl Guest {
         }
     }
 
-    /// `v` takes the lock, which is free: it lets in the next in line if it is the heir itself.
+    /// `v` takes the free lock. If it is the heir, it lets in the next in line.
     fn lease_take(&mut self, core: &mut Core, v: VcpuId, index: LockId) {
         self.hand_over(core, v, index);
         // A wish was fulfilled or has lapsed: vCPUs that let the heir go first check the lock now.
@@ -261,7 +263,7 @@ impl Guest {
         }
     }
 
-    /// First of those in line behind the heir, in the order they drew their numbers.
+    /// The first in line behind the heir, in the order of their numbers.
     fn first_halted(&self, index: LockId) -> VcpuId {
         let mut v = self.locks[index].head;
         while v != VcpuId::NONE && self.stage(v) != Stage::InLine {

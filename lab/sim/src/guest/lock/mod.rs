@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guest's locks as waiting protocols: which vCPUs wait, which is next, and what a waiter does
-//! meanwhile.
+//! The guest's locks as waiting protocols: which vCPUs wait, which is next, and the behaviour of
+//! waiters.
 
 mod acquire;
 mod fifo;

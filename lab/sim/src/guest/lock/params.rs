@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long the locks of locks/ wait before they do something else: their headers' own constants.
+//! Waiting times of the locks of locks/: their headers' own constants.
 
 use super::protocol::{Lease, Preemptable, Protocol, Spin};
 use unspin_scenario::plan::LockKind;
@@ -23,7 +23,7 @@ extern "C" {
     fn unspin_lock_oticket_spin_ns(ahead: u32) -> u64;
 }
 
-/// A budget that never ends (LOCK_NS_FOREVER).
+/// A budget without an end (LOCK_NS_FOREVER).
 pub const FOREVER: u64 = u64::MAX;
 
 macro_rules! constant {
@@ -58,7 +58,7 @@ constant!(
     /// OPPORTUNISTIC_WAKEUP_NCPU of APSys'15 figure 5.
     oticket_wakeup_ncpu, unspin_lock_oticket_wakeup_ncpu, u32);
 constant!(
-    /// Most doublings of iticket's threshold.
+    /// Largest number of doublings of iticket's threshold.
     iticket_doublings_max, unspin_lock_iticket_doublings_max, u32);
 constant!(
     /// SPIN_THRESHOLD of pv-queued, ns.
@@ -70,7 +70,7 @@ constant!(
     /// How long the heir of a lease lock naps at a time, ns.
     lease_nap_ns, unspin_lock_lease_nap_ns, u64);
 constant!(
-    /// How long one who finds a lease lock held looks at it, ns.
+    /// How long a vCPU that finds a lease lock held looks at it, ns.
     lease_watch_ns, unspin_lock_lease_watch_ns, u64);
 constant!(
     /// A lease lock taken more often than this is busy, ns.
@@ -88,30 +88,30 @@ pub(super) fn oticket_spin_ns(ahead: u32) -> u64 {
     unsafe { unspin_lock_oticket_spin_ns(ahead.max(1)) }
 }
 
-/// Turns of a waiting loop per µs in the headers' times: 2048, as in VEE'13 section 3.
+/// Iterations of a waiting loop per µs in the headers' times: 2048, as in VEE'13 section 3.
 pub const TURNS_PER_US: u64 = 2048;
 
-/// What a set-up uses instead of the headers' budgets.
+/// Values that replace the headers' budgets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Budgets {
-    /// The papers' code counts turns of a loop. A turn takes the host's costs
+    /// The papers' code counts iterations of a loop. An iteration takes the host's cost
     /// ([`Costs::pause_loop_cycles`](crate::Costs)), not the time that the headers assume.
     pub by_turns: bool,
-    /// Turns for which a waiter of the stock pv-ticket lock spins before it halts; `None`: the
+    /// Iterations for which a waiter of the stock pv-ticket lock spins before it halts; `None`: the
     /// header's.
     pub pv_ticket_turns: Option<u64>,
     /// No vCPU overtakes the queue of pv-queued, as in Linux before 4.5 and in APSys'15.
     pub pv_queued_in_order: bool,
 }
 
-/// The time that the headers assume for this many turns of a waiting loop, ns.
+/// The time that the headers assume for this many iterations of a waiting loop, ns.
 pub fn turns_ns(turns: u64) -> u64 {
     turns.saturating_mul(1000) / TURNS_PER_US
 }
 
 impl Protocol {
-    /// The protocol of a lock of core/locks/. `tau`: τ of the preemptable ones in ns, if not the
-    /// header's.
+    /// The protocol of a lock of core/locks/. `tau`: τ of the preemptable ones in ns, if it differs
+    /// from the header's.
     pub fn of(kind: LockKind, tau: Option<u64>, budgets: &Budgets) -> Protocol {
         let tau_ns = tau.unwrap_or_else(tau_ns);
         let spin_ns = budgets.pv_ticket_turns.map_or_else(pv_ticket_spin_ns, turns_ns);
@@ -152,7 +152,7 @@ impl Protocol {
 mod tests {
     use super::*;
 
-    /// The papers' numbers, so that a header that loses them is noticed here too.
+    /// The papers' numbers: the test notices if a header changes them.
     #[test]
     fn the_headers_have_the_papers_numbers() {
         assert_eq!((tau_ns(), tau_code_ns(), stall_ns()), (2000, 8000, 1000));

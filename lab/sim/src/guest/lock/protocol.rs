@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How vCPUs that find a lock taken wait for it, and what a lock keeps for each way.
+//! How vCPUs wait for a held lock, and the state of a lock for each way.
 
 use crate::engine::VcpuId;
 
-/// How vCPUs that find a lock taken wait for it. Times in ns; [`FOREVER`](super::params::FOREVER):
-/// without end.
+/// How vCPUs wait for a held lock. Times in ns; [`FOREVER`](super::params::FOREVER): without end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
-    /// In the order they came, spinning (`ticket`, `mcs`). `shared_word`: all on one word.
+    /// In order of arrival, spinning (`ticket`, `mcs`). `shared_word`: all spin on one word.
     Fifo { shared_word: bool },
     /// Any vCPU that spins when the lock is released may get it.
     Tas,
@@ -16,8 +15,8 @@ pub enum Protocol {
     /// In order of arrival. A waiter halts when its spin is over. A release kicks the halted among
     /// the next `kicks`.
     PvTicket { spin: Spin, kicks: u32 },
-    /// The first waits for the lock, the others to be first; newcomers may overtake them unless
-    /// `in_order`.
+    /// The first waits for the lock, the others wait to be first; newcomers may overtake them
+    /// unless `in_order`.
     PvQueued { spin_ns: u64, in_order: bool },
     /// Any vCPU that checks at the right time may get it; the others halt in line, for their lease.
     Lease(Lease),
@@ -56,7 +55,7 @@ pub enum Spin {
     Fixed {
         ns: u64,
     },
-    /// By how many tickets were before it when it drew its own.
+    /// Depends on the number of tickets before its own when it drew it.
     Distance,
     /// `ns`, doubled for the whole lock whenever a waiter halts: `doublings` times so far.
     Doubling {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stalls: waits that spin for longer than a running vCPU holds a lock (VEE'13 section 3).
+//! Stalls: waits in which a waiter spins for longer than a running vCPU holds a lock (VEE'13
+//! section 3).
 //!
-//! As the paper counts them: if the lock is free when a waiter has spun for the threshold, the next
-//! in line is off its pCPU. The threshold is a set-up's own, or each power of two of turns of the
-//! waiter's loop, as the guest's image counts them (`guest/main.c`: `note_stall()`). Off by
-//! default. Counting does not change what vCPUs do.
+//! As in the paper: if the lock is free when a waiter has spun for the threshold, the next in line
+//! has no pCPU. The threshold is a set-up's own, or each power of two of iterations of the waiter's
+//! loop, as in the guest's image that counts them (`guest/main.c`: `note_stall()`). Off by default.
+//! Counting does not change what vCPUs do.
 
 use super::super::state::{Doing, Guest};
 use super::state::Wait;
@@ -21,7 +22,7 @@ enum Found {
 }
 
 impl Guest {
-    /// `v` runs: sets the timer that counts its stall, which no other event depends on.
+    /// `v` runs: sets the timer that counts its stall. No other event depends on that timer.
     pub fn arm_stall(&mut self, core: &mut Core, v: VcpuId) {
         let vcpu = &self.cpus[v];
         if vcpu.run.doing != Doing::SpinLock {
@@ -35,7 +36,8 @@ impl Guest {
         }
     }
 
-    /// How much spinning makes a stall of `wait`, ns; `u64::MAX`: none does, or it was counted.
+    /// The spinning time that makes `wait` a stall, ns; `u64::MAX`: none, or it was already
+    /// counted.
     fn stall_after_ns(&self, wait: &Wait) -> u64 {
         if wait.stalled {
             u64::MAX
@@ -44,8 +46,8 @@ impl Guest {
         }
     }
 
-    /// Spinning time until the next power of two of turns of the loop, ns; `u64::MAX`: not counted.
-    /// A turn takes the host's costs.
+    /// Spinning time until the next power of two of iterations of the loop, ns; `u64::MAX`: not
+    /// counted. An iteration takes the host's cost.
     fn turns_after_ns(&self, core: &Core, wait: &Wait) -> u64 {
         if self.counts_turns && usize::from(wait.turns_seen) < STALL_BUCKETS {
             core.clock.ns(core.prices.pause_loop_cycles << wait.turns_seen)
@@ -54,7 +56,7 @@ impl Guest {
         }
     }
 
-    /// The timer fired. `v` may have been interrupted, or have its lock.
+    /// The timer fired. Meanwhile `v` may have been interrupted, or got its lock.
     pub fn note_stall(&mut self, core: &mut Core, v: VcpuId) {
         if self.cpus[v].run.doing != Doing::SpinLock || core.vcpus[v].on.state != State::Running {
             return;
@@ -77,7 +79,7 @@ impl Guest {
         }
     }
 
-    /// Counts the powers of two of turns that the wait of `v` has reached.
+    /// Counts the powers of two of iterations that the wait of `v` has reached.
     fn note_turns(&mut self, core: &Core, v: VcpuId) {
         let mut wait = self.cpus[v].wait;
         let is_held = self.found(core, wait.lock) != Found::Free;
@@ -101,7 +103,7 @@ impl Guest {
                     State::Ready | State::Halted => Found::HolderPreempted,
                 }
             }
-            // No vCPU has taken it, or one that could not notice yet, or whose write of its number
+            // No vCPU has taken it, or one that has not noticed yet, or whose write of its number
             // (the paper's holder_id) is not visible yet.
             _ => {
                 debug_assert!(lock.owner != VcpuId::NONE || lock.waiters > 0);

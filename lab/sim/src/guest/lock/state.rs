@@ -6,21 +6,21 @@ use super::protocol::{Lease, Preemptable, Protocol};
 use crate::engine::{LockId, VcpuId};
 use unspin_guest_abi as abi;
 
-/// Locks a VM has.
+/// Number of locks of a VM.
 pub const LOCKS: u32 = abi::LOCKS_MAX as u32;
-/// The same if the VM's threads send each other messages: also a lock for each socket.
+/// The same if the VM's threads use sockets: there is also a lock for each socket.
 pub const LOCKS_WITH_SOCKETS: u32 = u128::BITS;
 const _: () = assert!(LOCKS.is_power_of_two() && LOCKS_WITH_SOCKETS.is_power_of_two());
 
 /// Buckets of the histogram of lock waits, as in the guest.
 pub const BUCKETS: usize = abi::WAIT_BUCKETS;
 
-/// A lock: which vCPU has it or is next for it, and which wait, in order of arrival.
+/// A lock: the vCPU that holds it or is next for it, and the waiters in order of arrival.
 #[derive(Debug, Clone, Copy)]
 pub struct Lock {
     pub protocol: Protocol,
     pub owner: VcpuId,
-    /// The lock is free and this waiter, off its pCPU, is next in line.
+    /// The lock is free, and this waiter without a pCPU is next in line.
     pub(super) absent_next: VcpuId,
     pub(super) head: VcpuId,
     pub(super) tail: VcpuId,
@@ -73,7 +73,7 @@ impl Lock {
 
     #[inline]
     pub(super) fn shared_word(&self) -> bool {
-        // Of a lease lock's waiters few look at it, and seldom.
+        // Few waiters of a lease lock look at it, and seldom.
         !matches!(
             self.protocol,
             Protocol::Fifo { shared_word: false } | Protocol::PvQueued { .. } | Protocol::Lease(_)
@@ -102,11 +102,11 @@ pub struct Wait {
     /// Spun in this wait, and whether that was counted as a stall.
     pub spun_ns: u64,
     pub(super) stalled: bool,
-    /// Powers of two of turns of its loop that it has reached.
+    /// Powers of two of iterations of its loop that it has reached.
     pub(super) turns_seen: u8,
     /// ASMan's module has reported it.
     pub reported: bool,
-    /// What it does, if its lock is a lease lock.
+    /// What it does if its lock is a lease lock.
     pub(super) stage: Stage,
     pub began_ns: u64,
     /// When it noticed that it has its last lock; how long the hand-over takes, and when it ends.
@@ -137,14 +137,14 @@ impl Wait {
         owns_from_ns: 0,
     };
 
-    /// It spun for `ns` up to now.
+    /// It has spun for `ns` until now.
     #[inline]
     pub fn spun(&mut self, now_ns: u64, ns: u64) {
         self.seen_ns = now_ns;
         self.spun_ns += ns;
     }
 
-    /// When its budget ends; at once if it has not begun.
+    /// The end of its budget; now if it has not begun.
     #[inline]
     pub(super) fn budget_end_ns(&self) -> u64 {
         if self.budget_pending {
@@ -154,7 +154,8 @@ impl Wait {
         }
     }
 
-    /// It is in its guest. Returns whether its budget of `ns` is over; it begins now if it had not.
+    /// It is in its guest. Returns whether its budget of `ns` is over; a budget that had not begun
+    /// begins now.
     #[inline]
     pub(super) fn budget_spent(&mut self, now_ns: u64, ns: u64) -> bool {
         if std::mem::take(&mut self.budget_pending) {
@@ -165,14 +166,14 @@ impl Wait {
 }
 
 /// What a waiter of a lease lock does. `from`: the lock's count of uses when it began. `ends_ns`:
-/// until when.
+/// its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Looks at the lock now and then; `turns` pauses before the next look (lease_watch()).
+    /// Looks at the lock from time to time; `turns` pauses before the next look (lease_watch()).
     Watch { from: u64, ends_ns: u64, turns: u8 },
-    /// Lets the heir go first, until its wish lapses (lease_wish_lapsed()).
+    /// Lets the heir go first, until the wish lapses (lease_wish_lapsed()).
     Courtesy,
-    /// Halts until it is the heir; kicked, it is.
+    /// Halts until it is the heir. A kick makes it the heir.
     InLine,
     /// The heir: leaves a busy lock to the others, looking between naps (lease_sit_out()).
     SitOut { from: u64, ends_ns: u64 },
@@ -197,12 +198,12 @@ impl Stalls {
         self.waiter_preempted as f64 / self.all().max(1) as f64
     }
 
-    /// Every stall.
+    /// All stalls.
     pub fn all(&self) -> u64 {
         self.waiter_preempted + self.holder_preempted + self.holder_running
     }
 
-    /// What happened since an earlier reading.
+    /// The difference since an earlier reading.
     pub fn since(&self, first: &Stalls) -> Stalls {
         Stalls {
             waiter_preempted: self.waiter_preempted - first.waiter_preempted,

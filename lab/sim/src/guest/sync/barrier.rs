@@ -107,7 +107,7 @@ impl Guest {
         barrier.sleepers = 0;
         barrier.missing_off = off;
         barrier.off.set(off > 0, now);
-        // Who wakes them in turn pays for each.
+        // With vCPUs that wake each other, each waker pays.
         if interrupts && !self.cpus[opener].wakes_each_other {
             core.send_ipis(opener, 1);
         }
@@ -116,7 +116,7 @@ impl Guest {
             self.cpus[v].run.user = false;
             let vcpu = &self.cpus[v];
             let asleep = core.vcpus[v].on.state == State::Halted;
-            // Its thread sleeps, whether the vCPU does, is about to, or polls.
+            // Its thread sleeps; the vCPU sleeps, is about to, or polls.
             let thread_asleep =
                 asleep || vcpu.run.doing == Doing::HaltBarrier || now >= vcpu.asleep_from_ns;
             if thread_asleep && vcpu.wakes_each_other {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Barriers, mutexes, sockets and interrupts: what threads wait for other than spin-locks.
+//! Barriers, mutexes, sockets and interrupts: objects other than spin-locks for which threads wait.
 
 mod barrier;
 mod mutex;

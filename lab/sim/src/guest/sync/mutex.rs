@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Mutexes: locks whose waiters sleep. Some threads may only read what one guards, together.
+//! Mutexes: locks whose waiters sleep. They may be shared by readers.
 
 use super::super::state::{Doing, Guest};
 use crate::core::Core;
@@ -57,7 +57,7 @@ impl Guest {
         self.park(core, v);
     }
 
-    /// The thread on `v`, which has the mutex or reads, lets it go.
+    /// The thread on `v` releases the mutex, which it holds alone or as a reader.
     pub fn mutex_unlock(&mut self, core: &mut Core, v: VcpuId, number: u32) {
         let vm = core.vcpus[v].vm;
         let mutex = &mut self.vms[vm].mutexes[number as usize];

@@ -6,7 +6,7 @@ use super::super::state::{Doing, Guest};
 use crate::core::{Cause, Core, Effect, State, Vm};
 use crate::engine::VcpuId;
 
-/// Whether it goes to HLT with nothing to do: its thread sleeps.
+/// Whether it is going to halt with nothing to do, because its thread sleeps.
 fn goes_idle(doing: Doing) -> bool {
     matches!(doing, Doing::HaltBlock | Doing::HaltBarrier)
 }
@@ -38,7 +38,7 @@ impl Guest {
                     missing += 1;
                     self.owe_answer(core, u, index);
                 }
-                // Not idle: its lock's HLT ends, and it spins again.
+                // Not idle: the HLT of its lock ends, and it spins again.
                 State::Halted if sibling.run.doing == Doing::HaltLock => {
                     missing += 1;
                     self.owe_answer(core, u, index);
@@ -66,7 +66,7 @@ impl Guest {
         false
     }
 
-    /// Whether the idle `u` has given the program's memory up; it has now, if it is idle.
+    /// Whether the idle `u` has dropped the program's memory. If it is idle, it drops it now.
     fn has_left_memory(&mut self, core: &mut Core, u: VcpuId) -> bool {
         let sibling = &mut self.cpus[u];
         let off =
@@ -84,7 +84,8 @@ impl Guest {
         self.send_next_ipi(core, v)
     }
 
-    /// The interrupt of `v` has been sent. The next one, if there is one; else it waits for answers.
+    /// The interrupt of `v` has been sent. Sends the next one, or waits for answers if it was the
+    /// last.
     pub fn ipi_is_sent(&mut self, core: &mut Core, v: VcpuId) {
         let vcpu = &mut self.cpus[v];
         let u = core.vms[core.vcpus[v].vm].first + vcpu.next_sibling;
@@ -136,7 +137,7 @@ impl Guest {
         }
     }
 
-    /// The interrupt of `v` reaches `u`. If another is pending there, no second one is taken.
+    /// The interrupt of `v` reaches `u`. If another one is pending there, it takes only one.
     fn ask_to_flush(&mut self, core: &mut Core, v: VcpuId, u: VcpuId) {
         self.account(core, u);
         core.stop_halt_poll(u);
@@ -174,7 +175,7 @@ impl Guest {
         self.cpus[u].owes_acks = true;
         let vm = &mut self.vms[vcpu.vm];
         vm.acks[vcpu.index as usize].push(sender);
-        // Without APICv KVM does not look whether there is one.
+        // Without APICv, KVM does not check for pending interrupts.
         core.effects.push(Effect::InterruptPending(u, core.model.apicv));
     }
 
@@ -189,7 +190,7 @@ impl Guest {
         }
     }
 
-    /// Whether any of those `v` waits for is off its pCPU.
+    /// Whether any of the vCPUs for which `v` waits has no pCPU.
     pub fn awaits_preempted(&self, core: &Core, v: VcpuId) -> bool {
         let vcpu = &core.vcpus[v];
         let vm = &core.vms[vcpu.vm];

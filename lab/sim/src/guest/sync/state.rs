@@ -11,11 +11,11 @@ pub struct Barrier {
     pub arrived: u32,
     /// Waiters that have halted or are about to.
     pub sleepers: u32,
-    /// Who sleeps on though it is open, in the order in which they wake each other.
+    /// vCPUs that still sleep although it is open, in the order in which they wake each other.
     pub turns: VecDeque<VcpuId>,
-    /// All have arrived at a sequential section, and whose turn it is works.
+    /// All have arrived at a sequential section, and one thread works.
     pub serial: bool,
-    /// vCPUs that have not arrived and are off their pCPUs; the clock runs while there are any.
+    /// vCPUs that have not arrived and have no pCPU. The clock runs while there are any.
     pub missing_off: u32,
     pub off: OffClock,
 }
@@ -29,7 +29,7 @@ pub struct Mutex {
     pub(super) owner: ThreadId,
     /// Threads that hold it together.
     pub(super) readers: u32,
-    /// Who sleeps for it, and whether to read.
+    /// Threads that sleep for it, and whether they want to read.
     pub(super) waiters: VecDeque<(ThreadId, bool)>,
     /// How many of the waiters are writers.
     pub(super) writers_waiting: u32,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What ASMan's host learns of VMs whose vCPUs wait for each other (HPDC 2011, sections 3.3, 4.2 and
-//! 4.3): from the guest's Monitoring Module, or, the guest unchanged, from its PLE exits.
+//! How ASMan's host learns about VMs whose vCPUs wait for each other (HPDC 2011, sections 3.3, 4.2
+//! and 4.3): from the guest's Monitoring Module, or, with an unchanged guest, from its PLE exits.
 
 use super::state::Credit;
 use crate::core::Core;
@@ -8,10 +8,10 @@ use crate::engine::{VcpuId, VmId};
 use unspin_scenario::plan::Coscheduling;
 
 /// Spinning continues as long as a PLE exit follows the last one within this many windows of the
-/// vCPU's time: one to spin, one for the time between.
+/// vCPU's time: one for spinning, one for the time in between.
 const BURST_WINDOWS: u64 = 2;
 
-/// Long waits cluster where so few passes of locks lie between one and the next.
+/// Long waits belong to a cluster if at most this many passes of locks lie between them.
 pub const NEIGHBOURS: u64 = 16;
 
 impl Credit {
@@ -35,7 +35,7 @@ impl Credit {
         stats.long_neighbours += u64::from(passes.wrapping_sub(before) <= NEIGHBOURS);
     }
 
-    /// A PLE exit of `v`, as all the host sees of a wait: windows that follow each other add up.
+    /// A PLE exit of `v`, the host's only sign of a wait: the windows of consecutive exits add up.
     pub fn watch_ple_exit(&mut self, core: &Core, v: VcpuId, window_cycles: u32) {
         if self.coscheduling != Coscheduling::VcrdPle {
             return;

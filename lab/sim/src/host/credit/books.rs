@@ -23,7 +23,7 @@ impl Credit {
     pub fn sampled(&mut self, v: VcpuId) {
         self.books.of[v].active = true;
         let Params { slot_us, credit_max, .. } = self.params;
-        // Bounds are for hand-outs alone.
+        // Bounds apply only at hand-outs.
         let params = Params { credit_max: 2 * credit_max, ..self.params };
         self.vcpus[v].charge(&params, u64::from(slot_us));
     }
@@ -38,7 +38,7 @@ impl Credit {
         self.vcpus[v].raised != 0 || !self.books.of[v].parked
     }
 
-    /// Whether none of `waiting` may run, so that the pCPU is right to idle.
+    /// Whether none of `waiting` may run, so that the pCPU idles correctly.
     pub fn all_spent(&self, waiting: &[VcpuId]) -> bool {
         waiting.iter().all(|&v| !self.may_run(v))
     }
@@ -95,12 +95,12 @@ impl Credit {
         self.books = books;
     }
 
-    /// Credits for all that earn, by weight.
+    /// Distributes credits to all that earn, by weight.
     fn distribute(&mut self, books: &Books) {
         let xen = &books.of;
         let vm_of: Vec<u32> = self.vcpus.iter().map(|v| v.vm).collect();
         let weights: Vec<u32> = self.vms.iter().map(|vm| vm.weight).collect();
-        // Bounds are Xen's own, in `hand_out`.
+        // The bounds are Xen's own, in `hand_out`.
         let mut params = Params { credit_max: 2 * self.params.credit_max, ..self.params };
         if params.capped == 0 {
             for (i, vm) in self.vms.iter_mut().enumerate() {
@@ -165,7 +165,7 @@ impl Credit {
         for (vcpu, credit) in self.vcpus.iter_mut().zip(credits.iter()) {
             vcpu.credit = *credit;
         }
-        // Lent to the loop: siblings are looked up meanwhile.
+        // Moved out for the loop, in which siblings are looked up.
         let hidden = std::mem::take(hidden);
         let chosen = decision.vcpu().map(|v| VcpuId(v as u32));
         let leader = chosen.filter(|&v| may_raise && self.leads(v));

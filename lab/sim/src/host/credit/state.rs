@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What Credit keeps of vCPUs, VMs and pCPUs.
+//! Credit's state of vCPUs, VMs and pCPUs.
 
 use crate::core::{CreditHost, Host};
 use crate::engine::{PcpuId, Rng, Table, VcpuId, VmId};
@@ -8,32 +8,32 @@ use unspin_policy::credit::{self, Params, Pcpu, Vcpu};
 use unspin_policy::vcrd;
 use unspin_scenario::plan::Coscheduling;
 
-/// How Xen ranks one vCPU.
+/// Xen's rank of one vCPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Standing {
     /// Without credit at the last hand-out.
     pub over: bool,
     /// Stopped until it has credit: only on a capped host.
     pub parked: bool,
-    /// A tick found it running since it last had too much credit: it earns.
+    /// A tick has found it running since it last had too much credit: it earns.
     pub active: bool,
 }
 
-/// Xen's books.
+/// Xen's accounts.
 #[derive(Debug, Default)]
 pub struct Books {
     pub of: Table<VcpuId, Standing>,
     /// VMs whose vCPUs run together, or ran together since the last distribution, until their debt
     /// of then is paid. On a capped host they have one account.
     pub one_account: Table<VmId, bool>,
-    /// Sum of all that earn when credits were last handed out.
+    /// Sum over all that earned at the last hand-out.
     pub balance: i64,
-    /// Credits, and vCPUs, that a choice puts aside; kept, so that choosing allocates nothing.
+    /// Credits and vCPUs that a choice sets aside; kept here to avoid allocations.
     pub(super) credits: Vec<i64>,
     pub(super) hidden: Vec<VcpuId>,
 }
 
-/// PLE exits of one vCPU that belong to one wait, as far as the host can tell.
+/// PLE exits of one vCPU that belong to one wait, as far as the host can know.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Burst {
     /// CPU time of the vCPU at the last one, ns.
@@ -41,10 +41,10 @@ pub struct Burst {
     pub(super) spun_cycles: u64,
 }
 
-/// What Credit keeps of a pCPU.
+/// Credit's state of a pCPU.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Place {
-    /// Who ran there last.
+    /// The vCPU that ran there last.
     pub(super) last: Option<VcpuId>,
     /// When the slice of the running vCPU ends, ns.
     pub(super) slice_end_ns: u64,
@@ -54,7 +54,7 @@ pub struct Place {
     pub(super) boosted: bool,
 }
 
-/// What coscheduling did to one VM.
+/// Counts of coscheduling for one VM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CoschedulingStats {
     /// Waits for a spin-lock that were over-threshold, as the guest measures them.
@@ -149,7 +149,7 @@ impl Credit {
         self.long_at.push(u64::MAX);
     }
 
-    /// A vCPU of the last VM, asleep and without credit, as Xen leaves who idles.
+    /// Adds a vCPU to the last VM, asleep and without credit, like an idle vCPU in Xen.
     pub fn add_vcpu(&mut self, pcpu: PcpuId) {
         let mut vcpu = Vcpu::new(self.vms.len() as u32 - 1, pcpu.0);
         vcpu.runnable = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which vCPU runs under Credit, and when the choice is made again.
+//! Which vCPU runs under Credit, and when it chooses again.
 
 use super::super::ask::{arm_tick_by, ask_reschedule};
 use super::super::fair::{Queues, NONE};
@@ -16,8 +16,8 @@ impl Credit {
         self.places[p].slice_end_ns
     }
 
-    /// A slice begins on `p`. The first ends anywhere: when a host's pCPUs began is chance, and
-    /// equal phases would run vCPUs together.
+    /// A slice begins on `p`. The end of the first one is random: pCPUs start at arbitrary times,
+    /// and equal phases would run vCPUs together.
     fn begin_slice(&mut self, p: PcpuId, now_ns: u64) {
         let place = &mut self.places[p];
         let first = !std::mem::replace(&mut place.used, true);
@@ -36,8 +36,8 @@ impl Credit {
         self.slot_ns * u64::from(self.params.slots_per_assignment)
     }
 
-    /// Whose vCPUs run together as of now. It is the guest that sets its VCRD LOW again, by a
-    /// hypercall (section 4.1): while none of its vCPUs runs it cannot.
+    /// Whose vCPUs run together from now on. The guest itself sets its VCRD LOW again, by a
+    /// hypercall (section 4.1). It cannot do that while none of its vCPUs runs.
     pub(super) fn refresh_high(&mut self, now_ns: u64) {
         for (i, vm) in self.vms.ids().zip(self.vms.iter_mut()) {
             let runs = |v: &Vcpu| v.vm == i.0 && v.running != 0;
@@ -56,7 +56,7 @@ impl Credit {
         }
     }
 
-    /// Whether the siblings of `v`, which has just been chosen, are to run with it.
+    /// Whether the siblings of `v`, which has just been chosen, should run with it.
     pub fn leads(&self, v: VcpuId) -> bool {
         let vm = self.vcpus[v].vm;
         self.has_credit(v) && self.vms[VmId(vm)].high != 0
@@ -169,7 +169,7 @@ impl Credit {
         }
     }
 
-    /// An idle pCPU, without a sibling of `v` if those are to run together.
+    /// An idle pCPU; if siblings run together, one without a sibling of `v`.
     fn idle_pcpu(&self, core: &Core, queues: &Queues, v: VcpuId) -> Option<PcpuId> {
         let count = core.pcpus.len() as u32;
         let Vcpu { pcpu: own, vm, .. } = self.vcpus[v];
@@ -180,7 +180,7 @@ impl Credit {
             .find(|&p| queues[p].tasks() == 0 && !(is_high && self.has_vm(p, vm)))
     }
 
-    /// `v` wants to run: on its pCPU, or on an idle one where its own is taken.
+    /// `v` wants to run: on its pCPU, or on an idle one if its own is busy.
     pub fn enqueue(&mut self, core: &mut Core, queues: &mut Queues, v: VcpuId, is_new: bool) {
         self.refresh_high(core.now_ns);
         let own = PcpuId(self.vcpus[v].pcpu);

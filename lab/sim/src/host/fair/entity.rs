@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A task as the fair scheduler sees it.
+//! The fair scheduler's state of a task.
 
 use super::tunables::Tunables;
 
@@ -13,9 +13,9 @@ pub struct Entity {
     pub vruntime: i64,
     /// EEVDF: virtual deadline of the slice it is in.
     pub deadline: i64,
-    /// EEVDF: lag kept while it sleeps.
+    /// EEVDF: its lag when it fell asleep.
     pub vlag: i64,
-    /// EEVDF: deadline when it was put on the pCPU; still the same: it runs to parity.
+    /// EEVDF: its deadline when it was put on the pCPU. While that is unchanged, it runs to parity.
     pub(super) parity: i64,
     /// Time since it was put on the pCPU, ns.
     pub ran_ns: u64,
@@ -44,8 +44,8 @@ impl Entity {
         self.wakeup_ns
     }
 
-    /// Its own latency, ns: CFS's wake-up granularity, EEVDF's slice (0.1 to 100 ms, as
-    /// sched_setattr() has it), or the usual one where it did not wake up.
+    /// Sets its own latency, ns: CFS's wake-up granularity, EEVDF's slice (0.1 to 100 ms, the range
+    /// of sched_setattr()). If it did not wake up, it has the default latency.
     pub fn set_latency(&mut self, t: &Tunables, latency_ns: u64, woke: bool) {
         if t.eevdf {
             let own = if woke { latency_ns } else { t.slice_ns };
@@ -63,7 +63,7 @@ impl Entity {
         self.weight = weight;
     }
 
-    /// It was taken off its pCPU for somebody who is in no queue, and is chosen among those who wait.
+    /// It was taken off its pCPU for a task that is in no queue, and is chosen among those that wait.
     pub fn was_put(&mut self) {
         self.parity = i64::MIN;
         self.ran_ns = 0;

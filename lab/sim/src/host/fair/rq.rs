@@ -17,7 +17,7 @@ pub type Queues = Table<PcpuId, RunQueue>;
 #[derive(Debug, Clone)]
 pub struct RunQueue {
     pub current: VcpuId,
-    /// In the order they came; order decides nothing but ties.
+    /// In order of arrival. The order decides only ties.
     pub waiting: Vec<VcpuId>,
     min_vruntime: i64,
     next: VcpuId,
@@ -35,7 +35,7 @@ impl RunQueue {
         }
     }
 
-    /// How many tasks run or want to.
+    /// Number of tasks that run or want to.
     pub fn tasks(&self) -> usize {
         self.waiting.len() + usize::from(self.current != NONE)
     }
@@ -81,7 +81,7 @@ impl RunQueue {
         })
     }
 
-    /// EEVDF: the virtual time at which all have had their share.
+    /// EEVDF: the virtual time at which all have had their shares.
     fn average_vruntime(&self, e: &Table<VcpuId, Entity>) -> i64 {
         let (load, sum) = self.average(e);
         self.min_vruntime + if load == 0 { 0 } else { sum.div_euclid(load) as i64 }
@@ -132,7 +132,8 @@ impl RunQueue {
         if t.eevdf {
             let limit = e[i].virtual_ns(2 * e[i].slice_ns.max(1));
             let lag = self.average_vruntime(e) - e[i].vruntime;
-            // One that ran ahead stays queued until it is eligible, so that it wakes without lag.
+            // A task that ran ahead stays queued until it is eligible, so that it wakes without
+            // lag.
             e[i].vlag = lag.clamp(0, limit);
         }
         self.forget(i);
@@ -140,7 +141,7 @@ impl RunQueue {
         self.update_min(e);
     }
 
-    /// Takes a waiting task away, to another queue; its virtual times become relative to none.
+    /// Removes a waiting task, which goes to another queue. Its virtual times become relative.
     pub fn take(&mut self, t: &Tunables, e: &mut Table<VcpuId, Entity>, i: VcpuId) {
         if t.eevdf {
             e[i].vlag = self.average_vruntime(e) - e[i].vruntime;
@@ -151,7 +152,7 @@ impl RunQueue {
         self.forget(i);
     }
 
-    /// Puts a task taken from another queue.
+    /// Inserts a task from another queue.
     pub fn give(&mut self, t: &Tunables, e: &mut Table<VcpuId, Entity>, i: VcpuId) {
         if t.eevdf {
             self.enqueue(t, e, i, false);
@@ -161,7 +162,7 @@ impl RunQueue {
         }
     }
 
-    /// The running task waits again: it is to be taken to another queue.
+    /// The running task waits again, and will go to another queue.
     pub fn put_back(&mut self) {
         let current = std::mem::replace(&mut self.current, NONE);
         if current != NONE {
@@ -169,7 +170,7 @@ impl RunQueue {
         }
     }
 
-    /// A sleeping task of `from` is to wake in this queue.
+    /// A sleeping task of `from` will wake up in this queue.
     pub fn adopt(&self, from: &RunQueue, e: &mut Table<VcpuId, Entity>, i: VcpuId) {
         e[i].vruntime += self.min_vruntime - from.min_vruntime;
     }

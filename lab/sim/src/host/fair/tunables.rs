@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The fair scheduler's times, and in what its versions differ.
+//! The fair scheduler's times, and the differences between its versions.
 
 use crate::core::{Host, Kernel};
 
-/// Times the scheduler works with, ns.
+/// The scheduler's times, ns.
 #[derive(Debug, Clone, Copy)]
 pub struct Tunables {
     pub(in crate::host) eevdf: bool,
