@@ -32,7 +32,7 @@ struct waiter {
 
 static struct waiter waiters[WAITERS_MAX];
 
-/* Until every waiter that runs has looked at the lock and then the clock as they are now. */
+/* Waits until every running waiter has seen the lock and the clock as they are now. */
 static void settle(void)
 {
 	int i;
@@ -146,13 +146,15 @@ static void play_in_order(void)
 		arrive(i);
 	for (i = 0; i < 4; i++) {
 		expect(holds(i), "the lock goes round in the order of the requests");
-		/* The lock is held for long, but every n changes before n * tau is over. */
+		/*
+		 * The lock is held for a long time, but n changes each time before n * tau is over.
+		 */
 		pass_us(TAU_US - 1);
 		release(i);
 	}
 }
 
-/* Figure 1: N1 holds, N2 is preempted, N3 passes it by, N2 returns and is before N4. */
+/* Figure 1: N1 holds, N2 is preempted, N3 passes it by, N2 returns and precedes N4. */
 static void play_figure_1(void)
 {
 	begin("figure 1", TAU_US);
@@ -240,7 +242,7 @@ static void play_from_the_draw(void)
 	release(1);
 }
 
-/* tau = 0 is a test-and-set lock, tau = for ever a ticket lock (section 4.2). */
+/* tau = 0 gives a test-and-set lock, infinite tau a ticket lock (section 4.2). */
 static void play_extremes(void)
 {
 	begin("tau 0", 0);
@@ -274,7 +276,10 @@ int main(void)
 	int turn;
 
 	alarm(600);
-	/* The counters go on from play to play; far enough apart, they wrap around in one of them. */
+	/*
+	 * The counters continue from play to play. In the second turn they start close to their
+	 * end, and wrap.
+	 */
 	for (turn = 0; turn < 2; turn++) {
 		play_in_order();
 		play_figure_1();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * A lock's clients in orders that are drawn from a seed, so that each run is the same on every computer,
- * busy or not (see played_env.h). See client.h for the build.
+ * Runs a lock's clients in orders drawn from a seed, so that each run is the same on every
+ * computer, busy or not (see played_env.h). See client.h for the build.
  *
  * usage: played SEEDS [START]
  *
- * Each seed is another order. START is where the lock's counters start. Says the seed and ends with 1
- * where two hold the lock at once, where everybody halts and nobody is left to wake them, and where nobody
- * gets the lock however long all of them run.
+ * Each seed gives another order. START is the initial value of the lock's counters. The program
+ * prints the seed and exits with 1 if two clients hold the lock at once, if all halt and none can
+ * wake them, or if no client gets the lock within a bounded number of steps.
  */
 #include <ucontext.h>
 
@@ -17,7 +17,7 @@
 #define CLIENTS 5
 #define ROUNDS 12
 #define STACK_BYTES (64 * 1024)
-/* An acquisition takes some hundred steps of all. */
+/* One acquisition takes some hundred steps of all clients. */
 #define STEPS_MAX 200000
 
 struct client {
@@ -43,7 +43,7 @@ static void fail(const char *what)
 	exit(1);
 }
 
-/* Marsaglia's xorshift. */
+/* Random numbers by Marsaglia's xorshift. */
 static unsigned int draw(unsigned int below)
 {
 	drawn ^= drawn << 13;
@@ -59,7 +59,7 @@ static bool is_ready(struct client *client)
 	return !client->halts && !client->gone;
 }
 
-/* Time passes where all halt, to the first limit; whether there was one. */
+/* All clients halt: advances the time to the first time limit. Returns whether there was one. */
 static bool pass_time(void)
 {
 	unsigned long long first = PLAYED_FOREVER;
@@ -145,7 +145,7 @@ static void take(void)
 {
 	DECLARE_NODE;
 
-	/* Every fourth tries first, so that both ways in are taken. */
+	/* A quarter of the acquisitions try first, so that both entry points are tested. */
 	if (draw(4) || !LOCK(trylock)(&lock NODE))
 		LOCK(lock)(&lock NODE);
 	if (holders++)
@@ -155,7 +155,7 @@ static void take(void)
 	played_step();
 	if (!LOCK(is_locked)(&lock))
 		fail("is_locked denies a holder");
-	/* Long enough for the others to time out and halt, some time. */
+	/* Now and then, hold long enough for the others to time out and halt. */
 	if (!draw(4)) {
 		unsigned int turns = draw(200);
 

@@ -66,7 +66,7 @@ static void *take(void *argument)
 	return NULL;
 }
 
-/* A signal that gets lost is a hang. */
+/* A lost signal would hang the program. */
 static void give(struct queue *queue)
 {
 	long long until_ns = now_ns(CLOCK_MONOTONIC) + CONTENTION_NS / 2;
@@ -316,7 +316,7 @@ static void a_cancelled_wait_holds_the_mutex(void)
 	}
 }
 
-/* A waiter and a child of its process have nothing to do with each other. */
+/* A waiter and a child of its process do not affect each other. */
 static void fork_while_waiting(void)
 {
 	struct queue queue;
@@ -361,7 +361,7 @@ static int take_turns(void *mine)
 	return 0;
 }
 
-/* The C library's in any case: its functions do not call each other by name. */
+/* C11's functions always use the C library's mutexes: they do not call pthread_*() by name. */
 static void threads_of_c11(void)
 {
 	thrd_t other;

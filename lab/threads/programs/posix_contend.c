@@ -72,7 +72,7 @@ static void threads_exclude_each_other(void)
 }
 
 /*
- * The first thread leaves the mutex on this page, and the second takes it in some way and frees the
+ * The first thread leaves the mutex on this page. The second takes it in some way and frees the
  * page.
  */
 static void *leave(void *page)

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * What the others get while one thread stands still. See client.h for the build.
+ * Counts the acquisitions of other threads while one thread is stopped. See client.h for the build.
  *
  * usage: stopped holder|waiter [WAIT_MS]
  *
- * One thread is stopped (by a signal whose handler waits, so in the middle of whatever it does) while it
- * holds the lock, or waits for it behind a holder that then releases. Prints how many acquisitions four
- * others made meanwhile, until they have made some and at most for WAIT_MS (200), and after it went on;
- * 1 if they entered a held lock. A lock that hangs ends the program by SIGALRM.
+ * A signal whose handler waits stops one thread at an arbitrary point: while it holds the lock, or
+ * while it waits behind a holder that then releases. Four other threads contend. The program prints
+ * how many acquisitions they made while the thread was stopped (it waits up to WAIT_MS, 200, for
+ * some), and how many after it continued. It exits with 1 if they entered a held lock. If a lock
+ * hangs, SIGALRM ends the program.
  */
 #include <signal.h>
 #include <time.h>
@@ -76,8 +77,8 @@ static void *take_often(void *unused)
 }
 
 /*
- * Until a waiter for the held lock is in its line: the lock's bytes are no longer as @alone, or, where
- * waiters leave no trace, it has spun.
+ * Waits until a waiter for the held lock is in its line: the lock's bytes differ from @alone, or,
+ * if waiters leave no trace there, it has spun.
  */
 static void wait_until_in_line(pthread_t waiter, const struct LOCK(lock) *alone)
 {
@@ -126,7 +127,7 @@ int main(int argc, char **argv)
 		sleep_ms(1);
 	if (!holder)
 		wait_until_in_line(stopped, &alone);
-	/* Long enough to time out, to halt. */
+	/* Long enough to time out and to halt. */
 	sleep_ms(20);
 	stop(stopped);
 	if (!holder)

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
  * One client for every lock: threads add to a plain counter under it. Run natively, and under
- * ThreadSanitizer, which sees a missing acquire or release as a data race. See client.h for the build.
+ * ThreadSanitizer, which reports a missing acquire or release as a data race. See client.h for the
+ * build.
  *
  * usage: stress THREADS ROUNDS [START [DISTURB]]
  *
- * The threads stop after ROUNDS each, or when MS_ENOUGH are over and each has made one: where other
- * programs are busy too, a first-come lock waits some ms for each next thread that gave its CPU up.
- * More threads than CPUs preempt holders and waiters. START is where the lock's counters start.
- * DISTURB is how many times a thread in an arbitrary place, holder or waiter, is held up by a signal
- * handler that sleeps for 1 ms. A lost wake-up ends the program by SIGALRM. With PROGRESS_S it says
- * how far it is, so often.
+ * Each thread stops after ROUNDS, or once MS_ENOUGH ms have passed and it has made one. The time
+ * limit is for busy computers, on which a first-come lock waits some ms for each next thread that
+ * gave its CPU up. More threads than CPUs preempt holders and waiters. START is the initial value
+ * of the lock's counters. DISTURB is the number of times that a signal handler, which sleeps for 1
+ * ms, delays a thread at an arbitrary point, holder or waiter. A lost wake-up ends the program by
+ * SIGALRM. With PROGRESS_S the program prints its progress, once per that many seconds.
  */
 #include <sched.h>
 #include <signal.h>
@@ -55,12 +56,12 @@ static void *add(void *unused)
 	unsigned long round;
 
 	(void)unused;
-	/* A fast lock would be through with a thread's rounds before the next thread is there. */
+	/* A fast lock would finish a thread's rounds before the next thread starts. */
 	pthread_barrier_wait(&start);
-	/* No order: it must not hide from ThreadSanitizer that a lock has none. */
+	/* Relaxed order: a stronger one would hide from ThreadSanitizer that a lock has none. */
 	for (round = 0; round < rounds &&
 	     !(round && atomic_load_explicit(&enough, memory_order_relaxed)); round++) {
-		/* Every fourth tries first, so that both ways in are taken. */
+		/* A quarter of the acquisitions try first, so that both entry points are tested. */
 		if (round % 4 || !LOCK(trylock)(&lock NODE))
 			LOCK(lock)(&lock NODE);
 		counter++;

@@ -35,7 +35,7 @@ static inline unsigned long long lock_now(void)
 {
 	static atomic_ullong now;
 
-	/* No order: it must not hide from ThreadSanitizer that a lock has none. */
+	/* Relaxed order: a stronger one would hide from ThreadSanitizer that a lock has none. */
 	return atomic_fetch_add_explicit(&now, 1ULL << 32, memory_order_relaxed);
 }
 #endif

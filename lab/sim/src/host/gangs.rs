@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which VM has its turn, and the state of VMs, vCPUs and pCPUs in turns.
 //!
-//! As kmod/turns.c and kmod/wanted.c: `policy/demand` decides which VMs have their own turns,
-//! `policy/gang` which VM owns each pCPU and which vCPU fills a hole. vCPUs that must not run sleep
-//! (`turns`).
+//! Modelled on kmod/turns.c and kmod/wanted.c: `policy/demand` decides which VMs get their own
+//! turns; `policy/gang` decides which VM owns each pCPU and which vCPU fills a hole. vCPUs that
+//! must not run sleep (`turns`).
 
 use crate::core::{Core, State};
 use crate::engine::{PcpuId, Table, VcpuId, VmId};
@@ -15,22 +15,22 @@ use unspin_uapi::Coscheduling;
 /// Length of the first turn.
 pub const FIRST_TURN_NS: u64 = gang::FIRST_TURN_US * 1000;
 
-/// The module's settings for a VM in turns.
+/// The module's settings of a VM that affect turns.
 #[derive(Debug, Clone, Copy)]
 pub struct InTurns {
-    /// It waits for turns of others, and has some itself.
+    /// Waits for turns of other VMs, and gets turns itself.
     pub takes_part: bool,
     pub coscheduling: Coscheduling,
-    /// Of each of its vCPUs on its pCPU.
+    /// Weight of each of its vCPUs on its pCPU.
     pub vcpu_weight: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct VmTurns {
     set: InTurns,
-    /// Its vCPUs run together,
+    /// Its vCPUs run together, unless `unplaced`.
     gang: bool,
-    /// if there is a pCPU for each of them.
+    /// There are too few pCPUs to give each vCPU one.
     unplaced: bool,
     turn_ns: u64,
     pub counts: Counts,
@@ -49,55 +49,56 @@ pub(super) struct Counts {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct VcpuTurns {
     pub vm: VmId,
-    /// Kept from running since then; `None`: it is not.
+    /// Since when it has been kept from running; `None` if it is not.
     pub parked_ns: Option<u64>,
-    /// Where it should run in this turn.
+    /// The pCPU on which it should run in this turn.
     pub target: Option<PcpuId>,
-    /// When it was parked it waited for a lock.
+    /// It waited for a lock when it was parked.
     pub at_lock: bool,
-    /// It has waited for too long, and runs until it loses its pCPU or a turn ends.
+    /// It was parked for too long, and now runs until it loses its pCPU or the turn ends.
     pub late: bool,
-    /// It woke up: until its CPU time is this, it may run in turns of others.
+    /// After a wake-up: it may run in turns of other VMs until its CPU time reaches this.
     pub back_until_ns: u64,
-    /// When it got its pCPU.
+    /// When it last got its pCPU.
     pub on_ns: u64,
-    /// CPU time that the policy knows of.
+    /// Its CPU time at the last turn's end, which the policy has seen.
     known_cpu_ns: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PcpuTurns {
     owner: Owner,
-    /// The vCPU that runs there in another VM's turn, or [`VcpuId::NONE`].
+    /// The vCPU that runs on it in another VM's turn, or [`VcpuId::NONE`].
     pub filler: VcpuId,
 }
 
-/// What turns are seen to do, for checks.
+/// What turns did, for checks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TurnsSeen {
     /// The longest time that a vCPU was kept from running.
     pub longest_park_ns: u64,
-    /// Ends of turns at which two vCPUs of a pCPU's owner were there while another of its pCPUs idled.
+    /// Number of turns' ends at which two vCPUs of a pCPU's owner shared that pCPU while another of
+    /// the owner's pCPUs was idle.
     pub crowded: u64,
-    /// Turns in which a VM owned a pCPU.
+    /// Number of turns in which some VM owned a pCPU.
     pub owned: u64,
 }
 
-/// A fault put in on purpose, which a check must see.
+/// A deliberate fault, which a check must detect.
 #[cfg(test)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing is owed to anybody.
+    /// No VM is ever owed CPU time.
     OwesNothing,
-    /// Who waits for too long waits on.
+    /// A vCPU that has waited for too long keeps waiting.
     WaitsOn,
-    /// Who is woken stays where it was.
+    /// A woken vCPU stays on its former pCPU.
     StaysPut,
-    /// VMs that waste nothing are taken to spin.
+    /// VMs that waste nothing count as spinning.
     AllSpin,
 }
 
-/// What `policy/gang` keeps from turn to turn. VMs that take no part have no vCPUs there.
+/// What `policy/gang` keeps from turn to turn. VMs that take no part have no vCPUs in it.
 struct Kept {
     vms: Vec<gang::Vm>,
     cpus: Vec<gang::Cpu>,
@@ -119,10 +120,10 @@ pub struct Turns {
     demand: demand::Host,
     demands: Vec<demand::Vm>,
     everywhere: CpuSet,
-    /// Of the turn that goes on; 0 of the first, after which nobody is owed anything.
+    /// Length of the present turn; 0 for the first one, after which no VM is owed anything.
     length_ns: u64,
     started_ns: u64,
-    /// Somebody owns a pCPU.
+    /// Some VM owns a pCPU.
     owned: bool,
     turn_ns: u64,
     #[cfg(test)]
@@ -130,7 +131,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// On that many pCPUs, for VMs that are added next; turns take `turn_us`.
+    /// Turns on `pcpus` pCPUs, for VMs that are added later; each turn takes `turn_us`.
     pub fn new(pcpus: u32, turn_us: u32) -> Turns {
         let nobody = PcpuTurns { owner: Owner::Nobody, filler: VcpuId::NONE };
         Turns {
@@ -201,7 +202,8 @@ impl Turns {
             || (own == Owner::Low && self.came_back(core, v))
     }
 
-    /// It woke up, and its VM has had less than its part: it may run in turns of others for a while.
+    /// Whether it woke up a moment ago and its VM has had less than its share: then it may run in
+    /// turns of other VMs for a while.
     fn came_back(&self, core: &Core, v: VcpuId) -> bool {
         let vcpu = &self.vcpus[v];
         self.kept.vms[vcpu.vm.0 as usize].owed > 0 && core.cpu_ns(v) < vcpu.back_until_ns
@@ -215,8 +217,8 @@ impl Turns {
         self.vcpus[v].parked_ns.is_some()
     }
 
-    /// What each vCPU is, and got since the last turn ended. The module finds who has no time left by the
-    /// holes that it leaves.
+    /// State of each vCPU, and the CPU time it got since the last turn ended. The module detects
+    /// throttled vCPUs by the holes that they leave.
     fn look(
         &mut self,
         core: &Core,
@@ -237,7 +239,8 @@ impl Turns {
         seen
     }
 
-    /// Which VMs have their vCPUs run together; `wasted` says the cycles that PLE exits took of each.
+    /// Decides which VMs have their vCPUs run together. `wasted` gives the cycles that a VM's PLE
+    /// exits took.
     fn judge(&mut self, core: &Core, wasted: impl Fn(VmId) -> u64) {
         for (vm, of) in core.vms.rows() {
             let cpu_ns: u64 = of.first.and_next(of.vcpus).map(|v| core.cpu_ns(v)).sum();
@@ -258,7 +261,7 @@ impl Turns {
         }
     }
 
-    /// A turn ends and another begins: whose each pCPU is, and where each vCPU should run.
+    /// Ends a turn and starts the next: decides who owns each pCPU and where each vCPU should run.
     pub(super) fn decide(
         &mut self,
         core: &Core,
@@ -304,7 +307,7 @@ impl Turns {
         self.started_ns = core.now_ns;
     }
 
-    /// The turn that ends is its owners', and nobody fills any longer.
+    /// Charges the turn that ends to its owners, and ends all fillers.
     fn charge(&mut self, now_ns: u64) {
         for (vm, seen) in self.vms.iter_mut().zip(&self.kept.vms) {
             if self.owned && seen.is_high() && seen.last_turn == self.kept.turn {
@@ -315,12 +318,12 @@ impl Turns {
         self.vcpus.iter_mut().for_each(|vcpu| vcpu.late = false);
     }
 
-    /// When the turn that goes on ends.
+    /// When the present turn ends.
     pub(super) fn end_ns(&self) -> u64 {
         self.started_ns + self.length_ns
     }
 
-    /// Who fills `p`, whose owner has nothing to run there.
+    /// Chooses a vCPU to fill `p`, whose owner has nothing to run there.
     pub(super) fn fill(&mut self, core: &Core, p: PcpuId) -> Option<VcpuId> {
         let here = |v: &VcpuId| core.vcpus[*v].on.pcpu == p && self.is_parked(*v);
         let candidates: Vec<gang::Filler> = core
@@ -340,7 +343,7 @@ impl Turns {
         Some(v)
     }
 
-    /// The counters of `vm`.
+    /// Adds the counters of `vm` to `to`.
     pub fn count(&self, core: &Core, vm: VmId, to: &mut ModuleStats) {
         let VmTurns { gang, turn_ns, counts, .. } = self.vms[vm];
         to.turns = counts.turns;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the machine asks the host's scheduler, and the result.
+//! What the machine asks the host's scheduler, and the answers.
 
 use super::ask::{arm_tick_by, ask_reschedule};
 use super::credit::CoschedulingStats;
@@ -23,7 +23,7 @@ impl Scheduler {
         let ns = self.unbilled_ns(core, p);
         match self.policy {
             Policy::Fair => self.bill_fair(p, ns),
-            // It has ticks paid, not times.
+            // Credit charges at ticks instead of by time.
             Policy::Credit(_) => false,
         }
     }
@@ -38,15 +38,16 @@ impl Scheduler {
         }
     }
 
-    /// Time that `p`'s scheduler has not seen yet, and now has.
+    /// Time that `p`'s scheduler has not billed yet. It counts as billed from now on.
     #[inline]
     pub fn unbilled_ns(&mut self, core: &mut Core, p: PcpuId) -> u64 {
         let pcpu = &mut core.pcpus[p];
         core.now_ns - std::mem::replace(&mut pcpu.billed_ns, core.now_ns)
     }
 
-    /// Linux spreads skewed ticks over half a period (tick_setup_sched_timer()); Xen's timers begin
-    /// when each pCPU is brought up, at any time of a period.
+    /// Offset of `p`'s ticks. Linux spreads skewed ticks over half a period
+    /// (tick_setup_sched_timer()). Xen's timers start when each pCPU is brought up, at any time of
+    /// a period.
     pub fn tick_offset_ns(&self, core: &Core, p: PcpuId) -> u64 {
         let range_ns = match self.policy {
             Policy::Fair => core.model.tick_ns / 2,
@@ -56,13 +57,14 @@ impl Scheduler {
         range_ns * skew / u64::from(core.pcpus.len() as u32)
     }
 
-    /// Whether `p` is on its grid now: its own tick, not the end of a slice.
+    /// Whether `p`'s own tick is due now, rather than the end of a slice.
     pub fn ticks_now(&self, core: &Core, p: PcpuId) -> bool {
         let since = core.now_ns.checked_sub(self.tick_offset_ns(core, p));
         since.is_some_and(|ns| ns % core.model.tick_ns == 0)
     }
 
-    /// Ticks of different pCPUs are each on its own grid, or at the same time (skew_tick).
+    /// Arms `p`'s next tick. With skew_tick each pCPU ticks on a grid of its own, otherwise all
+    /// tick at the same time.
     pub fn arm_tick(&mut self, core: &mut Core, p: PcpuId) {
         let period = core.model.tick_ns;
         let offset = self.tick_offset_ns(core, p);
@@ -82,7 +84,7 @@ impl Scheduler {
         ask_reschedule(core, p, self.queues[p].current);
     }
 
-    /// The scheduler's choice for `p`, whose former current one waits again.
+    /// The scheduler's choice for `p`. The vCPU that ran so far waits again.
     #[inline]
     pub fn choose(&mut self, core: &mut Core, p: PcpuId) -> VcpuId {
         match &mut self.policy {
@@ -98,7 +100,7 @@ impl Scheduler {
         }
     }
 
-    /// The fair scheduler's.
+    /// The fair scheduler's choice.
     #[inline]
     pub(super) fn choose_fair(&mut self, core: &mut Core, p: PcpuId) -> VcpuId {
         self.throttle_current(p);
@@ -119,7 +121,7 @@ impl Scheduler {
         }
     }
 
-    /// With the fair scheduler: on `p`.
+    /// Adds `v` to the queue of `p`; for the fair scheduler.
     pub(super) fn enqueue_on(&mut self, core: &mut Core, v: VcpuId, p: PcpuId, is_new: bool) {
         core.vcpus[v].on.pcpu = p;
         let over = self.bill(core, p);
@@ -147,7 +149,7 @@ impl Scheduler {
         }
     }
 
-    /// The weight of `v`, current and billed, follows its group's load.
+    /// Sets the weight of `v` by its group's load. `v` is running, and billed until now.
     fn reweigh(&mut self, core: &mut Core, v: VcpuId) {
         let Some(groups) = &mut self.groups else { return };
         groups.refresh(v, core.now_ns);
@@ -156,15 +158,15 @@ impl Scheduler {
         queue.reweigh(&self.tunables, &mut self.entities, v, weight);
     }
 
-    /// The pCPU for a vCPU that wants to run: its last one, unless it may move and there is an idle
-    /// pCPU elsewhere, or without one a shorter queue.
+    /// The pCPU for a vCPU that wants to run: its last one, unless the vCPU may move and another
+    /// pCPU is idle or, if none is idle, has a shorter queue.
     fn pcpu_for(&self, core: &Core, v: VcpuId) -> PcpuId {
         let vcpu = &core.vcpus[v];
         #[cfg(test)]
         if self.turns.as_ref().is_some_and(|turns| turns.has(super::gangs::Fault::StaysPut)) {
             return vcpu.on.pcpu;
         }
-        // An idle core before an idle thread of a busy one (select_idle_core()).
+        // Prefer an idle core to an idle thread of a busy core (select_idle_core()).
         let beside = |p| core.sibling(p).map_or(0, |sibling| self.queues[sibling].tasks());
         let tasks = |p| (self.queues[p].tasks(), beside(p));
         if vcpu.on.pinned || tasks(vcpu.on.pcpu) == (0, 0) {
@@ -176,7 +178,7 @@ impl Scheduler {
         least.unwrap_or(vcpu.on.pcpu)
     }
 
-    /// `p` has nobody: takes a waiting vCPU from the longest queue. Whether it got one.
+    /// Takes a waiting vCPU from the longest queue for the idle `p`. Returns whether it got one.
     fn pull(&mut self, core: &mut Core, p: PcpuId) -> bool {
         if self.movable == 0 {
             return false;
@@ -199,7 +201,7 @@ impl Scheduler {
         core.events.time_of(Event::Reschedule(p)).is_some()
     }
 
-    /// `p`, whose vCPU is accounted for, ticks. Whether it is to choose again.
+    /// A tick of `p`, whose vCPU is accounted for. Returns whether `p` should choose again.
     #[inline]
     pub fn tick(&mut self, core: &mut Core, p: PcpuId) -> bool {
         let billed = self.bill(core, p);
@@ -215,7 +217,7 @@ impl Scheduler {
         billed | over
     }
 
-    /// Whether it has no directed yield: Xen of Credit's time yields to nobody.
+    /// Whether the scheduler has no directed yield, as Xen of Credit's time.
     pub fn yields_to_nobody(&self) -> bool {
         match self.policy {
             Policy::Fair => false,
@@ -223,15 +225,15 @@ impl Scheduler {
         }
     }
 
-    /// Whether yield_to() for who runs on `p` takes the locks of run queues: not where it sees before that
-    /// both have one task.
+    /// Whether yield_to() by the vCPU on `p` takes the locks of run queues. It takes none if it finds
+    /// first that both queues have one task.
     #[inline]
     pub fn locks_queues(&self, core: &Core, p: PcpuId, target: VcpuId) -> bool {
         let to = core.vcpus[target].on.pcpu;
         self.queues[p].tasks() > 1 || self.queues[to].tasks() > 1
     }
 
-    /// yield_to(): who runs on `p` wants `target` to run in its place.
+    /// yield_to(): the vCPU on `p` asks that `target` run in its place.
     #[inline]
     pub fn yield_to(&mut self, core: &mut Core, p: PcpuId, target: VcpuId) -> Yield {
         let to = core.vcpus[target].on.pcpu;
@@ -250,13 +252,14 @@ impl Scheduler {
         Yield::Boosted
     }
 
-    /// Who runs on `p` lets anybody else run.
+    /// The vCPU on `p` yields to any other.
     pub fn yield_current(&mut self, core: &mut Core, p: PcpuId) {
         self.bill(core, p);
         self.queues[p].yield_current(&self.tunables, &mut self.entities);
     }
 
-    /// KVM polls for a wake-up of `v`, which halts, while nobody else wants `p`. Whether it does now.
+    /// Whether KVM polls for a wake-up of `v`, which halts. It does so only while no other task wants
+    /// `p`.
     pub fn polls_before_halt(&self, core: &mut Core, p: PcpuId, v: VcpuId) -> bool {
         let ns = core.model.halt_poll_ns;
         let exit = &mut core.vcpus[v].exit;
@@ -268,7 +271,7 @@ impl Scheduler {
         polls
     }
 
-    /// Who runs on `p` leaves the queue, to sleep.
+    /// The vCPU on `p` leaves the queue in order to sleep.
     pub fn sleep(&mut self, core: &mut Core, p: PcpuId) {
         self.bill(core, p);
         match &mut self.policy {
@@ -277,7 +280,7 @@ impl Scheduler {
         }
     }
 
-    /// `v` sleeps now.
+    /// `v` is asleep from now on.
     pub fn slept(&mut self, core: &mut Core, v: VcpuId) {
         if let Some(groups) = &mut self.groups {
             groups.set_runnable(v, false, core.now_ns);
@@ -285,7 +288,7 @@ impl Scheduler {
         self.give_back(core, v);
     }
 
-    /// `v`, asleep until now, wants to run.
+    /// `v` wakes up and wants to run.
     pub fn wakes(&mut self, core: &mut Core, v: VcpuId) {
         if let Some(asym) = &mut self.asym {
             asym.woken(v, core.now_ns);
@@ -297,7 +300,7 @@ impl Scheduler {
         self.enqueue(core, v, false);
     }
 
-    /// `v`, new, wants to run.
+    /// `v` is new and wants to run.
     pub fn starts(&mut self, core: &mut Core, v: VcpuId) {
         self.movable += u32::from(!core.vcpus[v].on.pinned);
         self.enqueue(core, v, true);
@@ -327,7 +330,7 @@ impl Scheduler {
         self.movable -= u32::from(!core.vcpus[v].on.pinned);
     }
 
-    /// `p` has nobody to run.
+    /// `p` has nothing to run.
     pub fn idles(&mut self, core: &mut Core, p: PcpuId) {
         if core.model.group_load_lags {
             self.balance_when_idle(core, p);
@@ -337,19 +340,20 @@ impl Scheduler {
         }
     }
 
-    /// Who ran on `p` waits in its queue.
+    /// The vCPU that ran on `p` waits in its queue.
     pub fn put_back(&mut self, p: PcpuId) {
         self.queues[p].put_back();
     }
 
-    /// `by` sends its sibling the interrupt that wakes it.
+    /// `by` sends its sibling `woken` the interrupt that wakes it.
     pub fn note_waker(&mut self, core: &Core, woken: VcpuId, by: VcpuId) {
         if let Some(asym) = &mut self.asym {
             asym.waker(woken, core.vcpus[by].index);
         }
     }
 
-    /// An over-threshold wait for a spin-lock in `vm` is over, whose locks were passed so often.
+    /// An over-threshold wait for a spin-lock in `vm` has ended; `passes` counts the times that its
+    /// locks changed hands.
     pub fn long_wait(&mut self, vm: VmId, passes: u64) {
         match &mut self.policy {
             Policy::Fair => {}
@@ -365,7 +369,7 @@ impl Scheduler {
         }
     }
 
-    /// A PLE exit of `v`, with that window.
+    /// A PLE exit of `v` whose window was `window_cycles`.
     pub fn watch_ple_exit(&mut self, core: &Core, v: VcpuId, window_cycles: u32) {
         match &mut self.policy {
             Policy::Fair => {}
@@ -373,14 +377,14 @@ impl Scheduler {
         }
     }
 
-    /// A period of asymmetric vCPUs begins.
+    /// Arms the end of the first period of asymmetric vCPUs.
     pub fn arm_asym_period(&self, core: &mut Core) {
         if let Some(asym) = &self.asym {
             core.events.arm(Event::AsymPeriod, core.now_ns + asym.period_ns());
         }
     }
 
-    /// What coscheduling did to each VM; none without Credit.
+    /// What coscheduling did to each VM; empty without Credit.
     pub fn coscheduling_stats(&self) -> Vec<CoschedulingStats> {
         match &self.policy {
             Policy::Fair => Vec::new(),
@@ -388,7 +392,7 @@ impl Scheduler {
         }
     }
 
-    /// The pCPUs' queues, each with room for all that may come.
+    /// Creates the pCPUs' queues, each with room for every vCPU that may come to it.
     pub fn make_queues(&mut self, core: &Core) {
         let mut pinned: Table<PcpuId, usize> = vec![0; core.pcpus.len()].into();
         for vcpu in core.vcpus.iter().filter(|v| v.on.pinned) {
@@ -398,7 +402,7 @@ impl Scheduler {
         self.queues.extend(pinned.iter().map(|n| RunQueue::new(n + free)));
     }
 
-    /// The first period of whatever has periods.
+    /// Arms the first period of everything periodic.
     pub fn arm_periods(&mut self, core: &mut Core) {
         match self.policy {
             Policy::Fair => {}
@@ -414,7 +418,7 @@ impl Scheduler {
         self.arm_turns(core);
     }
 
-    /// One of the host's own tasks wants `p`: for so long, ns. The next one is set.
+    /// A task of the host wants `p`. Returns its length in ns, and arms the next one.
     pub fn host_task(&mut self, core: &mut Core, p: PcpuId) -> u64 {
         let Some(own) = &mut self.housekeeping else { return 0 };
         own.arm(core, p);
@@ -425,7 +429,7 @@ impl Scheduler {
         own.length_ns(p)
     }
 
-    /// Credits are handed out, where Credit decides.
+    /// Hands out credits if the policy is Credit.
     pub fn assign_credits(&mut self, core: &mut Core) {
         match &mut self.policy {
             Policy::Fair => {}
@@ -433,8 +437,8 @@ impl Scheduler {
         }
     }
 
-    /// An allocation period of asymmetric vCPUs has ended; all vCPUs are accounted for, all pCPUs
-    /// billed. Where each vCPU is to be from now on.
+    /// Ends an allocation period of asymmetric vCPUs. All vCPUs are accounted for, and all pCPUs
+    /// billed. Returns the pCPU of each vCPU from now on.
     pub fn end_period(&mut self, core: &Core) -> Vec<PcpuId> {
         let Scheduler { asym, entities, tunables, groups, .. } = self;
         match asym {
@@ -443,7 +447,7 @@ impl Scheduler {
         }
     }
 
-    /// `v`, not running, changes to the queue of another pCPU; both are billed.
+    /// Moves `v`, which does not run, to the queue of another pCPU. Both queues are billed.
     pub fn change_queue(&mut self, core: &mut Core, v: VcpuId, to: PcpuId) {
         let from = core.vcpus[v].on.pcpu;
         let (source, target) = self.queues.both(from, to);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Keeps vCPUs from running in turns of other VMs (`gangs`).
 //!
-//! As kmod/turns.c and kmod/park.c. A vCPU that may not run on its pCPU sleeps: it is in no queue
-//! and charged for nothing, although for its guest and for itself it waits. Its turn wakes it, or a
-//! hole that it fills, or the end of 200 ms.
+//! Modelled on kmod/turns.c and kmod/park.c. A vCPU that may not run on its pCPU sleeps: it is in
+//! no queue and is charged nothing, although to its guest it waits. Its turn wakes it, or a hole
+//! that it fills, or the limit of 200 ms.
 
 use super::fair::NONE;
 #[cfg(test)]
@@ -14,28 +14,29 @@ use crate::core::{Cause, Core, Effect};
 use crate::engine::{Event, PcpuId, VcpuId, VmId};
 use unspin_policy::gang::{self, Owner};
 
-/// Nobody waits for a turn for longer.
+/// The longest time that a vCPU may wait for a turn.
 const PARK_MAX_NS: u64 = gang::PARK_MAX_MS * 1_000_000;
 
 impl Scheduler {
-    /// Whether `v`, which wants to run, is in no queue: it has no time left, or it is not its turn.
+    /// Whether `v`, which wants to run, is in no queue because it is throttled or it is not its
+    /// turn.
     pub fn is_out(&self, v: VcpuId) -> bool {
         self.is_throttled(v) || self.turns.as_ref().is_some_and(|turns| turns.is_parked(v))
     }
 
-    /// Whether `v`, running on `p`, is to leave it: it is not its turn.
+    /// Whether `v`, running on `p`, must leave it because it is not its turn.
     pub fn must_leave(&self, core: &Core, v: VcpuId, p: PcpuId) -> bool {
         self.turns.as_ref().is_some_and(|turns| !turns.may_run(core, v, p))
     }
 
-    /// The first turn begins.
+    /// Arms the end of the first turn.
     pub fn arm_turns(&self, core: &mut Core) {
         if self.turns.is_some() {
             core.events.arm(Event::TurnEnd, core.now_ns + FIRST_TURN_NS);
         }
     }
 
-    /// What turns were seen to do.
+    /// What turns have done so far.
     pub fn turns_seen(&self, now_ns: u64) -> TurnsSeen {
         let Some(turns) = &self.turns else { return TurnsSeen::default() };
         let parked = turns.vcpus.iter().filter_map(|vcpu| vcpu.parked_ns);
@@ -44,7 +45,8 @@ impl Scheduler {
         TurnsSeen { longest_park_ns, ..turns.seen }
     }
 
-    /// The scheduler's choice for `p` among those whose turn it is; the others it finds sleep.
+    /// The scheduler's choice for `p` among vCPUs whose turn it is. Others that it finds are
+    /// parked.
     pub(super) fn choose_in_turns(&mut self, core: &mut Core, p: PcpuId) -> VcpuId {
         let current = self.queues[p].current;
         if current != NONE && self.must_leave(core, current, p) {
@@ -57,7 +59,7 @@ impl Scheduler {
                 return v;
             }
             if !self.must_leave(core, v, p) {
-                // Each of them was switched to first.
+                // The host switched to each parked vCPU first.
                 core.charge(v, core.prices.switch_ns * parked, Cause::Other);
                 return v;
             }
@@ -66,7 +68,7 @@ impl Scheduler {
         }
     }
 
-    /// Who runs on `p`, or was just chosen to, sleeps.
+    /// Parks the vCPU that runs on `p`, or was just chosen for it.
     fn park_current(&mut self, core: &mut Core, p: PcpuId) {
         let v = self.queues[p].current;
         self.queues[p].dequeue_current(&self.tunables, &mut self.entities);
@@ -91,7 +93,8 @@ impl Scheduler {
         }
     }
 
-    /// `v` may have let go of a lock: siblings that waited for one are worth a try.
+    /// `v` may have released a lock: lets siblings that were parked while they waited for one try
+    /// again.
     fn let_siblings_try(&mut self, core: &mut Core, v: VcpuId, vm: VmId) {
         let crate::core::Vm { first, vcpus, .. } = core.vms[vm];
         for sibling in first.and_next(vcpus).filter(|sibling| *sibling != v) {
@@ -104,7 +107,7 @@ impl Scheduler {
         }
     }
 
-    /// `v` sleeps no longer for want of a turn, and comes to `to`, or where the scheduler puts it.
+    /// Ends the wait of `v` for a turn, and queues it on `to`, or where the scheduler chooses.
     fn unpark(&mut self, core: &mut Core, v: VcpuId, to: Option<PcpuId>) {
         let Some(turns) = &mut self.turns else { return };
         let Some(since_ns) = turns.vcpus[v].parked_ns.take() else { return };
@@ -117,7 +120,7 @@ impl Scheduler {
         }
     }
 
-    /// A turn ends, and another begins. `wasted`: cycles that PLE exits took of a VM.
+    /// Ends a turn and starts the next. `wasted` gives the cycles that a VM's PLE exits took.
     pub fn end_turn(&mut self, core: &mut Core, wasted: impl Fn(VmId) -> u64) {
         let crowded = self.is_crowded(core);
         let Some(turns) = &mut self.turns else { return };
@@ -136,7 +139,7 @@ impl Scheduler {
         }
     }
 
-    /// `v` goes on if its turn has come: where it should run, if it may move.
+    /// Resumes `v` if its turn has come, on its target if it may move.
     fn unpark_in_turn(&mut self, core: &mut Core, v: VcpuId) {
         let Some(turns) = self.turns.as_deref().filter(|turns| turns.is_parked(v)) else { return };
         let on = &core.vcpus[v].on;
@@ -148,8 +151,8 @@ impl Scheduler {
         }
     }
 
-    /// Whether two vCPUs of a pCPU's owner are there, one of which could be on another of its pCPUs,
-    /// where nobody is nor is about to be.
+    /// Whether two vCPUs of some pCPU's owner share that pCPU, although one of them could run on
+    /// another of the owner's pCPUs that is free and was not asked to reschedule.
     fn is_crowded(&self, core: &Core) -> bool {
         let Some(turns) = &self.turns else { return false };
         core.pcpus.ids().any(|p| {
@@ -166,7 +169,7 @@ impl Scheduler {
         })
     }
 
-    /// `p` has nobody to run from now on: a hole in its owner's turn.
+    /// `p` has nothing to run from now on, which leaves a hole in its owner's turn.
     pub(super) fn hole(&mut self, core: &mut Core, p: PcpuId) {
         if let Some(turns) = &mut self.turns {
             turns.pcpus[p].filler = NONE;
@@ -174,7 +177,7 @@ impl Scheduler {
         }
     }
 
-    /// Lets one of those who sleep for their turn on `p` run there, if nobody else does.
+    /// Lets one of the vCPUs parked on `p` run there if `p` is idle.
     fn fill(&mut self, core: &mut Core, p: PcpuId) {
         let is_idle = core.pcpus[p].idle && self.queues[p].tasks() == 0;
         let Some(turns) = &mut self.turns else { return };
@@ -186,7 +189,7 @@ impl Scheduler {
         }
     }
 
-    /// `v` has been stopped spinning on `p`: it fills that no longer.
+    /// `v` had a PLE exit on `p`, so it no longer counts as its filler.
     pub fn filler_spins(&mut self, v: VcpuId, p: PcpuId) {
         if let Some(turns) = &mut self.turns {
             if turns.pcpus[p].filler == v {
@@ -195,7 +198,7 @@ impl Scheduler {
         }
     }
 
-    /// `v` wakes up on `p`: who fills it goes.
+    /// `v` wakes up on `p`: the filler of `p` must leave.
     pub(super) fn filler_goes(&mut self, core: &mut Core, v: VcpuId, p: PcpuId) {
         let Some(turns) = &mut self.turns else { return };
         let filler = turns.pcpus[p].filler;
@@ -208,7 +211,7 @@ impl Scheduler {
         }
     }
 
-    /// Somebody may have waited for a turn for too long: it runs.
+    /// Resumes vCPUs that have waited for a turn for too long.
     pub fn end_parks(&mut self, core: &mut Core) {
         let mut next_ns = u64::MAX;
         for v in core.vcpus.ids() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Exits: a pause loop is stopped, or a pCPU is asked to reschedule. KVM asks for yields, and the
-//! scheduler reports the outcome of each.
+//! Exits: PLE has ended a pause loop, or a pCPU was asked to reschedule. KVM asks for yields, and
+//! the scheduler reports the outcome of each.
 
 use super::Sim;
 use crate::core::{Cause, State};
@@ -8,7 +8,7 @@ use crate::engine::{PcpuId, VcpuId};
 use crate::kvm::{Ask, Spinner};
 
 impl Sim {
-    /// The processor has stopped the pause loop of `v` on `p`.
+    /// A PLE exit of `v` on `p`.
     pub(super) fn ple_exit(&mut self, p: PcpuId, v: VcpuId) {
         self.kvm.ple_exit(&mut self.core, v);
         self.host.filler_spins(v, p);
@@ -27,7 +27,7 @@ impl Sim {
         }
     }
 
-    /// The target of the PLE exit of `v` on `p`, at this moment.
+    /// Chooses the target of the PLE exit of `v` on `p`, as of now.
     fn decide(&mut self, p: PcpuId, v: VcpuId) {
         let guest = &self.guest;
         let for_lock = !guest.waits_for_answers(v) && guest.waits_for_lock(v);
@@ -62,7 +62,7 @@ impl Sim {
             }
         }
         self.kvm.end_pick(&mut self.core, v, pick, boosted);
-        // On its way back to the guest it may find that its turn is over.
+        // The turn may have ended; the kernel checks this on the way back to the guest.
         if boosted.is_some() || gives_way || self.host.must_leave(&self.core, v, p) {
             self.leave(p, v);
         }
@@ -71,23 +71,23 @@ impl Sim {
         }
     }
 
-    /// schedule() inside the exit of `v`; if no other is to run, `v` continues.
+    /// Calls schedule() inside the exit of `v`. If no other vCPU is to run, `v` continues.
     fn leave(&mut self, p: PcpuId, v: VcpuId) {
         self.schedule(p);
         if self.host.current(p) == v {
             self.kvm.end_search(&self.core, v);
         } else {
-            // The way back is part of handling the exit.
+            // The switch back is part of handling the exit.
             let cycles = self.core.model.costs.switch_cycles;
             self.kvm.count_switching(&self.core, v, cycles);
         }
     }
 
-    /// The host time before a decision about `v`, running on `p`, is spent.
+    /// The host time before a decision about `v`, running on `p`, has passed.
     pub(super) fn handle_exit(&mut self, p: PcpuId, v: VcpuId) {
         let exit = &mut self.core.vcpus[v].exit;
         if exit.undecided {
-            // need_resched stays: the kernel looks at it on the way to the guest.
+            // need_resched stays set: the kernel checks it on the way to the guest.
             self.decide(p, v);
         } else {
             exit.need_resched = false;
@@ -98,8 +98,8 @@ impl Sim {
         }
     }
 
-    /// One of the host's own tasks takes `p` from the running vCPU, and sleeps again. The scheduler
-    /// then chooses as if none ran, and the former vCPU has been scheduled out.
+    /// A task of the host takes `p` from the running vCPU, and sleeps again. The scheduler then
+    /// chooses as if `p` had been idle, and the former vCPU counts as scheduled out.
     pub(super) fn host_task(&mut self, p: PcpuId) {
         let task_ns = self.host.host_task(&mut self.core, p);
         let v = self.host.current(p);
@@ -131,7 +131,7 @@ impl Sim {
                 self.sleep(p, v);
                 return;
             }
-            // A vCPU that is not in its guest sees the request on its way there.
+            // A vCPU outside of its guest sees the request on its way in.
             let vcpu = &self.core.vcpus[v];
             let ns = match vcpu.ledger.host_ns() == 0 && !vcpu.exit.is_pending() {
                 true => self.core.prices.interrupt_ns,
