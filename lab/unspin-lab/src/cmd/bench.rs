@@ -11,7 +11,7 @@ use crate::boots::{write_record, Boot};
 use crate::exit::Usage;
 use crate::load::{self, Loaded, Select};
 use crate::machine::emulator::Timed;
-use crate::machine::{self, sim, Choice, Job, Machine, Wish};
+use crate::machine::{self, sim, Choice, Job, Machine, Takes, Wish};
 use crate::out;
 use crate::progress::Progress;
 use crate::share::Share;
@@ -24,13 +24,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use unspin_agent::is_ignored;
+use unspin_cli::progress::human;
 use unspin_report::{documents, read_files, write_dir, Document, Stream};
 use unspin_scenario::plan::Plan;
 use unspin_scenario::result::Record;
 use unspin_scenario::split;
 use unspin_text::fit::terminal_width;
-use unspin_text::{shown, write_atomic, Lock};
+use unspin_text::{counted, shown, write_atomic, Lock};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -284,6 +286,9 @@ impl Bench<'_> {
         let failed = Mutex::new(None);
         let at_once = jobs.min(todo.len());
         let threads = jobs / at_once.max(1);
+        if !self.args.quiet {
+            self.say_time(&todo, at_once);
+        }
         std::thread::scope(|s| {
             for _ in 0..at_once {
                 s.spawn(|| {
@@ -305,6 +310,25 @@ impl Bench<'_> {
                 bail!("interrupted; finished runs are kept, and --resume does the rest")
             }
             None => Ok(()),
+        }
+    }
+
+    /// Estimates how long the boots take, this many at once, where the machine can tell.
+    fn say_time(&self, todo: &[&Boot], at_once: usize) {
+        let takes = |b: &&Boot| self.machine.takes(&b.plan);
+        let Some(takes) = todo.iter().map(takes).collect::<Option<Vec<Takes>>>() else { return };
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let side_by_side = at_once.min(cpus).max(1);
+        let human = |cpu_s: f64| human(Duration::from_secs_f64(cpu_s / side_by_side as f64));
+        let runs = todo.iter().map(|b| b.plan.runs.len()).sum::<usize>();
+        if runs > 0 {
+            say!(
+                "estimate for this computer: {} to boot {}, {side_by_side} at a time, and {} for {}",
+                human(takes.iter().map(|t| t.boot_s).sum()),
+                counted(todo.len(), "emulated computer"),
+                human(takes.iter().map(|t| t.runs_s).sum()),
+                counted(runs, "run"),
+            );
         }
     }
 

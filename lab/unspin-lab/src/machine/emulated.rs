@@ -5,6 +5,7 @@
 use super::emulator::Timed;
 use super::guests::{self, About};
 use super::lab::{explain, open, series};
+use super::takes::{self, Takes};
 use super::{Job, Machine, Refusal, Sink, Wish};
 use crate::exit::Usage;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,6 +78,10 @@ impl Machine for Emulated {
                 allowed: format!("{} MiB on machine emulated", Computer::MEMORY_MAX_MIB - own),
             },
         ))
+    }
+
+    fn takes(&self, plan: &Plan) -> Option<Takes> {
+        Some(takes::of(self.timed.emulator, plan))
     }
 
     fn image(&self, stop: &AtomicBool) -> anyhow::Result<String> {

@@ -2,6 +2,7 @@
 //! The trait of machines, and their jobs.
 
 use super::emulator::Timed;
+use super::takes::Takes;
 use crate::exit::Usage;
 use anyhow::Context;
 use std::path::Path;
@@ -79,6 +80,10 @@ pub trait Machine: Sync {
     /// why.
     fn check_plan(&self, _: &Plan) -> Result<(), (&'static str, Refusal)> {
         Ok(())
+    }
+    /// What booting for a plan and running it takes of this computer, where it can be told.
+    fn takes(&self, _: &Plan) -> Option<Takes> {
+        None
     }
     /// SHA-256, in hex, of this project's code behind a run's figures: module, policies, agent and
     /// guest, or the simulator. Builds what else the runs need first, until `stop` is set.

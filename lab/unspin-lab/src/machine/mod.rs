@@ -8,6 +8,7 @@ mod job;
 pub mod kvm;
 pub mod lab;
 pub mod sim;
+mod takes;
 pub mod threads;
 
 use crate::exit::{Cannot, Usage};
@@ -16,6 +17,7 @@ use std::sync::atomic::Ordering;
 
 use emulator::Timed;
 pub use job::{Job, Machine, Refusal, Sink, Wish};
+pub use takes::Takes;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Choice {

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How long boots and runs of an emulated computer take on this one, estimated before they begin.
+
+use super::guests;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+use unspin_computers::Emulator;
+use unspin_scenario::plan::Plan;
+
+/// CPU seconds of this computer.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Takes {
+    /// Up to the first run.
+    pub boot_s: f64,
+    pub runs_s: f64,
+}
+
+/// What [`pass`] takes on the computer on which the figures of [`of`] were measured.
+const PASS_THERE: Duration = Duration::from_micros(7_100);
+/// Virtual seconds of Linux guests from their start to the start of a run.
+const GUESTS_UP_S: f64 = 4.0;
+
+/// Takes of a plan. A virtual second is as `unspin-lab lab speed` measured it with 4 busy CPUs; the boot
+/// is of 4 CPUs, and does little in parallel.
+pub fn of(emulator: Emulator, plan: &Plan) -> Takes {
+    let (per_cpu_s, boot_s) = match emulator {
+        Emulator::QemuAmd => (0.58, 10.0),
+        _ => (0.96, 15.0),
+    };
+    let slower = slower();
+    let runs_s = plan.runs.iter().map(|run| {
+        let up = if guests::of(run).next().is_some() { GUESTS_UP_S } else { 0.0 };
+        up + (run.stagger_ms + run.warmup_ms + run.window_ms) as f64 / 1e3
+    });
+    let per_virtual_s = per_cpu_s * f64::from(plan.host.pcpus);
+    Takes { boot_s: boot_s * slower, runs_s: runs_s.sum::<f64>() * per_virtual_s * slower }
+}
+
+/// How many times as long as there the same work takes here.
+fn slower() -> f64 {
+    let here = (0..5).map(|_| pass()).min().unwrap_or(PASS_THERE);
+    here.as_secs_f64() / PASS_THERE.as_secs_f64()
+}
+
+/// Work like an emulator's: arithmetic that waits for what was computed before, and stores in a table.
+fn pass() -> Duration {
+    let began = Instant::now();
+    let (mut x, mut table) = (1_u64, vec![0_u64; 1 << 14]);
+    for _ in 0..4_000_000 {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        let at = x as usize % table.len();
+        table[at] = table[at].wrapping_add(x);
+    }
+    black_box(&table);
+    began.elapsed()
+}
