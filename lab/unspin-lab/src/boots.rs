@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The boots of a bench and their files: `NAME.jsonl` holds a boot's records once its End is among
-//! them, `NAME.jsonl.part` while it runs. NAME depends on machine, kernel, plan and the code that
-//! ran, so --resume does not reuse records of other code.
+//! The boots of a bench and their files. `NAME.jsonl` holds the records of a complete boot, with
+//! its End; `NAME.jsonl.part` holds those of a boot that runs. NAME depends on machine, kernel,
+//! plan and the code that ran, so --resume does not reuse records of other code.
 
 use anyhow::Context;
 use std::collections::HashSet;
@@ -14,32 +14,33 @@ use unspin_scenario::plan::Plan;
 use unspin_scenario::result::{Record, Shard, World};
 use unspin_text::{read_file, shown, write_atomic, ReadError, RESULTS_MAX};
 
-/// Digits of a SHA-256 in a name.
+/// Number of digits of a SHA-256 in a name.
 const PLAN_DIGITS: usize = 12;
 const IMAGE_DIGITS: usize = 8;
 
-/// One boot to make: a share of a plan on one kernel.
+/// One boot: a share of a plan on one kernel.
 pub struct Boot {
     pub plan: Plan,
     pub kernel: String,
-    /// For people: scenario, machine, kernel and which share.
+    /// Scenario, machine, kernel and share, for people.
     pub title: String,
     /// Its share of the whole plan, if that was divided.
     pub shard: Option<Shard>,
-    /// World it is, where values that the scenario does not know were drawn.
+    /// The boot's world, if unknown values of the scenario were drawn.
     pub world: Option<World>,
-    /// Why this world is impossible: none of its runs is made.
+    /// Why this world is impossible, if it is: none of its runs is made.
     pub refusal: Option<String>,
     /// SHA-256 of the code that runs, in hex.
     pub image: String,
-    /// Records, complete.
+    /// The file of the complete records.
     pub file: PathBuf,
-    /// Files of the machine's own.
+    /// Directory of the machine's own files.
     pub dir: PathBuf,
 }
 
 impl Boot {
-    /// Of `plan` on a machine's `kernel` with the code whose hash is `image`; its files go to `dir`.
+    /// The boot of `plan` on a machine's `kernel` with the code whose hash is `image`; its files go
+    /// to `dir`.
     pub fn new(machine: &str, kernel: &str, plan: &Plan, image: &str, dir: &Path) -> Boot {
         let print = plan.fingerprint();
         let name = format!("{machine}-{kernel}-{:.PLAN_DIGITS$}-{image:.IMAGE_DIGITS$}", print);
@@ -60,12 +61,12 @@ impl Boot {
         self.file.with_extension("jsonl.part")
     }
 
-    /// Whether all its records exist, and it is not being repeated.
+    /// Whether all its records exist and it is not to be repeated.
     pub fn is_complete(&self) -> bool {
         !self.part().exists() && self.is_whole()
     }
 
-    /// Whether its file has a record of each of its runs, and their end. A file may have been cut or
+    /// Whether its file has a record of each of its runs, and the End. A file may have been cut or
     /// changed since it was written.
     pub fn is_whole(&self) -> bool {
         let Ok(input) = read_files(std::slice::from_ref(&self.file)) else { return false };
@@ -76,7 +77,7 @@ impl Boot {
         is_ended && self.plan.runs.iter().all(|run| made.contains(&run.id))
     }
 
-    /// An incomplete file has the records so far of a boot that is to be run.
+    /// Turns an incomplete file of records into the partial file of a boot that is to be run.
     pub fn reopen(&self) -> anyhow::Result<()> {
         if self.file.exists() && !self.part().exists() && !self.is_whole() {
             say!("{}: records of it are missing or broken; they are made again", shown(&self.file));
@@ -92,7 +93,7 @@ impl Boot {
         File::create(&part).map(|_| ()).with_context(|| format!("cannot make {}", shown(&part)))
     }
 
-    /// Its records, as far as there are any.
+    /// Its records so far.
     pub fn records(&self) -> anyhow::Result<Vec<u8>> {
         for file in [self.file.clone(), self.part()] {
             match read_file(&file, RESULTS_MAX) {
@@ -109,7 +110,7 @@ impl Boot {
         Ok(Vec::new())
     }
 
-    /// The file for its records while it runs: empty, or continued with `go_on`.
+    /// Opens the file for its records while it runs: empty, or with the present records if `go_on`.
     pub fn open(&self, go_on: bool) -> anyhow::Result<File> {
         let part = self.part();
         let mut options = OpenOptions::new();
@@ -128,7 +129,7 @@ impl Boot {
         Ok(file)
     }
 
-    /// The plan without the runs whose records are there.
+    /// The plan without the runs that already have records.
     pub fn remaining(&self) -> Plan {
         let have = read_files(&[self.part()]).unwrap_or_default();
         let made: Vec<u32> = have.streams.iter().flat_map(|s| &s.runs).map(|r| r.run.id).collect();
@@ -137,7 +138,7 @@ impl Boot {
         plan
     }
 
-    /// All records were written to `file`: they replace older ones, of whatever code.
+    /// Marks `file` as complete. It replaces older records, also those of other code.
     pub fn complete(&self, file: &File) -> anyhow::Result<()> {
         let part = self.part();
         file.sync_all().with_context(|| format!("cannot write {}", shown(&part)))?;
@@ -166,9 +167,9 @@ impl Boot {
     }
 }
 
-/// The records of a continued boot, as if it had not been interrupted: with one Begin and one End, and
-/// without incomplete or broken ones. Records before the first Begin, whose origin is unknown, are left
-/// out. `None` if nothing has to change, or if its parts are not from the same machine and code.
+/// The records of a continued boot in the form of an uninterrupted one: one Begin, one End, and no
+/// incomplete or broken records. Records before the first Begin are dropped, because their origin is
+/// unknown. `None` if nothing has to change, or if the parts are from different machines or code.
 fn as_one(bytes: &[u8]) -> Option<Vec<u8>> {
     let (mut begin, mut end, mut out) = (None, None, Vec::new());
     let lines = bytes.split_inclusive(|byte| *byte == b'\n');
@@ -197,7 +198,7 @@ fn as_one(bytes: &[u8]) -> Option<Vec<u8>> {
     (out != bytes).then_some(out)
 }
 
-/// A record that was cut off must not run into the next.
+/// Ends a record that was cut off, so that it does not run into the next one.
 fn end_cut_line(path: &Path, file: &mut File) -> anyhow::Result<()> {
     let text = read_file(path, RESULTS_MAX)?;
     if !text.is_empty() && !text.ends_with(b"\n") {
@@ -206,7 +207,7 @@ fn end_cut_line(path: &Path, file: &mut File) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Adds a record.
+/// Appends a record.
 pub fn write_record(file: &mut File, record: &Record) -> anyhow::Result<()> {
     let mut line = serde_json::to_vec(record)?;
     line.push(b'\n');

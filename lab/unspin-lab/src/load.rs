@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finds and reads scenarios and the profiles and programs they name.
+//! Finds and reads scenarios, and the profiles and programs that they name.
 
 use crate::exit::{said, unread, Usage};
 use crate::machine::Refusal;
@@ -55,19 +55,19 @@ fn named<T: Named + Send + Sync>() -> impl TypedValueParser<Value = T> {
 /// A scenario and everything it needs.
 pub struct Loaded {
     pub scenario: Scenario,
-    /// What errors call its file.
+    /// The file's name in errors.
     file: String,
     text: String,
     workloads: Workloads,
-    /// Where its profiles are looked for.
+    /// Directories in which its profiles are searched.
     profile_dirs: Vec<PathBuf>,
-    /// Ranges of the values that it and its profiles leave unknown.
+    /// Ranges of unknown values of the scenario and its profiles.
     ranges: Ranges,
     profile_ranges: BTreeMap<String, Ranges>,
 }
 
 impl Loaded {
-    /// What the machine refuses of the scenario.
+    /// The error for a key of the scenario that the machine refuses.
     pub fn refused(&self, key: &str, why: &Refusal) -> Usage {
         Usage(problem_at(&self.file, &self.text, key, &why.message, &why.allowed).to_string())
     }
@@ -100,8 +100,8 @@ impl Loaded {
         own.chain(self.profile_ranges.iter().flat_map(of_profile)).collect()
     }
 
-    /// Whether the scenario can be read with each value of its choices, and each end of its ranges.
-    /// Otherwise a world would fail after others were made.
+    /// Checks that the scenario is valid with each value of its choices and each end of its ranges.
+    /// Otherwise some world would fail after others were simulated.
     fn check_values(&self) -> anyhow::Result<()> {
         let mut before = 0;
         for ranges in std::iter::once(&self.ranges).chain(self.profile_ranges.values()) {
@@ -120,8 +120,8 @@ impl Loaded {
         Ok(())
     }
 
-    /// The same scenario in the world at these places, one for each of `unknown()`; the usual value
-    /// if there is none.
+    /// The same scenario in one world. `at` has a place for each of `unknown()`; `None` means the
+    /// usual value.
     pub fn in_world(&self, at: &[Option<f64>]) -> anyhow::Result<Loaded> {
         let (own, mut rest) = at.split_at(self.ranges.unknown.len().min(at.len()));
         let text = self.ranges.at(own);
@@ -152,7 +152,7 @@ impl Loaded {
     }
 }
 
-/// Reads a scenario given by file or, without an ending, by its name below `scenarios/` or in
+/// Reads a scenario, given by its file or, without an extension, by its name in `scenarios/` or in
 /// `papers/KEY/scenarios/`.
 pub fn scenario(given: &Path, profile_dir: Option<&Path>) -> anyhow::Result<Loaded> {
     let path = find_scenario(given)?;
@@ -197,7 +197,7 @@ fn find_scenario(given: &Path) -> anyhow::Result<PathBuf> {
     if given.is_file() {
         return Ok(given.to_path_buf());
     }
-    // `demo`, or `threads/vms`.
+    // A name such as `demo` or `threads/vms`.
     let is_name = given.extension().is_none()
         && given.components().all(|part| matches!(part, Component::Normal(_)));
     let mut known = Vec::new();
@@ -229,8 +229,8 @@ fn find_scenario(given: &Path) -> anyhow::Result<PathBuf> {
     Err(Usage(format!("no scenario {}{hint}", shown(given))).into())
 }
 
-/// Where scenarios/, profiles/ and papers/ are looked for: here, above the program, in the checkout it was
-/// built from.
+/// Directories in which scenarios/, profiles/ and papers/ are searched: the present one, those above the
+/// program, and the checkout from which it was built.
 fn roots() -> impl Iterator<Item = PathBuf> {
     let here = std::env::current_dir().ok();
     let program = std::env::current_exe().ok().and_then(|p| p.canonicalize().ok());
@@ -240,7 +240,7 @@ fn roots() -> impl Iterator<Item = PathBuf> {
     [here, above, built_from, shared].into_iter().flatten()
 }
 
-/// The first directory that has `file`.
+/// The first root that has `file`.
 pub fn root(file: &str) -> anyhow::Result<PathBuf> {
     roots().find(|r| r.join(file).is_file()).ok_or_else(|| {
         let dirs: Vec<String> = roots().map(|r| shown(&r)).collect();
@@ -261,7 +261,7 @@ fn dirs_of(kind: &str, scenario: &Path, given: Option<&Path>) -> Vec<PathBuf> {
     beside.into_iter().chain(known).collect()
 }
 
-/// Where files of a kind are: the lab's own, and each paper's.
+/// Directories of a kind of files: the lab's own, and each paper's.
 fn of_all(root: &Path, kind: &str) -> Vec<PathBuf> {
     let papers = root.join("papers");
     let of = |paper: &String| papers.join(paper).join(kind);
@@ -290,7 +290,7 @@ fn folders_in(dir: &Path) -> Vec<String> {
     folders.filter_map(|e| e.file_name().into_string().ok()).collect()
 }
 
-/// Files of a kind, found by their names.
+/// Files of a kind, by name.
 struct Kept<'a, T> {
     what: &'static str,
     dirs: &'a [PathBuf],
@@ -298,7 +298,7 @@ struct Kept<'a, T> {
 }
 
 impl<T> Kept<'_, T> {
-    /// Reads those with these names; adds errors to `wrong`.
+    /// Reads the files with these names; adds errors to `wrong`.
     fn read_all(&self, names: &[String], wrong: &mut Vec<String>) -> BTreeMap<String, (T, String)> {
         let mut all = BTreeMap::new();
         for name in names {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The progress of a plan. Lengths of runs are known in the machine's time; how long a second of it
-//! takes is learnt from finished runs.
+//! The progress of a plan. Lengths of runs are known in the machine's time; finished runs show how
+//! long a second of it takes.
 
 use indicatif::ProgressBar;
 use std::collections::HashMap;
@@ -20,9 +20,10 @@ pub struct Progress {
     done_ms: u64,
     total_ms: u64,
     runs: u64,
-    /// When the first run began: time before it is booting, and says nothing of runs.
+    /// Start of the first run. The time before it is booting, and does not predict the duration of
+    /// runs.
     since: Option<Instant>,
-    /// Of runs made before (resumed), not by this program.
+    /// Length of runs of an earlier, resumed bench.
     skipped_ms: u64,
     last_line: Instant,
 }
@@ -32,7 +33,7 @@ fn length_ms(plan: &Plan) -> impl Iterator<Item = (u32, u64)> + '_ {
 }
 
 impl Progress {
-    /// For runs on `kernels` kernels each. Hidden progress is counted but not shown.
+    /// Progress of runs on `kernels` kernels each. Hidden progress is counted but not shown.
     pub fn new(plans: &[&Plan], hidden: bool) -> Progress {
         let total_ms = plans.iter().flat_map(|p| length_ms(p)).map(|(_, ms)| ms).sum();
         let on_terminal = std::io::stderr().is_terminal() && !hidden;
@@ -51,7 +52,7 @@ impl Progress {
         }
     }
 
-    /// A plan whose results are there already.
+    /// Counts a plan whose results already exist.
     pub fn skip(&mut self, plan: &Plan) {
         let ms: u64 = length_ms(plan).map(|(_, ms)| ms).sum();
         self.skipped_ms += ms;
@@ -66,7 +67,7 @@ impl Progress {
         }
     }
 
-    /// A line that stays.
+    /// Prints a line that stays.
     pub fn log(&self, text: &str) {
         self.bar.suspend(|| say!("{text}"));
     }
@@ -103,7 +104,7 @@ impl Progress {
         }
     }
 
-    /// Time for the rest, at the pace so far; unknown before the first run ends.
+    /// Time for the rest at the pace so far; `None` before the first run ends.
     fn left(&self) -> Option<Duration> {
         let made = self.done_ms - self.skipped_ms;
         let rest = self.total_ms.saturating_sub(self.done_ms);
@@ -115,19 +116,19 @@ impl Progress {
     }
 }
 
-/// How long the rest takes at the pace of what was made; unknown where nothing was.
+/// Time for `rest` at the pace of `made` in `spent`; `None` if nothing was made.
 fn left(spent: Duration, made: u64, rest: u64) -> Option<Duration> {
     (made > 0).then(|| spent.mul_f64(rest as f64 / made as f64))
 }
 
-/// Progress of a number of things, each of unknown length.
+/// Progress of a number of items of unknown length.
 pub struct Counted {
     bar: ProgressBar,
     what: &'static str,
     on_terminal: bool,
     is_hidden: bool,
     since: Instant,
-    /// Lines that were written where there is no terminal.
+    /// Number of lines that were written without a terminal.
     lines: AtomicU64,
 }
 
@@ -140,7 +141,7 @@ impl Counted {
         Counted { bar, what, on_terminal, is_hidden, since, lines }
     }
 
-    /// Something was made: one of the things, or a part of one.
+    /// Counts an item, or a part of one.
     pub fn step(&self, is_whole: bool, note: &str) {
         self.bar.inc(u64::from(is_whole));
         let spent = self.since.elapsed();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--shard I/N`: which share of the work is this computer's.
+//! `--shard I/N`: this computer's share of the work.
 
 use std::fmt;
 use unspin_scenario::result::Shard;
 
-/// More computers than this are a slip.
+/// A larger number of computers is refused as a mistake.
 const SHARES_MAX: u32 = 100_000;
 
-/// Share `index` (1 to `of`).
+/// Share `index` of `of`, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     pub index: u32,
@@ -15,7 +15,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Reads `I/N`.
+    /// Parses `I/N`.
     pub fn parse(text: &str) -> Result<Share, String> {
         let wrong = || format!("expected I/N with 1 <= I <= N <= {SHARES_MAX}, such as 1/8");
         let (index, of) = text.split_once('/').ok_or_else(wrong)?;
@@ -33,7 +33,7 @@ impl Share {
     }
 }
 
-/// As directories are called.
+/// The form used in names of directories.
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "shard-{}-of-{}", self.index, self.of)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin-lab agent` and `unspin-lab vm-process`: processes that the program starts of itself.
+//! `unspin-lab agent` and `unspin-lab vm-process`: processes that the program starts from itself.
 
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
@@ -16,7 +16,7 @@ pub fn vm_process(args: &Args) -> anyhow::Result<()> {
     exit(unspin_vmm::vm_process_main(&args.args))
 }
 
-/// Both have reported their errors.
+/// Exits; both commands have reported their errors themselves.
 fn exit(code: i32) -> anyhow::Result<()> {
     std::process::exit(code)
 }

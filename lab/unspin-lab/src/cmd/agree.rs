@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin-lab agree`: makes measured runs again on machine `sim`, over several seeds, and says how far
-//! the two agree: arms of a host that measures exits, or locks on machine `threads`. Markdown on
+//! `unspin-lab agree`: repeats measured runs on machine `sim` with several seeds, and reports how well
+//! the two agree: arms of a host that measures exits, or locks on machine `threads`. Writes Markdown to
 //! standard output.
 
 mod bands;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin-lab bench`: runs scenarios on a machine, keeps the records, shows the comparison.
+//! `unspin-lab bench`: runs scenarios on a machine, stores the records, and shows the comparison.
 //!
-//! `OUT/boots/` holds the records of each boot while and after it runs (`.part` until its End
-//! record), `OUT/results.jsonl` all of them; the report stands beside it.
+//! `OUT/boots/` holds the records of each boot during and after its run (`.part` until its End
+//! record). `OUT/results.jsonl` holds all of them; the report is beside it.
 
 mod check;
 mod drawn;
@@ -97,7 +97,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let stop = Arc::new(AtomicBool::new(false));
     take_signals(&stop)?;
-    // All scenarios are read before the first runs: a slip in the last costs no time.
+    // Read all scenarios before the first runs, so that an error in the last one costs no time.
     let mut loaded = Vec::new();
     for s in &args.scenarios {
         let l = load::scenario(s, args.select.profile_dir.as_deref())?;
@@ -147,12 +147,12 @@ struct Bench<'a> {
     loaded: &'a Loaded,
     plan: &'a Plan,
     machine: &'a dyn Machine,
-    /// Where its results and its report go.
+    /// Directory of its results and its report.
     out: PathBuf,
     stop: &'a AtomicBool,
 }
 
-/// Signals that end a bench in order set `stop`.
+/// Lets signals that end a bench properly set `stop`.
 fn take_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     let take = |signal| signal_hook::flag::register(signal, Arc::clone(stop));
     for signal in [SIGINT, SIGTERM] {
@@ -161,14 +161,14 @@ fn take_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
             .and_then(|_| take(signal))
             .context("cannot take signals")?;
     }
-    // A lost terminal may say so twice, itself and by its shell.
+    // A lost terminal may send the signal twice, by itself and by its shell.
     if !is_ignored(SIGHUP) {
         take(SIGHUP).context("cannot take signals")?;
     }
     Ok(())
 }
 
-/// Scenarios of one name would replace each other's results.
+/// Refuses scenarios with the same name, because they would overwrite each other's results.
 fn check_dirs(benches: &[Bench]) -> Result<(), Usage> {
     let mut names = HashSet::new();
     for bench in benches {
@@ -197,11 +197,11 @@ fn out_dir(args: &Args, scenario: &str) -> PathBuf {
 }
 
 impl Bench<'_> {
-    /// Runs what is missing, and shows all of it. Returns whether all runs succeeded.
+    /// Makes the missing runs, and shows all results. Returns whether all runs succeeded.
     fn run(&self) -> anyhow::Result<bool> {
         let image = self.machine.image(self.stop)?;
         let mut boots = self.boots(&image)?;
-        // Two benches would write the same files.
+        // A second bench would write the same files.
         let _held = Lock::take(&self.boots_dir())?;
         if self.args.worlds.is_asked() {
             let inputs = Inputs::of(self.loaded, &self.args.worlds.inputs)?;
@@ -218,7 +218,7 @@ impl Bench<'_> {
         made.map(|()| whole)
     }
 
-    /// Where the records of boots are.
+    /// Directory of the boots' records.
     fn boots_dir(&self) -> PathBuf {
         self.out.join("boots")
     }
@@ -266,7 +266,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Makes the boots that are not there yet, some at a time.
+    /// Runs the missing boots, some at a time.
     fn make(&self, boots: &[Boot]) -> anyhow::Result<()> {
         let plans: Vec<&Plan> = boots.iter().map(|b| &b.plan).collect();
         let progress = Mutex::new(Progress::new(&plans, self.args.quiet));
@@ -335,12 +335,12 @@ impl Bench<'_> {
     fn make_one(&self, b: &Boot, threads: usize, progress: &Mutex<Progress>) -> anyhow::Result<()> {
         let (machine, stop) = (self.machine, self.stop);
         fs::create_dir_all(&b.dir).with_context(|| format!("cannot make {}", shown(&b.dir)))?;
-        // Worlds are many and short.
+        // Omit worlds from the log: they are many and short.
         if b.world.is_none() {
             lock(progress).say(&b.title);
         }
-        // An emulated boot starts again, and gives the same values. A host continues after the
-        // finished runs.
+        // An emulated boot starts again, and gives the same values. On a host the boot continues
+        // after the runs that have finished.
         let plan = if machine.boots() { b.plan.clone() } else { b.remaining() };
         let part = b.part();
         let mut file = b.open(!machine.boots())?;
@@ -398,12 +398,12 @@ impl Bench<'_> {
     }
 }
 
-/// A lock whose holder panicked still guards whole values here.
+/// Locks a mutex, even if a thread panicked while holding it: the values are never half-written.
 fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The agent knows its kernel, but not its machine or what started it.
+/// Adds what the agent cannot know: its machine, and what started it.
 fn name_origin(record: &mut Record, machine: &str, boot: &Boot) {
     if let Record::Begin(b) = record {
         b.image = Some(boot.image.clone());
@@ -416,8 +416,8 @@ fn name_origin(record: &mut Record, machine: &str, boot: &Boot) {
     }
 }
 
-/// Writes results.jsonl and the report of all that exists. Returns whether that is all that was
-/// requested.
+/// Writes results.jsonl and the report of all records. Returns whether these are all requested
+/// ones.
 fn gather(boots: &[Boot], out: &Path) -> anyhow::Result<(Vec<Document>, bool)> {
     let mut all = Vec::new();
     for b in boots {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin-lab figures`: makes the papers' figures again on the simulator and says how far they agree.
+//! `unspin-lab figures`: reproduces the papers' figures on the simulator, and reports how well they
+//! agree.
 
 use crate::exit::{unread, Usage};
 use crate::progress::Counted;
@@ -99,12 +100,12 @@ fn run_here(args: &Args) -> anyhow::Result<()> {
 }
 
 const SUMMARY: &str = "summary.json";
-/// Entries that have something to compare.
+/// Entries with values to compare.
 fn measured(claims: &Claims) -> impl Iterator<Item = &Claim> {
     claims.all.iter().filter(|c| c.kind != Kind::Define)
 }
 
-/// Makes the entries, or this computer's share of them, with a table and a picture each.
+/// Makes the entries, or this computer's share of them, with a table and a picture for each.
 fn fresh(args: &Args, root: &Path, chosen: &[&Claim]) -> anyhow::Result<Summary> {
     let asked: Vec<String> = chosen.iter().map(|c| c.id.clone()).collect();
     let (skip, of) = args.shard.map_or((0, 1), |s| (s.index as usize - 1, s.of as usize));
@@ -118,7 +119,7 @@ fn fresh(args: &Args, root: &Path, chosen: &[&Claim]) -> anyhow::Result<Summary>
     Ok(Summary::new(&entries, env!("CARGO_PKG_VERSION"), &asked, shard))
 }
 
-/// Joins shares from other computers, with their tables and pictures.
+/// Combines shares from other computers, with their tables and pictures.
 fn merged(args: &Args) -> anyhow::Result<Summary> {
     let mut shards = Vec::new();
     for dir in &args.merge {
@@ -145,7 +146,7 @@ fn write(dir: &Path, name: &str, text: &str) -> anyhow::Result<()> {
     Ok(write_atomic(&dir.join(name), text.as_bytes())?)
 }
 
-/// Makes the entries, on all cores, in the order given.
+/// Makes the entries on all cores. Returns them in the order of `chosen`.
 fn all(args: &Args, root: &Path, chosen: &[&Claim]) -> anyhow::Result<Vec<Entry>> {
     let progress = Counted::new(chosen.len() as u64, "entries", args.quiet);
     let runs = AtomicU64::new(0);

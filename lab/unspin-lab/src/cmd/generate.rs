@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin-lab generate`: draws scenarios from a space by a seed, and writes them.
+//! `unspin-lab generate`: draws scenarios from a space with a seed, and writes them.
 
 use crate::exit::{unread, Usage};
 use crate::out;
@@ -41,7 +41,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     out::print(&list)
 }
 
-/// Draws this many scenarios, with the names of their files.
+/// Draws `count` scenarios, each with the name of its file.
 fn draw(file: &Path, seed: u64, count: u32) -> anyhow::Result<Vec<(String, Drawn)>> {
     let shown = shown(file);
     let text = read_text(file).map_err(unread)?;
@@ -57,7 +57,7 @@ fn draw(file: &Path, seed: u64, count: u32) -> anyhow::Result<Vec<(String, Drawn
     (0..count).map(one).collect()
 }
 
-/// Refuses a directory with other scenarios, because they would be run along with these.
+/// Refuses a directory with other scenarios, because a bench would run them along with these.
 fn no_others(dir: &Path, scenarios: &[(String, Drawn)]) -> anyhow::Result<()> {
     let entries = fs::read_dir(dir).with_context(|| format!("cannot read {}", shown(dir)))?;
     for name in entries.flatten().filter_map(|e| e.file_name().into_string().ok()) {

@@ -18,7 +18,7 @@ use unspin_computers::{
     Computer, Debian, Emulator, Flavour, KernelPackage, Lab, Program, BOCHS_TOOLS, QEMU_TOOLS,
 };
 
-/// CPUs of the computers booted here.
+/// CPUs of the computers that are booted here.
 const CPUS: u32 = 4;
 
 #[derive(Debug, clap::Args)]
@@ -101,7 +101,7 @@ enum Choice {
     Qemu,
 }
 
-/// Only emulators whose times mean something.
+/// Accepts only emulators with meaningful times.
 fn timed() -> impl TypedValueParser<Value = Choice> {
     PossibleValuesParser::new(Emulator::TIMED.map(Emulator::name))
         .try_map(|name| Choice::from_str(&name, false))
@@ -126,7 +126,7 @@ impl Choice {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
-    // The shell's Ctrl-C is for what runs in the computer.
+    // The shell's Ctrl-C is for programs in the computer.
     let signals: &[i32] = match args.command {
         Command::Shell(_) => &[],
         _ => &[SIGINT, SIGTERM],

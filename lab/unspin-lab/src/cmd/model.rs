@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin-lab model`: how far applications scale on a machine and in a VM that shares it.
+//! `unspin-lab model`: how well applications scale on a machine, and in a VM that shares it.
 
 use crate::exit::{unread, Usage};
 use crate::out;
@@ -9,7 +9,7 @@ use unspin_model::{confirm, Allocation, App, Confirmed, Prediction, TOLERANCE};
 use unspin_text::fit::{terminal_width, wrap_lines};
 use unspin_text::{read_text, shown, Framed};
 
-/// Simulated time a run is measured over, ms.
+/// Simulated time of a run, in ms.
 const WINDOW_MS: u64 = 8000;
 
 #[derive(Debug, clap::Args)]

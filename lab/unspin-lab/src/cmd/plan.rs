@@ -45,7 +45,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A line per run, as wide as the terminal. What has no room wraps.
+/// One line per run, wrapped to the width of the terminal.
 fn list(runs: &[Run], width: usize) -> String {
     let columns = [
         Column::number("run", 0),
@@ -63,7 +63,7 @@ fn list(runs: &[Run], width: usize) -> String {
     table(&columns, &runs.iter().map(row).collect::<Vec<_>>(), width)
 }
 
-/// The guests' lock; a Linux guest has its kernel's own.
+/// The guests' lock; for a Linux guest, the lock of its kernel.
 fn lock(run: &Run) -> String {
     let first = run.first();
     match &first.linux {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin-lab replay`: repeats every decision in a trace of the module with the same policies in
-//! user space. Each must have the same result.
+//! `unspin-lab replay`: repeats every decision in a trace of the module, with the same policies in
+//! user space. Each result must be the same.
 
 use crate::exit::{said, unread, Usage};
 use crate::out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin-lab report`: results that are there already, in any form.
+//! `unspin-lab report`: shows existing results, in any form.
 
 use crate::exit::{unread, Usage};
 use crate::out;
@@ -38,7 +38,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let docs = documents(&input);
     if args.json || args.csv || docs.is_empty() {
-        // The tables and the page carry them themselves.
+        // The tables and the page contain the notices themselves.
         for n in &input.notices {
             say!("note: {n}");
         }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin-lab try`: whether unspin is fit for this host, and what it gains. The host is left as it was.
+//! `unspin-lab try`: whether unspin suits this host, and what it gains. The host is unchanged
+//! afterwards.
 
 mod judge;
 mod rollback;
@@ -25,12 +26,12 @@ use unspin_report::{documents, read_files, write_dir, Document};
 use unspin_text::fit::{terminal_width, wrap_lines};
 use unspin_text::write_atomic;
 
-/// CPUs of the host that the VMs run on.
+/// CPUs of the host on which the VMs run.
 const CPUS: u32 = 4;
 const SCHEMA: u32 = 1;
 
-/// A scenario of the repository as it is measured here: the measuring time, the repeats, and the
-/// arms beside the baseline (empty: all).
+/// A scenario of the repository with the values used here: the measuring time, the number of
+/// repeats, and the arms besides the baseline (empty: all).
 struct Part {
     name: &'static str,
     text: &'static str,
@@ -51,7 +52,8 @@ macro_rules! part {
     };
 }
 
-/// In this order. The 99.9th percentile of answers needs 10,000 of them: 27 s.
+/// The scenarios, in the order of their runs. The 99.9th percentile of answers needs 10,000
+/// answers: 27 s.
 const PARTS: [Part; 5] = [
     part!("try", 1000, 3, []),
     part!("try-user", 1000, 3, []),
@@ -159,7 +161,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// Writes the scenarios and profiles where `unspin-lab bench` finds them.
+/// Writes the scenarios and profiles to where `unspin-lab bench` finds them.
 fn lay_out(dir: &Path, window_ms: Option<u32>) -> anyhow::Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     for part in &PARTS {
@@ -175,7 +177,7 @@ fn lay_out(dir: &Path, window_ms: Option<u32>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A scenario with other windows and repeats.
+/// A scenario with another measuring time and number of repeats.
 fn fitted(text: &str, window_ms: u32, repeats: u32) -> String {
     let line = |line: &str| match line.split_once(" = ") {
         Some(("window_ms", _)) => format!("window_ms = {window_ms}\n"),
@@ -225,7 +227,8 @@ mod tests {
         }
     }
 
-    /// The windows, what comes before them, and what the other steps take on a host of today.
+    /// The command's duration: measuring times, warm-ups, and the other steps as they last on a
+    /// present host.
     #[test]
     fn it_takes_five_minutes_at_most() {
         let mut ms = 0;

@@ -13,11 +13,12 @@ use unspin_computers::{Computer, Emulator, Lab, LabError, Program, Series, Work}
 use unspin_scenario::plan::{LinuxFiles, Plan, Run};
 use unspin_scenario::result::Record;
 
-/// Mitigations of processors' faults take much of an emulated computer's time. Bochs takes its random
-/// numbers from this computer, and no two boots would be alike.
+/// Mitigations of processor vulnerabilities take much of an emulated computer's time. With rdrand and
+/// rdseed boots would not be reproducible, because Bochs takes their random numbers from this
+/// computer.
 const CMDLINE: &str = "mitigations=off clearcpuid=rdrand,rdseed";
-/// Emulated seconds. Guests are up after 5, and a spinning one would take more of this computer's
-/// time than the lab waits for a record.
+/// Time limit in emulated seconds. Guests boot within 5. A spinning guest would take more of this
+/// computer's time than the lab waits for a record.
 const PATIENCE_S: u64 = 15;
 
 pub struct Emulated {
@@ -120,7 +121,7 @@ impl Machine for Emulated {
                 describe(&mut r, &computer, &program);
                 about.tell(&mut r);
                 if let Err(e) = sink(r) {
-                    // Records that cannot be kept are no reason to go on making them.
+                    // If records cannot be written, do not go on making them.
                     job.stop.store(true, Ordering::Relaxed);
                     lost.get_or_insert(e);
                 }
@@ -133,7 +134,7 @@ impl Machine for Emulated {
 }
 
 impl Emulated {
-    /// The job's plan, which says where in the computer its Linux guests' files lie, and those files.
+    /// The job's plan, with the places of its Linux guests' files in the computer, and these files.
     fn with_guests(&self, job: &Job) -> anyhow::Result<(Work, About)> {
         let mut plan = job.plan.clone();
         if plan.runs.iter().all(|run| guests::of(run).next().is_none()) {
@@ -163,7 +164,7 @@ impl Emulated {
     }
 }
 
-/// The most that Linux guests of one run need together.
+/// The largest amount of memory that Linux guests of one run need together.
 fn guests_mib(plan: &Plan) -> u32 {
     let of_run = |run: &Run| guests::of(run).map(|linux| linux.guest.memory_mib).sum::<u32>();
     plan.runs.iter().map(of_run).max().unwrap_or(0)
@@ -184,7 +185,7 @@ fn describe(record: &mut Record, computer: &Computer, program: &Program) {
     }
 }
 
-/// All of an emulated computer that a figure hangs on.
+/// Everything about an emulated computer that may affect figures.
 fn described(computer: &Computer, program: &Program) -> String {
     let Computer { cpus, ips, quantum, pause, memory_mib, .. } = computer;
     let mut text = format!(

@@ -7,7 +7,7 @@ use unspin_computers::{Computer, Emulator, Topology};
 /// Allowed values of the settings of the lab's QEMU.
 const SETTING: RangeInclusive<u32> = 1..=65535;
 
-/// An emulator for timed runs, and its unusual settings.
+/// An emulator for timed runs, and its settings other than the defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timed {
     pub emulator: Emulator,
@@ -23,7 +23,7 @@ impl Default for Timed {
 }
 
 impl Timed {
-    /// `bochs`, or `qemu-amd` with `,quantum=N`, `,pause=N` and `,topology=SxCxT` behind it.
+    /// Parses `bochs`, or `qemu-amd` followed by `,quantum=N`, `,pause=N` and `,topology=SxCxT`.
     pub fn parse(text: &str) -> Result<Timed, String> {
         let mut words = text.split(',');
         let name = words.next();
@@ -78,7 +78,7 @@ impl Timed {
         }
     }
 
-    /// The number of CPUs it can have, and if another emulator can have more, how many.
+    /// The largest number of its CPUs, and, if another emulator has more, that number.
     pub fn cpus(self) -> String {
         if let Some(topology) = self.topology {
             return format!("{} with topology={topology}", topology.cpus());

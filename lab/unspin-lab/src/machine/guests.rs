@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The parts of a plan's Linux guests: kernels and an initramfs, kept by the lab.
+//! Files of a plan's Linux guests: kernels and an initramfs, which the lab stores.
 
 use super::lab::{explain, series};
 use super::Refusal;
@@ -14,23 +14,23 @@ use unspin_scenario::result::{Record, RunResult};
 use unspin_spinners::{symbol_of, Symbols};
 
 pub struct Parts {
-    /// By series.
+    /// Kernels by series.
     pub kernels: BTreeMap<String, PathBuf>,
     pub about: About,
     pub initramfs: PathBuf,
 }
 
-/// Facts for records of Linux guests that the agent does not know.
+/// Facts about Linux guests that the agent does not know, for records.
 #[derive(Default)]
 pub struct About {
-    /// Which QEMU runs them.
+    /// The version of QEMU that runs them.
     qemu: Option<String>,
-    /// Of their kernels, by series.
+    /// Symbols of their kernels, by series.
     symbols: BTreeMap<String, Symbols>,
 }
 
 impl About {
-    /// A kernel whose symbols cannot be read costs no run; its addresses stay numbers.
+    /// A kernel whose symbols cannot be read fails no run; its addresses stay numbers.
     fn of(kernels: &BTreeMap<String, PathBuf>, say: &mut dyn FnMut(&str)) -> About {
         let mut symbols = BTreeMap::new();
         for (series, file) in kernels {
@@ -57,7 +57,7 @@ impl About {
         }
     }
 
-    /// Names the places where the guests of a run spun, if all have the same kernel.
+    /// Translates the addresses where the guests of a run spun, if all have the same kernel.
     fn name(&self, run: &mut RunResult) {
         let mut kernels: Vec<&str> =
             of(&run.run).map(|linux| linux.guest.kernel.as_str()).collect();
@@ -73,13 +73,13 @@ impl About {
     }
 }
 
-/// The version of this host's QEMU; `None` if it does not print one, which the agent will report.
+/// The version of this host's QEMU; `None` if it prints none, which the agent will report.
 pub fn qemu_version(program: &str) -> Option<String> {
     let said = Command::new(program).arg("--version").stdin(Stdio::null()).output().ok()?;
     version_in(&String::from_utf8_lossy(&said.stdout))
 }
 
-/// `9.2.1 (Debian …)` of the line `QEMU emulator version 9.2.1 (Debian …)`.
+/// Extracts `9.2.1 (Debian …)` from the line `QEMU emulator version 9.2.1 (Debian …)`.
 fn version_in(said: &str) -> Option<String> {
     let line = said.lines().next()?;
     let version = line.split_once("version ").map_or(line, |(_, version)| version).trim();
@@ -91,7 +91,8 @@ pub fn of(run: &Run) -> impl Iterator<Item = &LinuxVm> {
     run.vms.iter().filter_map(|vm| vm.linux.as_ref())
 }
 
-/// Whether the lab has the kernels of a plan's guests; else the scenario's key that asks for another.
+/// Checks that the lab has the kernels of a plan's guests. The error has the scenario's key that
+/// needs another kernel.
 pub fn check_kernels(plan: &Plan) -> Result<(), (&'static str, Refusal)> {
     let mut kernels = plan.runs.iter().flat_map(of).map(|linux| linux.guest.kernel.as_str());
     let Some(unknown) = kernels.find(|name| series(name).is_err()) else { return Ok(()) };
@@ -102,7 +103,7 @@ pub fn check_kernels(plan: &Plan) -> Result<(), (&'static str, Refusal)> {
     Err(("vm", refusal))
 }
 
-/// Fetches and builds what is missing; `say` gets each step that takes time.
+/// Fetches and builds missing files. `say` receives each step that takes time.
 pub fn parts(
     lab: &Lab,
     plan: &Plan,

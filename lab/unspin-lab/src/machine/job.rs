@@ -10,18 +10,18 @@ use std::sync::atomic::AtomicBool;
 use unspin_scenario::plan::Plan;
 use unspin_scenario::result::Record;
 
-/// One agent's worth of work.
+/// The work of one agent.
 pub struct Job<'a> {
     pub plan: &'a Plan,
-    /// Kernel series of an emulated computer; this host's release on kvm.
+    /// Kernel series of an emulated computer; on kvm, this host's release.
     pub kernel: &'a str,
-    /// The directory for the job's own files (consoles, images of its boot).
+    /// Directory for the job's own files (consoles, images of its boot).
     pub dir: &'a Path,
-    /// Threads the job may keep busy.
+    /// Number of threads that the job may keep busy.
     pub threads: usize,
-    /// Set when the user wants it to end.
+    /// Set when the user wants the job to end.
     pub stop: &'a AtomicBool,
-    /// Says what takes time before the first record.
+    /// Reports steps that take time before the first record.
     pub say: &'a (dyn Fn(&str) + Sync),
 }
 
@@ -44,15 +44,15 @@ impl From<Refusal> for Usage {
 
 pub trait Machine: Sync {
     fn name(&self) -> &'static str;
-    /// Kernels the plan is run on where the user and the scenario name none.
+    /// Kernels on which the plan runs if neither the user nor the scenario names any.
     fn default_kernels(&self) -> Vec<String>;
-    /// Whether kernels can be chosen, and a repeated job gives the same records.
+    /// Whether kernels can be chosen, and repeating a job gives the same records.
     fn boots(&self) -> bool;
-    /// Whether a run takes something from those before it, so that those of a point belong together.
+    /// Whether earlier runs may affect a run, so that the runs of a point belong together.
     fn measures(&self) -> bool {
         true
     }
-    /// How many computers to share a plan among where the scenario asks for `boots`.
+    /// The number of computers among which to divide a plan if the scenario has `boots`.
     fn shares(&self, boots: u32) -> u32 {
         if self.boots() {
             boots
@@ -60,7 +60,7 @@ pub trait Machine: Sync {
             1
         }
     }
-    /// Whether it has a kernel with this name.
+    /// Whether it has a kernel of this name.
     fn check_kernel(&self, name: &str) -> Result<(), Refusal>;
     /// Whether it can have this many physical CPUs.
     fn check_pcpus(&self, _: u32) -> Result<(), Refusal> {
@@ -76,34 +76,35 @@ pub trait Machine: Sync {
             allowed: format!("1 to {}, or --machine sim", unspin_guest_abi::VCPUS_MAX),
         })
     }
-    /// Whether it can make every run of the plan; else the scenario's key that asks for too much, and
-    /// why.
+    /// Whether it supports every run of the plan. The error has the scenario's key that it does not
+    /// support, and the reason.
     fn check_plan(&self, _: &Plan) -> Result<(), (&'static str, Refusal)> {
         Ok(())
     }
-    /// What booting for a plan and running it takes of this computer, where it can be told.
+    /// This computer's time to boot for a plan and to run it; `None` if there is no estimate.
     fn takes(&self, _: &Plan) -> Option<Takes> {
         None
     }
-    /// SHA-256, in hex, of this project's code behind a run's figures: module, policies, agent and
-    /// guest, or the simulator. Builds what else the runs need first, until `stop` is set.
+    /// SHA-256, in hex, of this project's code that affects figures: module, policies, agent and
+    /// guest, or the simulator. First builds everything else that the runs need, until `stop` is
+    /// set.
     fn image(&self, stop: &AtomicBool) -> anyhow::Result<String>;
-    /// Runs the job to its End record, or says why not.
+    /// Runs the job to its End record; an error if that fails.
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()>;
 }
 
-/// The requested machine, and what may be done to get it.
+/// The requested machine, and the allowed means to get it.
 #[derive(Debug, Clone, Copy)]
 pub struct Wish<'a> {
-    /// Physical CPUs of the scenario that wants most.
+    /// The largest number of physical CPUs of the scenarios.
     pub pcpus: u32,
     /// Whether the module may be built and loaded.
     pub load: bool,
-    /// Where emulated computers keep their kernels.
+    /// Directory for kernels of emulated computers.
     pub lab_dir: Option<&'a Path>,
-    /// What emulates them.
+    /// The emulator.
     pub emulator: Timed,
-    /// Ends what takes time.
+    /// Interrupts steps that take time.
     pub stop: &'a AtomicBool,
 }
 
@@ -115,7 +116,7 @@ pub(super) fn program_hash(more: &[u8]) -> anyhow::Result<String> {
     Ok(unspin_computers::sha256(&[&program, more]))
 }
 
-/// Whether `name` is the kernel this computer runs, on a machine that runs no other.
+/// Accepts `name` only if it is this computer's kernel, for a machine that runs no other.
 pub(super) fn only_kernel(machine: &str, name: &str, release: &str) -> Result<(), Refusal> {
     if name == release {
         return Ok(());

@@ -23,7 +23,7 @@ use unspin_text::counted;
 
 pub struct Kvm {
     release: String,
-    /// Where the lab keeps kernels of Linux guests.
+    /// Directory of kernels of Linux guests.
     lab_dir: Option<PathBuf>,
     _loaded: Option<Loaded>,
 }
@@ -35,7 +35,7 @@ enum Way {
     BuildAndLoad,
 }
 
-/// What decides whether plans can be run on a host.
+/// Facts that decide whether plans can run on a host.
 struct ThisHost<'a> {
     root: &'a Path,
     release: &'a str,
@@ -43,7 +43,7 @@ struct ThisHost<'a> {
     cpus: u32,
 }
 
-/// The way to the module on `host`, or why plans cannot be run there.
+/// The way to load the module on `host`, or why plans cannot run there.
 fn way(host: &ThisHost, wish: &Wish) -> Result<Way, String> {
     detect::kvm(host.root)?;
     if host.cpus < wish.pcpus {
@@ -85,7 +85,7 @@ fn nobody_else(vms: Vec<String>) -> Result<(), String> {
     ))
 }
 
-/// The module, loaded for one bench; dropped, it is taken out again.
+/// The module, loaded for one bench. Dropping it unloads the module.
 struct Loaded;
 
 impl Loaded {
@@ -107,7 +107,7 @@ impl Drop for Loaded {
 }
 
 impl Kvm {
-    /// This host, whose files are under `root`. Loads its module if it is not loaded and the wish
+    /// This host, whose files are under `root`. Loads the module if it is not loaded and `wish`
     /// allows it.
     pub fn new(root: &Path, wish: &Wish) -> anyhow::Result<Kvm> {
         let release = host::release(root)?;
@@ -150,7 +150,8 @@ impl Machine for Kvm {
     }
 
     fn image(&self, _: &AtomicBool) -> anyhow::Result<String> {
-        // The note that names a build; only root may read it, and without it the sources do.
+        // The note identifies a build, but only root may read it; otherwise use the hash of the
+        // sources.
         let module = ["notes/.note.gnu.build-id", "srcversion", "version"]
             .iter()
             .find_map(|name| std::fs::read(root().join(name)).ok());
@@ -193,7 +194,7 @@ impl Machine for Kvm {
 
 impl Kvm {
     /// The job's plan, with the places of its Linux guests' files, and the facts about them. QEMU
-    /// is this host's own.
+    /// is the host's own.
     fn with_guests(&self, job: &Job) -> anyhow::Result<(Plan, About)> {
         let mut plan = job.plan.clone();
         if plan.runs.iter().all(|run| guests::of(run).next().is_none()) {
@@ -215,7 +216,7 @@ impl Kvm {
     }
 }
 
-/// Passes the agent's records on; whether the last was End.
+/// Passes the agent's records on. Returns whether the last one was End.
 fn read_records(agent: &mut Child, stop: &AtomicBool, sink: &mut Sink) -> anyhow::Result<bool> {
     let Some(stdout) = agent.stdout.take() else {
         bail!("the agent has no output");
@@ -250,8 +251,9 @@ fn pass_on(lines: impl BufRead, sink: &mut Sink) -> anyhow::Result<bool> {
     Ok(ended)
 }
 
-/// Sends SIGTERM to the child when this thread ends without it, as at a kill -9: otherwise it would
-/// not be stopped, and it must restore what it changed. The thread has to wait for it.
+/// Makes the child receive SIGTERM when this thread ends without it, for example by kill -9.
+/// Otherwise the child would continue, and not restore what it changed. This thread has to wait for
+/// the child.
 pub fn end_with_this_thread(command: &mut Command) {
     let parent = std::process::id();
     let ask = move || {
@@ -273,7 +275,8 @@ pub fn end_with_this_thread(command: &mut Command) {
 /// Asks the agent to end its VMs and itself.
 fn terminate(agent: &Child) {
     if let Ok(pid) = libc::pid_t::try_from(agent.id()) {
-        // SAFETY: kill only sends a signal; the child is not waited for yet, so the pid is its.
+        // SAFETY: kill only sends a signal. The child has not been waited for, so the pid is still
+        // its own.
         unsafe { libc::kill(pid, libc::SIGTERM) };
     }
 }
@@ -288,7 +291,7 @@ mod tests {
 
     const RELEASE: &str = "6.12.43+deb13-amd64";
 
-    /// A host made of files: PLE, and headers for its kernel.
+    /// A host that consists of files: PLE, and headers for its kernel.
     struct Fake(PathBuf);
 
     impl Fake {
@@ -356,7 +359,7 @@ mod tests {
         assert!(why(true, |_| {}).contains("neither VT-x nor AMD-V"));
     }
 
-    /// The thread stands for the program: it is what ends.
+    /// The thread stands for the program, which is what ends in practice.
     #[test]
     fn what_is_started_ends_with_who_started_it() {
         let start = || {

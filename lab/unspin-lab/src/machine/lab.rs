@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The lab of machine `emulated`, and of all that takes kernels and programs from it.
+//! The lab of machine `emulated`, which also stores kernels and programs for other uses.
 
 use super::Refusal;
 use crate::exit::Cannot;
@@ -7,18 +7,18 @@ use anyhow::Context;
 use std::path::{Path, PathBuf};
 use unspin_computers::{Lab, LabError, Series, BOCHS_TOOLS};
 
-/// The lab, if this computer has the necessary tools.
+/// The lab, if this computer has the tools that it needs.
 pub fn open(dir: Option<&Path>) -> anyhow::Result<Lab> {
     missing(BOCHS_TOOLS).map_err(Cannot)?;
     lab(dir)
 }
 
-/// The lab, for its stored files only: nothing is booted.
+/// The lab for its stored files only; it boots nothing.
 pub fn lab(dir: Option<&Path>) -> anyhow::Result<Lab> {
     Lab::open(dir.map(Path::to_path_buf), agent()?).map_err(explain)
 }
 
-/// An error that says what to install, unless all `tools` exist.
+/// An error that says what to install, unless all of `tools` exist.
 pub fn missing(tools: &[&str]) -> Result<(), String> {
     let missing = unspin_computers::missing_tools(tools);
     if missing.is_empty() {
@@ -34,13 +34,13 @@ pub fn missing(tools: &[&str]) -> Result<(), String> {
     ))
 }
 
-/// The agent's program stands beside this one.
+/// The agent's program, which is beside this one.
 pub fn agent() -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe().context("cannot find this program")?;
     Ok(program.with_file_name("unspin-agent"))
 }
 
-/// What this computer lacks is not the same as what went wrong.
+/// Distinguishes what this computer lacks from other failures.
 pub fn explain(e: LabError) -> anyhow::Error {
     match e {
         LabError::MissingTool { .. }

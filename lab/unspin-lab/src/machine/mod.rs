@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Machines: what can run a plan.
+//! Machines, which run plans.
 
 mod emulated;
 pub mod emulator;

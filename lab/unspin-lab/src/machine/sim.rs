@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Machine `sim`: a model of a host (lab/sim). Runs are independent, so several threads simulate
-//! them. Their records are in the plan's order for any number of threads.
+//! them. Records are in the plan's order for any number of threads.
 
 use super::{Job, Machine, Refusal, Sink};
 use crate::exit::Usage;
@@ -46,7 +46,7 @@ impl Machine for Simulated {
     }
 
     fn check_plan(&self, plan: &Plan) -> Result<(), (&'static str, Refusal)> {
-        // Grouping is the same for every kernel.
+        // All kernels divide the runs in the same way.
         let host = Host::of_plan(plan, Kernel::V6_12);
         let wrong =
             plan.runs.iter().find_map(|run| Some((run, unspin_sim::check(&host, run).err()?)));
@@ -105,7 +105,7 @@ impl Machine for Simulated {
     }
 }
 
-/// The records of a job none of whose runs is possible.
+/// Writes the records of a job none of whose runs is possible.
 pub fn refuse(job: &Job, why: &str, sink: &mut Sink) -> anyhow::Result<()> {
     sink(Record::Begin(begin(job.plan, &Host::of_plan(job.plan, kernel(job.kernel)?))))?;
     for run in &job.plan.runs {

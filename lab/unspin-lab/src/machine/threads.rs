@@ -19,7 +19,7 @@ use unspin_scenario::result::{Begin, Progress, Record, RunResult};
 use unspin_text::counted;
 use unspin_threads::machine::{cpus, refusal, run, GRACE};
 
-/// Beyond a run's own length and the grace of its locks, a process is ended by force.
+/// Time after a run's own length and its locks' grace period at which its process is killed.
 const OVERTIME: Duration = Duration::from_secs(30);
 
 pub struct Threads {
@@ -34,7 +34,7 @@ struct Task {
 }
 
 impl Threads {
-    /// This computer, if it has the CPUs wished for.
+    /// This computer, if it has enough CPUs.
     pub fn new(wish: &Wish) -> anyhow::Result<Threads> {
         let has = cpus();
         if has < wish.pcpus {
@@ -125,7 +125,7 @@ fn process(task: &Task, stop: &AtomicBool) -> anyhow::Result<RunResult> {
     let told = child.stdin.take().map(|mut to| to.write_all(&serde_json::to_vec(task)?));
     let ended = wait(&mut child, task, stop);
     if ended.is_err() {
-        // It may have ended by itself already.
+        // The process may already have ended.
         let _ = child.kill();
     }
     let output = child.wait_with_output().context("cannot wait for the run's process")?;
@@ -138,13 +138,13 @@ fn process(task: &Task, stop: &AtomicBool) -> anyhow::Result<RunResult> {
     serde_json::from_slice(&output.stdout).context("the run's process gave no result")
 }
 
-/// Until the process has ended; an error if it must be made to.
+/// Waits until the process has ended; an error if it had to be killed.
 fn wait(child: &mut Child, task: &Task, stop: &AtomicBool) -> anyhow::Result<()> {
     let run = &task.run;
     let length = Duration::from_millis(run.stagger_ms + run.warmup_ms + run.window_ms);
     let allowed = length + GRACE + OVERTIME;
     let began = Instant::now();
-    // A result is some kilobytes at most, so the process never waits for its output to be read.
+    // A result has a few kilobytes at most, so the process never blocks on its output.
     while child.try_wait().context("cannot wait for the run's process")?.is_none() {
         if stop.load(Ordering::Relaxed) {
             bail!("interrupted");
@@ -197,7 +197,7 @@ fn model(cpuinfo: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_string())
 }
 
-/// Rate of the clock that waits are counted in, measured.
+/// Rate of the clock in which waits are counted, as measured.
 #[cfg(target_arch = "x86_64")]
 fn tsc_khz() -> Option<u64> {
     // SAFETY: every x86-64 has the counter.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What differs between worlds: the ranges that a scenario names, or else those of the model's own
-//! costs; and chance, which decides seeds.
+//! Inputs that differ between worlds: the ranges of a scenario or, if it has none, of the model's
+//! own costs; and chance, which decides seeds.
 
 use crate::exit::Usage;
 use crate::load::Loaded;
@@ -10,13 +10,13 @@ use unspin_scenario::result::{ModelError, World, WorldInput};
 use unspin_scenario::{Ranges, Unknown};
 use unspin_sim::{Costs, RANGES};
 
-/// The model's own error: the most likely of some values, given the measurements of 588 known arms
-/// and the predictions of 32 worlds for each (bench/model-error.py; docs/simulator.md, "Worlds").
+/// The model's own error: the most likely parameters, given the measurements of 588 known arms and
+/// the predictions of 32 worlds for each (bench/model-error.py; docs/simulator.md, "Worlds").
 pub const ERROR: ModelError = ModelError { least: 0.005, grows: 0.075, strange: 4.0 };
 
 const ERROR_SOURCE: &str = "docs/simulator.md, worlds: what measured arms lie off the model's";
 
-/// Something that differs between worlds.
+/// An input that differs between worlds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Input {
     pub name: String,
@@ -26,7 +26,7 @@ pub struct Input {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Kind {
-    /// The scenario's, as [`Loaded::unknown`] counts them.
+    /// An unknown value of the scenario, with its index in [`Loaded::unknown`].
     Of(usize, Unknown),
     /// A cost of the model, as a factor.
     Cost(String, Unknown),
@@ -34,7 +34,7 @@ enum Kind {
     Chance,
 }
 
-/// All that differs; the last is chance.
+/// All inputs that differ; the last is chance.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inputs {
     pub all: Vec<Input>,
@@ -48,7 +48,7 @@ fn default_inputs(model: HostModel) -> Vec<Input> {
         HostModel::Lab => "lab.",
         HostModel::Server => "server.",
     };
-    // A test reads the file: it has no problems.
+    // A test reads the file, so it has no errors.
     let ranges = Ranges::read("ranges.toml", RANGES).map_or(Vec::new(), |r| r.unknown);
     let input = |u: Unknown| {
         let key = u.path.strip_prefix(table)?.to_string();
@@ -59,8 +59,8 @@ fn default_inputs(model: HostModel) -> Vec<Input> {
 }
 
 impl Inputs {
-    /// The inputs of a scenario: its own ranges, or without any the model's. `only`: names of those
-    /// that vary, if not all; chance always varies.
+    /// The inputs of a scenario: its own ranges or, without any, the model's. `only` has the names
+    /// of those that vary, if not all do; chance always varies.
     pub fn of(l: &Loaded, only: &[String]) -> Result<Inputs, Usage> {
         let unknown = l.unknown();
         let own = |(i, (name, u)): (usize, &(String, &Unknown))| Input {
@@ -91,7 +91,7 @@ impl Inputs {
         Ok(Inputs { all, unknown: unknown.len() })
     }
 
-    /// Of the model's own costs alone, with the model's error.
+    /// The inputs for the model's own costs alone, with the model's error.
     pub fn of_model(model: HostModel) -> Inputs {
         let mut all = default_inputs(model);
         let (name, source) = (World::MODEL_ERROR.to_string(), ERROR_SOURCE.to_string());
@@ -120,7 +120,7 @@ impl Inputs {
         places
     }
 
-    /// What `costs` cost in the world at `at`, where the model's own are drawn.
+    /// The costs in the world at `at`: `costs`, changed where the model's own costs are drawn.
     pub fn costs(&self, at: &[f64], costs: &Costs) -> HostCosts {
         let (mut own, mut drawn) = (costs.said(), HostCosts::default());
         for (input, at) in self.all.iter().zip(at) {
@@ -139,16 +139,16 @@ impl Inputs {
     pub fn seed(&self, at: &[f64], of_scenario: u64) -> u64 {
         let chance = self.all.iter().zip(at).find(|(i, _)| i.kind == Kind::Chance);
         let bits = chance.map_or(0, |(_, at)| at.to_bits());
-        // Numbers that JSON keeps.
+        // Limit the seed to numbers that JSON represents exactly.
         splitmix64(bits ^ splitmix64(of_scenario)) >> 12
     }
 
-    /// Where the model's own error lies in the world at `at`, if it is among them.
+    /// Place of the model's own error in the world at `at`, if it is an input.
     pub fn error(&self, at: &[f64]) -> Option<f64> {
         self.all.iter().zip(at).find(|(i, _)| i.kind == Kind::ModelError).map(|(_, at)| *at)
     }
 
-    /// The world at `at` for its records. `seed` is that of its runs.
+    /// The inputs of the world at `at`, for its records. `seed` is the seed of its runs.
     pub fn written(&self, at: &[f64], seed: u64) -> Vec<WorldInput> {
         let value = |input: &Input, at: f64| match &input.kind {
             Kind::Of(_, u) => u.value(at),
@@ -174,7 +174,7 @@ fn chance() -> Input {
 }
 
 impl Input {
-    /// The cost that it is a factor of.
+    /// The name of the cost that it scales.
     fn cost(&self) -> Option<&str> {
         match &self.kind {
             Kind::Cost(key, _) => Some(key),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The plans of worlds: the runs of the usual plan, each once, in another world.
+//! Plans of worlds: each run of the usual plan once, in another world.
 
 use super::inputs::{Inputs, ERROR};
 use crate::exit::said;
@@ -9,7 +9,7 @@ use unspin_scenario::plan::{HostCosts, Plan, Run};
 use unspin_scenario::result::{World, WorldDesign};
 use unspin_sim::{Host, Kernel};
 
-/// Worlds to make: places of all inputs, from 0 to 1.
+/// The worlds to simulate: places of all inputs, from 0 to 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Design {
     pub design: WorldDesign,
@@ -20,21 +20,21 @@ pub struct Design {
 pub struct Source<'a> {
     pub loaded: &'a Loaded,
     pub inputs: &'a Inputs,
-    /// With the usual values, all repeats.
+    /// The plan with the usual values and all repeats.
     pub usual: &'a Plan,
     pub select: &'a Select,
 }
 
 impl Source<'_> {
-    /// Runs of the usual plan that a world has: each once.
+    /// The runs of a world: each run of the usual plan once.
     pub fn runs(&self) -> Vec<&Run> {
         let runs = || self.usual.runs.iter().filter(|r| !r.alone);
         let first = runs().map(|r| r.repeat).min().unwrap_or(0);
         runs().filter(|r| r.repeat == first).collect()
     }
 
-    /// World number `index` of the design on that kernel: what records call it, and its plan or why
-    /// there can be none.
+    /// World number `index` of the design on `kernel`: its description for records, and its plan or
+    /// the reason why it is impossible.
     pub fn world(&self, d: &Design, index: usize, kernel: Kernel) -> (World, Result<Plan, String>) {
         let at = &d.points[index];
         let seed = self.inputs.seed(at, self.loaded.scenario.seed);

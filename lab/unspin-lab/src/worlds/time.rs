@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reports how long worlds take before they are simulated.
+//! Reports how long worlds take, before they are simulated.
 
 use crate::exit::Usage;
 use std::time::Duration;
@@ -7,20 +7,20 @@ use unspin_cli::progress::human;
 use unspin_scenario::plan::Run;
 use unspin_text::counted;
 
-/// The longest time of one computer's worlds. More is refused: divide the worlds among computers,
+/// The longest allowed time of one computer's worlds. For more, divide the worlds among computers,
 /// or draw fewer.
 const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// What of a run is simulated.
+/// Simulated length of a run, in ms.
 pub fn length_ms(run: &Run) -> u64 {
     run.stagger_ms + run.warmup_ms + run.window_ms
 }
 
-/// Reports that `what` takes this long. `less`: advice if that is too long.
+/// Reports that `what` takes this long. `less` is advice for the case that it is too long.
 ///
 /// # Errors
 ///
-/// More than a day.
+/// The time is more than a day.
 pub fn say(what: &str, seconds: f64, cpus: usize, less: &str) -> Result<(), Usage> {
     let takes = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
     let what = format!("{what} take about {} on {}", human(takes), counted(cpus, "CPU"));

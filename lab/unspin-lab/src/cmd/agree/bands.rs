@@ -14,10 +14,10 @@ use unspin_scenario::result::ModelError;
 use unspin_sim::{simulate, Costs, Host};
 use unspin_worlds::{covers, interval_score, point, Band};
 
-/// Of the sample: all points have the same worlds, and nothing else has these.
+/// Seed of the sample of worlds. All points have the same worlds, and no other command uses them.
 const SEED: u64 = 0;
 
-/// The model whose ranges are for a host: the emulated computer's, or a server's.
+/// The model for the ranges of a host: the emulated computer, or a server.
 fn model(host: &Host) -> HostModel {
     match host.costs == Costs::LAB || host.costs == Costs::LAB_EEVDF {
         true => HostModel::Lab,
@@ -25,7 +25,7 @@ fn model(host: &Host) -> HostModel {
     }
 }
 
-/// A run in this many worlds, the same for all arms.
+/// Jobs of one run in `worlds` worlds, which are the same for all arms.
 pub(super) fn jobs(key: &Key, host: &Host, run: &Run, worlds: u32) -> Vec<Job> {
     let inputs = Inputs::of_model(model(host));
     let job = |world| {
@@ -41,7 +41,7 @@ pub(super) fn jobs(key: &Key, host: &Host, run: &Run, worlds: u32) -> Vec<Job> {
 /// Number of runs that are timed before the total time is reported.
 const TIMED: usize = 6;
 
-/// Reports how long all of it takes, from the time of a few runs.
+/// Reports how long all jobs take, estimated from a few of them.
 pub(super) fn say_time(jobs: &[Job]) -> anyhow::Result<()> {
     let (since, mut timed) = (Instant::now(), 0);
     for job in jobs.iter().step_by((jobs.len() / TIMED).max(1)) {
@@ -64,7 +64,7 @@ pub(super) struct Judged<'a> {
     pub band: Band,
     /// Median and standard deviation of the logarithms of the worlds' ratios, without the model's error.
     pub costs_alone: (f64, f64),
-    /// Whether the model's error was found by arms of its kind.
+    /// Whether the model's error was fitted on arms of its kind.
     pub is_familiar: bool,
 }
 
@@ -78,7 +78,7 @@ impl Judged<'_> {
     }
 }
 
-/// Arms other than baselines that have a band and did something when measured.
+/// Arms other than baselines that have a band and did any work when measured.
 pub(super) fn judged(pairs: &BTreeMap<Key, Pair>) -> Vec<Judged<'_>> {
     let of = |row: Row<'_>| {
         let same = |k: &Key| Key { arm: row.key.arm.clone(), ..k.clone() } == *row.key;

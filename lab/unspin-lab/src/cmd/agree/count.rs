@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counts simulated runs, and the comparisons that agree.
+//! Counts of simulated runs, and of comparisons that agree.
 
 use super::row::{Key, Row};
 use unspin_scenario::plan::Run;
 use unspin_sim::Host;
 
-/// How often each measured run is repeated.
+/// The number of repeats of each measured run.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
-    /// For scenarios without worlds, and for locks on threads.
+    /// Seeds, for scenarios without worlds and for locks on threads.
     pub seeds: u32,
     pub worlds: Option<u32>,
 }
 
 impl Times {
-    /// For people.
+    /// A text for people.
     pub fn said(self) -> String {
         match self.worlds {
             Some(worlds) => format!("in {worlds} worlds"),
@@ -27,14 +27,14 @@ impl Times {
 pub struct Job {
     pub key: Key,
     pub world: u32,
-    /// Where in its range the model's own error lies there, from 0 to 1.
+    /// Place of the model's own error in its range in this world, from 0 to 1.
     pub error: Option<f64>,
     pub host: Host,
     pub run: Run,
 }
 
-/// Pairs of arms of one point that both machines tell apart (by 5 %), and how many they order
-/// alike.
+/// The number of pairs of arms of one point that differ by 5 % or more on both machines, and the
+/// number of these pairs that both machines order alike.
 pub fn order(rows: &[Row]) -> (usize, usize) {
     let (mut pairs, mut alike) = (0, 0);
     for (i, a) in rows.iter().enumerate() {
@@ -51,13 +51,13 @@ pub fn order(rows: &[Row]) -> (usize, usize) {
     (pairs, alike)
 }
 
-/// How many of some rows agree.
+/// How many rows agree.
 pub struct Agreement {
-    /// Those but the baselines.
+    /// Rows other than baselines.
     pub arms: usize,
     pub performance: usize,
     pub inefficiency: usize,
-    /// Rows that have an inefficiency.
+    /// Rows with an inefficiency.
     pub of_inefficiency: usize,
 }
 

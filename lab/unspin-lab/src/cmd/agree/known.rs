@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Measured ratios whose records are not kept: a line of JSON each, of a scenario that is here.
+//! Measured ratios without records: one line of JSON per ratio, of scenarios in this repository.
 
 use super::count::{Job, Times};
 use super::row::{Figures, Key, Kind, Pair};
@@ -16,7 +16,7 @@ use unspin_scenario::Named;
 use unspin_sim::Host;
 use unspin_text::{read_file, shown, RESULTS_MAX};
 
-/// An arm at a point, as it was measured.
+/// A measured arm at one point.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Measured {
@@ -26,11 +26,11 @@ struct Measured {
     profile: String,
     vms: u32,
     cgroup: String,
-    /// Where the scenario sweeps locks, the one it is compared under.
+    /// The lock under which it is compared, if the scenario sweeps locks.
     #[serde(default)]
     lock: String,
     arm: String,
-    /// Throughput against the baseline's, above 0.
+    /// Throughput relative to the baseline, above 0.
     performance: f64,
     /// Share of CPU time that is wasted, if noted.
     #[serde(default)]
@@ -96,7 +96,7 @@ fn key(row: &Measured, run: &Run) -> Key {
     }
 }
 
-/// The baseline's work counts as 1.
+/// A pair in which the baseline's work counts as 1.
 fn pair(row: &Measured, run: &Run) -> Pair {
     let figures = Figures { units_per_s: row.performance, inefficiency: row.inefficiency };
     Pair {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Locks on machine `threads` and on machine `sim`: how alike the two order them.
+//! Locks on machines `threads` and `sim`: how well the two agree on their order.
 
 use super::row::{rows, Key, Pair, Row};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Two locks differ if one is faster than the other by this factor.
+/// Two locks differ if one is faster than the other by at least this factor.
 const TOLD_APART: f64 = 1.10;
 
-/// Pairs of locks of one point that both machines tell apart, and how many they order alike.
+/// The number of pairs of locks of one point that differ on both machines, and the number of these
+/// pairs that both order alike.
 fn lock_order(rows: &[&Row]) -> (usize, usize) {
     let (mut told, mut alike) = (0, 0);
     for (i, a) in rows.iter().enumerate() {
@@ -24,14 +25,14 @@ fn lock_order(rows: &[&Row]) -> (usize, usize) {
     (told, alike)
 }
 
-/// Ranks, 1 for the largest; equal values share the mean of their places.
+/// Ranks, 1 for the largest. Equal values share the mean of their ranks.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let above = |x: f64| values.iter().filter(|y| **y > x).count() as f64;
     let equal = |x: f64| values.iter().filter(|y| **y == x).count() as f64;
     values.iter().map(|x| above(*x) + (equal(*x) + 1.0) / 2.0).collect()
 }
 
-/// Spearman's rank correlation; `None` of fewer than two, or where all are equal.
+/// Spearman's rank correlation; `None` for fewer than two rows, or if all are equal.
 fn rank_correlation(rows: &[&Row]) -> Option<f64> {
     let of = |f: fn(&Row) -> f64| ranks(&rows.iter().map(|r| f(r)).collect::<Vec<_>>());
     let (a, b) = (of(|r| r.performance.0), of(|r| r.performance.1));
@@ -43,7 +44,7 @@ fn rank_correlation(rows: &[&Row]) -> Option<f64> {
     (spread > 0.0).then(|| sum(&a, &b) / spread)
 }
 
-/// The page of locks: how alike the two machines order them, then each.
+/// The section about locks: first how well the two machines agree on the order, then each lock.
 pub(super) fn section(pairs: &BTreeMap<Key, Pair>, seeds: u32) -> String {
     let rows = rows(pairs);
     let mut points: BTreeMap<Key, Vec<&Row>> = BTreeMap::new();
@@ -110,7 +111,7 @@ mod tests {
         let pairs = all(100.0);
         let rows = rows(&pairs);
         let rows: Vec<&Row> = rows.iter().collect();
-        // ticket and mcs are not told apart by the measurement.
+        // The measurement does not separate ticket and mcs.
         assert_eq!(lock_order(&rows), (2, 2));
         assert_eq!(rank_correlation(&rows), Some(0.5));
         let text = section(&pairs, 1);

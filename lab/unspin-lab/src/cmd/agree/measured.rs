@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Measured runs from records, and the runs that are simulated for them.
+//! Measured runs from records, and the simulations of these runs.
 
 use super::count::{Job, Times};
 use super::row::{Figures, Key, Kind, Pair};
@@ -24,7 +24,7 @@ pub(super) fn jobs(
     let mut unseen = BTreeSet::new();
     for stream in streams {
         let host = host(&stream.begin)?;
-        // Locks on threads are compared by seeds alone.
+        // Locks on threads are compared only by seeds.
         let worlds = times.worlds.filter(|_| !is_threads(&stream.begin));
         let own = worlds.and_then(|worlds| own::Own::of(&stream.begin, worlds));
         for r in stream.runs.iter().filter(|r| !r.run.alone) {
@@ -54,7 +54,7 @@ pub(super) fn jobs(
     Ok(jobs)
 }
 
-/// A run with this many seeds, from its own on.
+/// Jobs of a run with `seeds` seeds, from its own seed on.
 pub(super) fn seeds(key: &Key, host: &Host, run: &Run, seeds: u32) -> Vec<Job> {
     let job = |world: u32| {
         let run = Run { seed: run.seed + u64::from(world), ..run.clone() };
@@ -73,7 +73,7 @@ fn is_threads(begin: &Begin) -> bool {
     begin.machine == "threads"
 }
 
-/// Why the simulator does not model its turns, if it does not.
+/// Why the simulator does not model its turns; `None` if it does.
 fn not_modelled(run: &Run) -> Option<&'static str> {
     match run.arm.coscheduling_mechanism {
         CoschedulingMechanism::Park => (),
@@ -84,7 +84,7 @@ fn not_modelled(run: &Run) -> Option<&'static str> {
     by_user.then_some("the simulator's guests do not spin in user space")
 }
 
-/// Threads have no hypervisor that could see them spin.
+/// The run as machine `sim` simulates it: threads have no hypervisor that could detect spinning.
 fn as_simulated(begin: &Begin, run: &Run) -> Run {
     let mut run = run.clone();
     if is_threads(begin) {
@@ -96,7 +96,7 @@ fn as_simulated(begin: &Begin, run: &Run) -> Run {
 fn host(begin: &Begin) -> anyhow::Result<Host> {
     if is_threads(begin) {
         let khz = begin.tsc_khz.context("the records have no TSC rate")?;
-        // The newest scheduler that is modelled; their KVMs make no difference here.
+        // The newest modelled scheduler. KVM's version makes no difference here.
         return Ok(Host::threads(begin.pcpus, khz, Kernel::V6_19));
     }
     let model = match begin.machine.as_str() {

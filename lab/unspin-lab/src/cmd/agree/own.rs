@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Worlds of ranges that a measured scenario names itself.
+//! Worlds from the ranges that a measured scenario has.
 
 use super::count::Job;
 use super::row::Key;
@@ -12,7 +12,7 @@ use unspin_scenario::result::{Begin, WorldDesign};
 use unspin_sim::Host;
 use unspin_worlds::point;
 
-/// A scenario with ranges, as it was measured.
+/// A measured scenario with ranges.
 pub(super) struct Own {
     loaded: Loaded,
     usual: Plan,
@@ -21,7 +21,7 @@ pub(super) struct Own {
 }
 
 impl Own {
-    /// The scenario of the records, if it is found unchanged and names ranges.
+    /// The scenario of the records, if it is found unchanged and has ranges.
     pub fn of(begin: &Begin, worlds: u32) -> Option<Own> {
         let loaded = load::scenario(Path::new(&begin.scenario), None).ok()?;
         let usual = loaded.plan(&Select::default()).ok()?;
@@ -34,7 +34,7 @@ impl Own {
         Some(Own { loaded, usual, inputs, design })
     }
 
-    /// The measured run in all worlds that are possible.
+    /// Jobs of the measured run in all possible worlds.
     pub fn jobs(&self, key: &Key, host: &Host, measured: &Run) -> anyhow::Result<Vec<Job>> {
         let kernel = sim::kernel(&key.kernel)?;
         let select = Select::default();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The page of arms: out/agreement.md.
+//! The page about arms: out/agreement.md.
 
 use super::bands::{judged, Judged};
 use super::count::{percent, Agreement};
@@ -11,7 +11,7 @@ use unspin_scenario::plan::{CgroupLayout, Run, Vm};
 use unspin_scenario::Named;
 use unspin_worlds::no_change_score;
 
-/// Kinds in the order of the page, and what it calls them.
+/// The kinds in the order of the page, with their names on it.
 const KINDS: [(Kind, &str); 3] =
     [(Kind::HeldOut, "held out"), (Kind::Given, "measured"), (Kind::Known, "known")];
 
@@ -82,7 +82,7 @@ fn score(value: Option<f64>) -> String {
     value.map_or("-".to_string(), |x| format!("{x:.3}"))
 }
 
-/// Of the logarithm of a factor.
+/// A factor from its logarithm.
 fn factor(value: Option<f64>) -> String {
     value.map_or("-".to_string(), |x| format!("{:.3}", x.exp()))
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A comparison: figures of an arm at a point, measured and simulated, against the baseline's.
+//! A comparison: measured and simulated figures of an arm at a point, relative to the baseline.
 
 use std::collections::BTreeMap;
 use unspin_scenario::plan::Run;
 
-/// Performance and inefficiency agree if they differ by no more than this.
+/// Performance and inefficiency agree if they differ by at most this.
 pub const AGREES: f64 = 0.10;
 
-/// Whether the simulator's authors had seen the measurement.
+/// Whether the simulator's authors knew the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// It was drawn by a seed, and measured before it was simulated.
+    /// Drawn by a seed, and measured before it was simulated.
     HeldOut,
     /// Unknown.
     Given,
@@ -23,14 +23,14 @@ pub enum Kind {
 pub struct Key {
     pub kind: Kind,
     pub scenario: String,
-    /// For machine `threads`: locks are compared.
+    /// Whether it is of machine `threads`, which compares locks.
     pub threads: bool,
     pub kernel: String,
     pub cgroup: u8,
     pub profile: String,
     pub vms: u32,
     pub vcpus: u32,
-    /// The lock compared under, where locks are swept.
+    /// The lock under which it is compared, if locks are swept.
     pub lock: String,
     pub arm: String,
 }
@@ -40,7 +40,7 @@ pub struct Pair {
     pub measured: Vec<Figures>,
     pub simulated: Vec<Figures>,
     pub is_baseline: bool,
-    /// Units a second of each world, or seed.
+    /// Units per second in each world, or with each seed.
     pub worlds: BTreeMap<u32, f64>,
     /// Place of the model's own error in its range in each world, from 0 to 1; empty if the
     /// scenario names its own ranges, or if only seeds differ.
@@ -52,7 +52,7 @@ pub struct Pair {
 #[derive(Debug, Clone, Copy)]
 pub struct Figures {
     pub units_per_s: f64,
-    /// Share of CPU time; `None` where the module was off.
+    /// Share of CPU time; `None` if the module was off.
     pub inefficiency: Option<f64>,
 }
 
@@ -88,7 +88,7 @@ impl Row<'_> {
         (self.performance.0 - self.performance.1).abs() <= AGREES
     }
 
-    /// Whether who says that nothing changes agrees.
+    /// Whether the prediction that nothing changes agrees.
     pub fn no_change_agrees(&self) -> bool {
         (self.performance.0 - 1.0).abs() <= AGREES
     }

@@ -14,7 +14,7 @@ pub(super) struct Scores {
     pub arms: usize,
     /// Arms within 10 points of the measurement.
     pub within_10: usize,
-    /// The same of who says that nothing changes.
+    /// The same for the prediction that nothing changes.
     pub within_10_no_change: usize,
     pub order: Order,
     pub worlds: Option<u32>,
@@ -23,15 +23,16 @@ pub(super) struct Scores {
     pub coverage_90: Option<f64>,
     /// 90 % interval of that share, if the arms were independent.
     pub coverage_90_interval: Option<[f64; 2]>,
-    /// Mean interval score, in logarithms of ratios, and that of who says that nothing changes.
+    /// Mean interval score, in logarithms of ratios, and the score of the prediction that nothing
+    /// changes.
     pub interval_score: Option<f64>,
     pub interval_score_no_change: Option<f64>,
-    /// Mean size of the logarithm of measured over foretold, and of measured over no change.
+    /// Mean absolute logarithm of measured over predicted, and of measured over no change.
     pub log_error: Option<f64>,
     pub log_error_no_change: Option<f64>,
 }
 
-/// Pairs of arms that both machines tell apart by 5 points.
+/// Pairs of arms that differ by at least 5 points on both machines.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Order {
     pub right: usize,
@@ -59,7 +60,7 @@ struct JudgedRow {
     vms: u32,
     lock: String,
     arm: String,
-    /// The model's error was found by arms of its kind.
+    /// Whether the model's error was fitted on arms of its kind.
     familiar: bool,
     measured: f64,
     p05: f64,
@@ -93,7 +94,7 @@ pub(super) fn document(pairs: &BTreeMap<Key, Pair>, worlds: Option<u32>) -> Docu
     }
 }
 
-/// Scores of the arms of a kind, if there are any.
+/// Scores of the arms of a kind, if any.
 pub(super) fn of_kind(
     pairs: &BTreeMap<Key, Pair>,
     kind: Kind,
@@ -109,7 +110,7 @@ pub(super) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
 }
 
-/// Rows whose simulated point is the median of the worlds, if there are worlds.
+/// Rows; with worlds, the simulated point is their median.
 pub(super) fn points<'a>(pairs: &'a BTreeMap<Key, Pair>, judged: &[Judged]) -> Vec<Row<'a>> {
     let mut rows = rows(pairs);
     let bands: BTreeMap<&Key, f64> = judged.iter().map(|j| (j.key, j.band.p50)).collect();
@@ -176,7 +177,7 @@ mod tests {
         assert!((together.interval_score.unwrap() - mean).abs() < 1e-9);
         assert!(known.interval_score < known.interval_score_no_change);
         assert!(known.log_error < known.log_error_no_change);
-        // Nothing is held back: 1.2 is no change to within 20 points, not to within 10.
+        // The measured 1.2 is 20 points from no change, so it is not within 10.
         assert_eq!(known.within_10_no_change, 0);
     }
 

@@ -12,7 +12,7 @@ use unspin_scenario::plan::{
 use unspin_uapi::any_of;
 
 impl Bench<'_> {
-    /// Whether the machine supports the request; before anything runs.
+    /// Whether the machine supports the request, before any run.
     pub fn check(&self) -> Result<(), Usage> {
         let Bench { args, loaded: l, plan, machine, .. } = self;
         for k in &args.kernel {
@@ -44,8 +44,8 @@ impl Bench<'_> {
     }
 }
 
-/// Whether the module supports the arm's coscheduling, on a machine with the real module. Turns
-/// that others make do not need it.
+/// Whether the module supports the arm's coscheduling, on a machine with the real module. Turns by
+/// other means do not need the module.
 fn check_coscheduling(l: &Loaded) -> Result<(), Usage> {
     for (i, arm) in l.scenario.arms.iter().enumerate() {
         let parks = arm.coscheduling_mechanism == CoschedulingMechanism::Park;
@@ -59,7 +59,8 @@ fn check_coscheduling(l: &Loaded) -> Result<(), Usage> {
     Ok(())
 }
 
-/// A machine that is no model has its kernel's scheduler, which caps cgroups.
+/// Checks the scheduler for a machine that is not a model: it has its kernel's own, which caps
+/// cgroups.
 fn check_scheduler(l: &Loaded, plan: &Plan, machine: &str) -> Result<(), Usage> {
     let scheduler = l.scenario.host.scheduler;
     let refused = |message: String, allowed: &str| {

@@ -16,7 +16,7 @@ use unspin_sim::{simulate, Host};
 use unspin_text::{read_text, shown};
 use unspin_worlds as stat;
 
-/// Runs are timed for this long before the total time is reported.
+/// Time for which runs are timed before the total time is reported.
 const PILOT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -40,7 +40,7 @@ impl WorldArgs {
     }
 }
 
-/// The worlds that a bench makes of one scenario.
+/// The worlds that a bench simulates for one scenario.
 pub struct Drawn<'a> {
     bench: &'a Bench<'a>,
     source: Source<'a>,
@@ -55,7 +55,7 @@ impl<'a> Drawn<'a> {
         Drawn { bench, source, image }
     }
 
-    /// The worlds to make.
+    /// The worlds to simulate.
     pub fn design(&self) -> anyhow::Result<Design> {
         let (inputs, seed) = (self.source.inputs, self.source.loaded.scenario.seed);
         let n = inputs.all.len();
@@ -102,10 +102,10 @@ impl<'a> Drawn<'a> {
         boot
     }
 
-    /// Says what this computer's share of the design's worlds takes, before they are made.
+    /// Reports how long this computer's share of the design's worlds takes, before they are
+    /// simulated.
     ///
-    /// # Errors
-    /// More than a day.
+    /// # Errors The time is more than a day.
     pub fn say_time(&self, design: &Design) -> anyhow::Result<()> {
         let (jobs, shares) =
             (self.bench.jobs(), self.bench.args.shard.map_or(1, |s| s.of as usize));
@@ -117,14 +117,14 @@ impl<'a> Drawn<'a> {
         Ok(time::say(&what, takes, jobs, less)?)
     }
 
-    /// How long the runs of the usual world take on one CPU, measured on as many as finish soon.
+    /// Time for the runs of the usual world on one CPU, extrapolated from those that finish soon.
     fn one_world(&self, runs: &[&Run]) -> anyhow::Result<Duration> {
         let (since, mut timed_ms) = (Instant::now(), 0);
         let kernels = self.bench.kernels();
         let kernel = kernels.first().map_or("6.12", String::as_str);
         let host = Host::of_plan(self.source.usual, sim::kernel(kernel)?);
         for run in runs {
-            // What cannot be simulated is counted when the world is made.
+            // Impossible runs are counted when the world is made.
             let _ = simulate(&host, run);
             timed_ms += length_ms(run);
             if since.elapsed() > PILOT {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much of this computer's time a virtual second of an emulated computer takes.
+//! How much CPU time of this computer one virtual second of an emulated computer takes.
 
 use crate::machine::lab::explain;
 use crate::out;
@@ -13,9 +13,10 @@ use unspin_scenario::result::Record;
 use unspin_scenario::{expand, parse_profile, parse_scenario, Selection, Workloads};
 use unspin_text::counted;
 
-/// CPUs of the computers, of which all are busy; as many as the emulator has.
+/// CPUs of the computers, all of which are busy. The last is the largest number that an emulator
+/// has.
 const CPUS: [u32; 3] = [4, 8, 16];
-/// Windows of two boots that differ in nothing else, ms.
+/// Measuring times of two boots that are otherwise the same, in ms.
 const WINDOWS_MS: [u32; 2] = [100, 1100];
 const PROFILE: &str = include_str!("../../../../../profiles/compute.toml");
 
@@ -25,12 +26,12 @@ struct Speed {
     emulator: &'static str,
     /// Its exact build.
     build: String,
-    /// By the number of CPUs.
+    /// CPU seconds per virtual second, by the number of CPUs.
     cpu_s_per_virtual_s: BTreeMap<u32, f64>,
 }
 
-/// Boots each computer of the requested emulator, or of all, twice, and prints what the second of
-/// virtual time in between took.
+/// Boots each computer of the requested emulator, or of all emulators, twice, and prints the cost
+/// of the virtual second by which the two boots differ.
 pub fn run(
     lab: &Lab,
     kernel: &Kernel,
@@ -52,7 +53,7 @@ pub fn run(
     }
 }
 
-/// By the number of CPUs.
+/// CPU seconds per virtual second, by the number of CPUs.
 fn speeds(
     lab: &Lab,
     kernel: &Kernel,
@@ -82,7 +83,7 @@ fn round(s: f64) -> f64 {
     (s * 100.0).round() / 100.0
 }
 
-/// CPU seconds of one boot in which a VM computes on each CPU for this long.
+/// CPU seconds of one boot in which a VM computes on each CPU for this time.
 fn boot(
     lab: &Lab,
     kernel: &Kernel,
@@ -121,7 +122,7 @@ fn plan(cpus: u32, window_ms: u32) -> Plan {
         .expect("one run of one arm")
 }
 
-/// CPU time of processes that this one started and that have ended.
+/// CPU time of ended child processes.
 fn children_s() -> anyhow::Result<f64> {
     // SAFETY: plain data that the call fills.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

@@ -4,10 +4,10 @@
 use serde::Serialize;
 use unspin_report::{Document, Row};
 
-/// An arm's work against stock KVM's.
+/// An arm's work relative to stock KVM.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Gain {
-    /// Where its threads spin: kernel, user.
+    /// Where its threads spin: `kernel` or `user`.
     pub spins_in: &'static str,
     pub program: String,
     pub arm: String,
@@ -21,7 +21,7 @@ pub struct Gain {
 /// An acceptance test. The value must be at least, or at most, the bound.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Check {
-    /// victim, escape, billing or rollback.
+    /// `victim`, `escape`, `billing` or `rollback`.
     pub check: &'static str,
     pub what: String,
     pub value: Option<f64>,
@@ -48,11 +48,12 @@ impl Check {
     }
 }
 
-/// Answers of a VM beside others that have turns, against those with every VM off.
+/// Response times of a VM beside VMs with turns, relative to those with every VM off: at most this.
 const VICTIM: f64 = 1.1;
-/// The part of its share that a VM must keep beside one that leaves the guest all the time.
+/// The part of its share that a VM keeps beside one that leaves the guest all the time: at least
+/// this.
 const ESCAPE: f64 = 0.95;
-/// What a VM may get beyond its quota, and what another may lose by that VM's turns.
+/// What a VM gets beyond its quota, and what another one loses by that VM's turns: at most this.
 const BILLING: f64 = 0.02;
 const QUOTA: f64 = 0.2;
 
@@ -82,7 +83,7 @@ pub fn checks(documents: &[Document]) -> Vec<Check> {
     [victim(documents), escape(documents), billing(documents)].concat()
 }
 
-/// The 99.9th percentile of its answers; the 99th if there are too few.
+/// The 99.9th percentile of response times; the 99th if there are too few answers.
 fn victim(documents: &[Document]) -> Vec<Check> {
     let rows: Vec<&Row> =
         of(documents, "gangs-victim").filter(|row| row.key.vm_index == Some(0)).collect();
@@ -141,8 +142,8 @@ fn billing(documents: &[Document]) -> Vec<Check> {
         let stock = stock.and_then(|row| cpu(row));
         let what =
             |of: &str| format!("CPU time of the VM {of}, {}, arm {}", row.key.profile, row.key.arm);
-        // The VM with the quota gets no more than that, and the other at least what stock KVM gives
-        // it.
+        // The VM with the quota gets no more than its quota, and the other VM at least as much as
+        // under stock KVM.
         match stock {
             Some(before) if before <= QUOTA + BILLING => checks.push(Check::at_most(
                 "billing",
@@ -173,7 +174,7 @@ pub fn verdict(checks: &[Check]) -> &'static str {
     }
 }
 
-/// For people.
+/// A text for people.
 pub fn text(gains: &[Gain], checks: &[Check], verdict: &str) -> String {
     let mut text = format!("{verdict}\n\nWork, stock KVM = 1:\n");
     let number = |x: Option<f64>| x.map_or("?".into(), |x| format!("{x:.2}"));

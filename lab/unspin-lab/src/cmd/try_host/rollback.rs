@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Turns are begun and ended many times while VMs compute: afterwards no vCPU may wait for long.
+//! Starts and ends turns many times while VMs compute. Afterwards no vCPU may wait for a long time.
 
 use super::judge::Check;
 use crate::sysfs::Module;
@@ -14,15 +14,15 @@ use unspin_vmm::{unserved, Vm, VmConfig};
 
 const VMS: u32 = 3;
 const VCPUS: u32 = 4;
-/// Longest time that a vCPU may have no CPU time once turns have ended.
+/// Longest time that a vCPU may be without CPU time after turns have ended.
 const LONGEST_MS: f64 = 100.0;
 const WATCHED: Duration = Duration::from_millis(300);
-/// How long turns are waited for in a round, and how many vCPUs wait for one then.
+/// Time limit for turns to start in a round, and the number of parks that show that they have.
 const PATIENCE: Duration = Duration::from_secs(3);
 const PARKS: u64 = 20;
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The settings that were the defaults before, restored in any case.
+/// The former defaults of the settings. Restored when dropped.
 struct Restored<'a>(&'a Module, BTreeMap<String, String>);
 
 impl Drop for Restored<'_> {
@@ -36,7 +36,8 @@ impl Drop for Restored<'_> {
     }
 }
 
-/// CPUs that the thread may use, restored in any case. Threads that it makes meanwhile keep the fewer.
+/// The former CPUs of the thread. Restored when dropped; threads that it starts meanwhile keep the
+/// fewer.
 struct FewerCpus(libc::cpu_set_t);
 
 impl FewerCpus {
@@ -102,12 +103,12 @@ pub fn check(module: &Module, rounds: u32, cpus: u32, stop: &AtomicBool) -> anyh
     let what = format!(
         "longest time without a CPU after turns were ended, {made} of {rounds} times while vCPUs waited for one"
     );
-    // Where turns never began, nothing was ended.
+    // If turns never started, there was nothing to end.
     let value = (2 * made >= rounds && rounds > 0).then_some(worst.as_secs_f64() * 1000.0);
     Ok(Check::at_most("rollback", what, value, LONGEST_MS, "ms"))
 }
 
-/// Whether vCPUs wait for turns within the patience.
+/// Whether vCPUs wait for turns before the time limit.
 fn turns_begin(module: &Module) -> bool {
     let parks = || -> u64 {
         let vms = module.vms().unwrap_or_default();
@@ -126,8 +127,8 @@ fn turns_begin(module: &Module) -> bool {
     false
 }
 
-/// The longest time that one of threads that always want to run had no CPU time, less the longest between
-/// two looks.
+/// The longest time for which one of the threads, which always want to run, had no CPU time, less the
+/// longest time between two looks.
 fn longest_wait(threads: &[i32]) -> Duration {
     let schedstat = |tid| PathBuf::from(format!("/proc/self/task/{tid}/schedstat"));
     let seen = unserved(threads.iter().map(schedstat), WATCHED);
