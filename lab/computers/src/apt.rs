@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Debian's packages by apt: found and downloaded, not installed. Packages of a Debian release that
-//! this computer does not run come from the lab's own package lists, by the mirror of this
-//! computer's sources, with all signatures checked.
+//! Finds and downloads Debian's packages with apt; installs nothing. Packages of a Debian release
+//! other than this computer's come from the lab's own package lists. These use the mirror of this
+//! computer's sources, and all signatures are checked.
 
 use crate::error::{io, LabError, Result};
 use crate::tool;
@@ -18,8 +18,7 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Lists older than this are fetched again.
 const LISTS_MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Hooks of this computer's apt must not run for the lab's lists, and its pins are not meant for
-/// them.
+/// Hooks and pins of this computer's apt must not affect the lab's lists.
 const CONFIG: &str = "\
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
@@ -29,7 +28,7 @@ APT::Install-Recommends \"false\";
 Acquire::Languages \"none\";
 ";
 
-/// What lists name.
+/// The contents of package lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lists {
     Packages,
@@ -39,14 +38,14 @@ enum Lists {
 /// A package's file in the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PackageFile {
-    /// As apt calls it: `NAME_VERSION_ARCHITECTURE.deb`.
+    /// Name in apt's form: `NAME_VERSION_ARCHITECTURE.deb`.
     pub file: String,
     pub package: String,
     pub version: String,
 }
 
 impl PackageFile {
-    /// From the name of the file.
+    /// Parses the name of a file.
     pub(crate) fn of(file: &str) -> Option<PackageFile> {
         let mut parts = file.strip_suffix(".deb")?.split('_');
         let (package, version) = (parts.next()?.to_string(), parts.next()?.replace("%3a", ":"));
@@ -54,39 +53,39 @@ impl PackageFile {
         Some(PackageFile { file: file.to_string(), package, version })
     }
 
-    /// From a line of `apt-get --print-uris`: address, file, size and sum.
+    /// Parses a line of `apt-get --print-uris`: address, file, size and checksum.
     fn parse(line: &str) -> Option<PackageFile> {
         let mut words = line.split(' ');
         words.next().filter(|address| address.starts_with('\''))?;
         PackageFile::of(words.next()?)
     }
 
-    /// The argument for apt.
+    /// The argument by which apt selects exactly this package.
     pub(crate) fn exact(&self) -> String {
         format!("{}={}", self.package, self.version)
     }
 }
 
-/// apt with some package lists.
+/// apt with certain package lists.
 #[derive(Debug, Default)]
 pub(crate) struct Apt {
     options: Vec<OsString>,
-    /// Where packages that a set of packages needs are downloaded to.
+    /// Directory for downloaded packages and their dependencies.
     archives: PathBuf,
 }
 
 impl Apt {
-    /// With the lists of this computer.
+    /// apt with the lists of this computer.
     pub(crate) fn host() -> Apt {
         Apt::default()
     }
 
-    /// With the lists of Debian 13, backports among them, kept in `dir`.
+    /// apt with the lists of Debian 13, including backports, kept in `dir`.
     pub(crate) fn trixie(dir: &Path, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<Apt> {
         Apt::of_trixie(Lists::Packages, dir, stop, say)
     }
 
-    /// With the list of Debian 13's sources, kept in `dir`.
+    /// apt with the list of Debian 13's sources, kept in `dir`.
     pub(crate) fn trixie_sources(
         dir: &Path,
         stop: &AtomicBool,
@@ -151,7 +150,7 @@ impl Apt {
         Apt { options, archives: dir.join("archives") }
     }
 
-    /// With the lists of this computer, as if nothing were installed. apt's files are in `dir`.
+    /// apt with the lists of this computer, as if nothing were installed. apt's files are in `dir`.
     pub(crate) fn of_nothing_installed(dir: &Path) -> Result<Apt> {
         let (status, archives) = (dir.join("status"), dir.join("archives"));
         let partial = archives.join("partial");
@@ -166,7 +165,7 @@ impl Apt {
         Ok(Apt { options, archives })
     }
 
-    /// The files of `packages` and of all they depend on.
+    /// The files of `packages` and of all their dependencies.
     pub(crate) fn files_of(
         &self,
         packages: &[String],
@@ -182,7 +181,7 @@ impl Apt {
         Ok(text.lines().filter_map(PackageFile::parse).collect())
     }
 
-    /// What `package` depends on, the packages of `suite` coming first.
+    /// The dependencies of `package`, with packages of `suite` preferred.
     pub(crate) fn depends(&self, package: &str, suite: Option<&str>) -> Option<Vec<String>> {
         let mut cache = Command::new("apt-cache");
         cache.args(&self.options);
@@ -245,8 +244,8 @@ impl Apt {
             .map_err(|error| as_download(&packages.join(" "), error))
     }
 
-    /// Download `packages` and all they depend on, the packages of `suite` coming first; returns the
-    /// directory they are in.
+    /// Downloads `packages` and all their dependencies, with packages of `suite` preferred. Returns
+    /// their directory.
     pub(crate) fn download_with_all(
         &self,
         packages: &[String],
@@ -283,13 +282,13 @@ fn as_download(package: &str, error: LabError) -> LabError {
     }
 }
 
-/// Whether a file is there and was written less than `age` ago.
+/// Whether a file exists and was written less than `age` ago.
 fn is_younger(path: &Path, age: Duration) -> bool {
     let written = path.metadata().and_then(|meta| meta.modified());
     written.is_ok_and(|time| time.elapsed().is_ok_and(|elapsed| elapsed < age))
 }
 
-/// Whether apt's words are about a signature.
+/// Whether apt's message is about a signature.
 fn is_unsigned(text: &str) -> bool {
     let text = text.to_lowercase();
     ["no_pubkey", "not signed", "signature", "gpg error"].iter().any(|mark| text.contains(mark))
@@ -362,7 +361,8 @@ mod tests {
             of_sources.starts_with("Types: deb-src\nURIs: http://a.test/debian/\nSuites: trixie\n")
         );
         assert!(!of_sources.contains("b.test"), "{of_sources}");
-        // Security alone has no kernel of backports, and lists that were never fetched no names.
+        // Security alone has no kernel of backports, and lists that were never fetched have no
+        // names.
         for unknown in ["", "bookworm-security https://b.test/sec/", "$(CODENAME)"] {
             assert_eq!(sources_beside(unknown, Lists::Packages), None, "{unknown}");
         }

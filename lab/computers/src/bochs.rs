@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Chooses the Bochs to boot with: the lab's own, or Debian's if that is not available.
+//! Chooses the Bochs for boots: the lab's own, or Debian's if that is not available.
 
 use crate::error::{LabError, Result};
 use crate::own_emulator::OwnEmulator;
@@ -9,31 +9,31 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
-/// Names the emulator for whatever is timed.
+/// Environment variable that selects the emulator for timed runs.
 const CHOICE: &str = "UNSPIN_EMULATOR";
 const OWN: &str = "bochs";
 const DEBIAN: &str = "debian-bochs";
 
-/// A Bochs that boots.
+/// A Bochs that can boot computers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Bochs {
     /// Built by the lab.
     Own(OwnEmulator),
-    /// Debian's, mended as it is started.
+    /// Debian's, patched when it is started.
     Debian,
 }
 
 /// How to start a Bochs, and what it needs.
 pub(crate) struct Started {
     pub command: Command,
-    /// What its configuration has that others' have not.
+    /// A line of the configuration that only this Bochs needs.
     pub display: &'static str,
     pub plugins: &'static str,
     /// Whether its debugger must be told to run.
     pub debugger: bool,
 }
 
-/// What the environment asks for.
+/// The request in the environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wish {
     /// The lab's own, or Debian's if that is not available.
@@ -80,7 +80,7 @@ impl Bochs {
         }
     }
 
-    /// What tells its boots from another one's.
+    /// A text that distinguishes its boots from those of another Bochs.
     pub(crate) fn mark(&self) -> &str {
         match self {
             Bochs::Own(own) => &own.build,
@@ -109,8 +109,8 @@ impl Bochs {
             }
             Bochs::Debian => {
                 let vm_entry::Mended { mut command, version } = vm_entry::mended(dir)?;
-                // Time passes at the stated rate where CPUs are run as the debugger runs them: 2.7 has
-                // no other way.
+                // Virtual time passes at the configured rate if CPUs run as under the debugger, which
+                // is the only way in 2.7.
                 if version != "2.7" {
                     command.arg("-debugger");
                 }
@@ -126,7 +126,7 @@ impl Bochs {
     }
 }
 
-/// The result of the build, or Debian's, with the reason reported in one line.
+/// The result of the build, or Debian's Bochs after reporting the reason in one line.
 fn or_debian(wish: Wish, made: Result<OwnEmulator>, say: &mut dyn FnMut(&str)) -> Result<Bochs> {
     match made {
         Ok(own) => Ok(Bochs::Own(own)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One boot of an emulated computer, watched from its start to its last record.
+//! Runs one boot of an emulated computer, from its start to its last record.
 
 use crate::channel::Decoder;
 use crate::emulator::{self, Computer, Running};
@@ -99,7 +99,7 @@ fn listen(
                 }
             }
             Err(RecvTimeoutError::Disconnected) => {
-                // An emulator that cannot write its console or log only says that it ended.
+                // An emulator that cannot write its console or log only reports that it has ended.
                 if tool::is_full(&archive) {
                     return Err(LabError::NoSpace { path: archive });
                 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An unpacked Debian 13 to build modules in: its kernels' headers take a compiler and a C library
-//! that Debian 12 does not have. No package's scripts are run, and nothing is installed here.
+//! An unpacked Debian 13, in which modules are built: headers of its kernels need a compiler and a
+//! C library that Debian 12 lacks. No package's scripts run, and nothing is installed on this
+//! computer.
 
 use crate::apt::Apt;
 use crate::error::{io, LabError, Result};
@@ -37,7 +38,7 @@ pub(crate) struct BuildRoot {
 }
 
 impl BuildRoot {
-    /// The root in `dir`, if it is complete and has all of `needs` in it.
+    /// The root in `dir`, if it is complete and contains all of `needs`.
     pub(crate) fn find(dir: &Path, needs: &BTreeSet<String>) -> Option<BuildRoot> {
         let have = fs::read_to_string(dir.join("complete")).ok()?;
         let have: BTreeSet<&str> = have.lines().collect();
@@ -75,7 +76,7 @@ impl BuildRoot {
         Ok(BuildRoot { dir: root })
     }
 
-    /// `program` run in the root, where `dir` is at its own path.
+    /// A command that runs `program` in the root, in which `dir` is at its own path.
     pub(crate) fn command(&self, program: &str, dir: &Path) -> Result<Command> {
         let dir = fs::canonicalize(dir).map_err(io(dir))?;
         self.check_enter()?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Records out of an emulated computer's port 0xE9: `\x1e<length> <CRC-32> <JSON>\n`, between
-//! whatever else the emulator prints there.
+//! Reads records from an emulated computer's port 0xE9: `\x1e<length> <CRC-32> <JSON>\n`, between
+//! other output of the emulator.
 
 use unspin_scenario::result::Record;
 
@@ -8,7 +8,7 @@ use unspin_scenario::result::Record;
 #[derive(Default)]
 pub struct Decoder {
     pending: Vec<u8>,
-    /// This many bytes have no end of a line; some lines are megabytes long.
+    /// Number of bytes known to contain no end of line; some lines are megabytes long.
     looked_at: usize,
 }
 
@@ -21,7 +21,7 @@ impl Decoder {
             let line: Vec<u8> = self.pending.drain(..=self.looked_at + end).collect();
             self.looked_at = 0;
             let line = &line[..line.len() - 1];
-            // The emulator's own output may stand before a frame on the same line.
+            // The emulator's own output may precede a frame on the same line.
             if let Some(start) = line.iter().position(|&byte| byte == 0x1e) {
                 found.push(decode(&line[start + 1..]));
             }

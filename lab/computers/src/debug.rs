@@ -31,7 +31,7 @@ pub fn prepare(
     let kept = format!("debug-{}", series.name());
     let name = match current_version(&package) {
         Some(version) => format!("debug-{version}"),
-        // Without package lists, a package that is unpacked already is used.
+        // Without package lists, use a package that was unpacked before.
         None => kernel::unpacked(lab, "unpacked", &kept).ok_or_else(|| {
             LabError::NoKernelPackage { series: series.name().into(), looked: package.clone() }
         })?,
@@ -94,14 +94,14 @@ fn fetch(dir: &Path, package: &str, stop: &AtomicBool) -> Result<()> {
     fs::remove_dir_all(&tree).map_err(io(&tree))
 }
 
-/// `make` in the sources, with all it makes below `objects`.
+/// `make` in the sources, with all output below `objects`.
 fn make(dir: &Path) -> Command {
     let mut make = Command::new("make");
     make.arg("-C").arg(dir.join("source")).arg(format!("O={}", dir.join("objects").display()));
     make
 }
 
-/// Everything off but what debug.config asks for, and that granted.
+/// Turns all options off except those in debug.config, and checks that these are set.
 fn configure(dir: &Path, stop: &AtomicBool) -> Result<()> {
     let wanted = dir.join("debug.config");
     fs::write(&wanted, CONFIG).map_err(io(&wanted))?;
@@ -118,7 +118,7 @@ fn configure(dir: &Path, stop: &AtomicBool) -> Result<()> {
     }
 }
 
-/// The first option asked for that a configuration does not have.
+/// The first requested option that a configuration lacks.
 fn refused<'a>(wanted: &'a str, granted: &str) -> Option<&'a str> {
     let is_option = |line: &&str| line.starts_with("CONFIG_");
     wanted.lines().filter(is_option).find(|line| !granted.lines().any(|other| other == *line))
@@ -130,7 +130,8 @@ fn build(dir: &Path, stop: &AtomicBool) -> Result<()> {
     let mut all = make(dir);
     all.args(["-j", &jobs.to_string(), "bzImage", "modules"]);
     tool::run("building the kernel", &mut all, &log, stop)?;
-    // The debugging data stays with the objects; the type data the module reads stays in.
+    // The debugging data stays with the objects; the type data, which the module reads, stays in
+    // the module.
     for (sub, name) in packages::MODULES {
         let built = dir.join("objects").join(sub).join(format!("{name}.ko"));
         let mut strip = Command::new("strip");

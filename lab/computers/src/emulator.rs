@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The emulators: Bochs and the lab's QEMU for anything that is timed, Debian's QEMU for function.
+//! The emulators: Bochs and the lab's QEMU for timed runs, Debian's QEMU for functional tests.
 //!
-//! Bochs emulates VT-x with pause-loop exiting, the lab's QEMU SVM with a pause filter; both keep a
-//! deterministic virtual time. Debian's QEMU has SVM without a pause filter, and is never measured on.
+//! Bochs emulates VT-x with pause-loop exiting, the lab's QEMU SVM with a pause filter. Both have a
+//! deterministic virtual time. Debian's QEMU has SVM without a pause filter, and is never used for
+//! figures.
 
 use crate::bochs::{Bochs, Started};
 use crate::error::{io, Result};
@@ -20,14 +21,14 @@ use std::sync::atomic::AtomicBool;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Emulator {
     Bochs,
-    /// Debian's, without a pause filter.
+    /// Debian's QEMU, without a pause filter.
     Qemu,
-    /// The lab's, an AMD processor with a pause filter.
+    /// The lab's QEMU: an AMD processor with a pause filter.
     QemuAmd,
 }
 
 impl Emulator {
-    /// Those whose computers are timed.
+    /// Emulators whose computers are timed.
     pub const TIMED: [Emulator; 2] = [Emulator::Bochs, Emulator::QemuAmd];
 
     /// The name in commands.
@@ -39,7 +40,7 @@ impl Emulator {
         }
     }
 
-    /// CPUs that it emulates in bearable time, and its BIOS starts.
+    /// Number of CPUs that it emulates in acceptable time and that its BIOS starts.
     pub const fn cpus_max(self) -> u32 {
         match self {
             Emulator::Bochs | Emulator::Qemu => 8,
@@ -51,14 +52,14 @@ impl Emulator {
 /// The processor that Bochs emulates; QEMU has its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Processor {
-    /// Every figure of the lab is from it. It has no CPUID leaf 0x15: TSC and every timer follow `ips`.
+    /// The processor of all figures. It has no CPUID leaf 0x15: TSC and all timers follow `ips`.
     Haswell,
-    /// It has control-flow enforcement (CET): a kernel built for it turns on indirect branch tracking.
+    /// It has control-flow enforcement (CET): a kernel built for it enables indirect branch tracking.
     TigerLake,
 }
 
 impl Processor {
-    /// As Bochs calls it.
+    /// Bochs's name for it.
     fn model(self) -> &'static str {
         match self {
             Processor::Haswell => "corei7_haswell_4770",
@@ -72,14 +73,14 @@ impl Processor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Topology {
     pub sockets: u32,
-    /// Of each socket.
+    /// Cores per socket.
     pub cores: u32,
-    /// Of each core.
+    /// Threads per core.
     pub threads: u32,
 }
 
 impl Topology {
-    /// `2x2x2`: sockets, cores of each, threads of each of these.
+    /// Parses `2x2x2`: sockets, cores per socket, threads per core.
     pub fn parse(text: &str) -> Option<Topology> {
         let numbers: std::result::Result<Vec<u32>, _> = text.split('x').map(str::parse).collect();
         let &[sockets, cores, threads] = numbers.ok()?.as_slice() else { return None };
@@ -107,19 +108,19 @@ pub struct Computer {
     /// Physical CPUs, 1 to [`Emulator::cpus_max`].
     pub cpus: u32,
     pub memory_mib: u32,
-    /// Instructions in one second of virtual time: of each CPU where things are timed, which is also its
-    /// TSC frequency; of all CPUs together with Debian's QEMU, or 0 for this computer's clock.
+    /// Instructions per second of virtual time. In timed runs: of each CPU, and also its TSC frequency.
+    /// With Debian's QEMU: of all CPUs together, or 0 for this computer's clock.
     pub ips: u64,
-    /// Instructions that a CPU executes before others have their turns, where things are timed.
+    /// In timed runs: instructions that a CPU executes before the other CPUs have their turns.
     pub quantum: u32,
-    /// How many instructions' time a PAUSE takes, where the processor is AMD's and things are timed.
+    /// In timed runs with AMD's processor: the duration of a PAUSE, in instructions.
     pub pause: u32,
-    /// If left out, one socket of single-threaded cores. For the lab's QEMU.
+    /// For the lab's QEMU. `None`: one socket of single-threaded cores.
     pub topology: Option<Topology>,
 }
 
 impl Computer {
-    /// What Bochs takes.
+    /// The largest memory that Bochs supports.
     pub const MEMORY_MAX_MIB: u32 = 2048;
 
     /// The usual computer of an emulator.
@@ -131,7 +132,7 @@ impl Computer {
         }
     }
 
-    /// The consistent 200 MHz computer of all figures but those of an AMD processor.
+    /// The 200 MHz computer of all figures except those of an AMD processor.
     pub fn bochs(cpus: u32) -> Computer {
         Computer {
             emulator: Emulator::Bochs,
@@ -145,12 +146,14 @@ impl Computer {
         }
     }
 
-    /// Of the same rate, with an AMD processor. Longer turns than 200 instructions show in figures.
+    /// A computer of the same rate with an AMD processor. Turns longer than 200 instructions affect
+    /// figures.
     pub fn qemu_amd(cpus: u32) -> Computer {
         Computer { emulator: Emulator::QemuAmd, quantum: 200, ..Computer::bochs(cpus) }
     }
 
-    /// As `bochs`, with a processor whose kernel has an indirect call end at an ENDBR64 or fault.
+    /// As `bochs`, with a processor on which an indirect call of the kernel must end at an ENDBR64,
+    /// or faults.
     pub fn bochs_with_ibt(cpus: u32) -> Computer {
         Computer { processor: Processor::TigerLake, ..Computer::bochs(cpus) }
     }
@@ -159,14 +162,15 @@ impl Computer {
         Computer { emulator: Emulator::Qemu, ips: 0, ..Computer::bochs(cpus) }
     }
 
-    /// As `qemu`, with virtual time: nothing depends on how fast or busy this computer is. By its
-    /// clock the emulated one sees soft lockups, stalls and an unstable TSC whenever others keep the
-    /// emulator from running. Only one CPU is online: `unspin-inside online` has the others.
+    /// As `qemu`, with virtual time, so that results do not depend on the speed and load of this
+    /// computer. By this computer's clock the emulated one detects soft lockups, stalls and an
+    /// unstable TSC whenever the emulator gets no CPU time. Only one CPU is online: `unspin-inside
+    /// online` starts the others.
     pub fn qemu_in_virtual_time(cpus: u32) -> Computer {
         Computer { ips: 125_000_000, ..Computer::qemu(cpus) }
     }
 
-    /// Parameters of the module: QEMU's processors have no pause filter, but honour the intercept.
+    /// Parameters of the module. QEMU's processors have no pause filter, but honour the intercept.
     pub fn module_options(&self) -> &'static str {
         match self.emulator {
             Emulator::Bochs | Emulator::QemuAmd => "",
@@ -177,11 +181,11 @@ impl Computer {
 
 /// Kernel parameters common to all emulators.
 ///
-/// `idle=halt`: Bochs loses wake-ups of a CPU in MWAIT. `skew_tick=1`: emulated CPUs would tick in
-/// phase, and equal VMs would be gang-scheduled by accident. `mitigations=off` makes exits cheaper
-/// than on a production host. `cryptomgr.notests`: self-tests cost more emulated time than the rest
-/// of the boot. `clearcpuid=rdrand,rdseed`: Bochs takes their numbers from this computer, and no two
-/// boots would be alike.
+/// `idle=halt`: Bochs loses wake-ups of a CPU in MWAIT. `skew_tick=1`: otherwise emulated CPUs tick
+/// in phase, which gang-schedules equal VMs by accident. `mitigations=off`: exits are cheaper than
+/// on a production host. `cryptomgr.notests`: self-tests cost more emulated time than the rest of
+/// the boot. `clearcpuid=rdrand,rdseed`: boots would not be reproducible, because Bochs takes these
+/// random numbers from this computer.
 pub(crate) const CMDLINE: &str =
     "console=ttyS0 quiet mitigations=off nokaslr no_timer_check idle=halt \
     skew_tick=1 cryptomgr.notests clearcpuid=rdrand,rdseed";
@@ -192,7 +196,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// End the emulator; it has no state worth saving.
+    /// Ends the emulator, which has no state worth saving.
     pub fn kill(&mut self) {
         // The emulator may have been started through a wrapper, so signal its process group.
         // SAFETY: plain system call; the group was created for this child.
@@ -208,7 +212,7 @@ impl Drop for Running {
     }
 }
 
-/// Writes all that the boot needs into `dir`, and starts it. Records come on the child's stdout.
+/// Writes all files of the boot into `dir`, and starts it. Records come on the child's stdout.
 pub fn start(
     computer: &Computer,
     program: &Program,
@@ -265,7 +269,7 @@ pub fn sit(
     let initramfs = dir.join("initrd.img");
     image::initramfs(kernel, payload, &initramfs)?;
     let mut command = qemu(computer, kernel, &initramfs, CMDLINE);
-    // Ctrl-C is for what runs in the emulated computer; Ctrl-A X ends the emulator.
+    // Ctrl-C is for programs in the emulated computer; Ctrl-A X ends the emulator.
     command.args(["-chardev", "file,id=records,path=records.raw", "-serial", "mon:stdio"]);
     command.current_dir(dir).stderr(errors_of(dir)?);
     command.status().map_err(tool::missing(&command))
@@ -276,7 +280,7 @@ fn errors_of(dir: &Path) -> Result<fs::File> {
     fs::File::create(&path).map_err(io(&path))
 }
 
-/// What is put into a computer under Bochs.
+/// The contents of a computer under Bochs.
 struct Medium<'a> {
     kernel: &'a Kernel,
     initramfs: &'a Path,
@@ -294,7 +298,7 @@ fn bochs(
     let Medium { kernel, initramfs, cmdline } = *medium;
     let cmdline = match computer.processor {
         Processor::Haswell => cmdline.to_string(),
-        // Its CPUID leaf 0x15 says 2.4 GHz, and the kernel would believe it.
+        // Its CPUID leaf 0x15 claims 2.4 GHz, which the kernel would believe.
         Processor::TigerLake => format!("{cmdline} tsc_early_khz={}", computer.ips / 1000),
     };
     image::iso(dir, kernel, initramfs, &cmdline, &dir.join("boot.iso"), stop)?;
@@ -342,27 +346,27 @@ fn bochsrc(computer: &Computer, started: &Started) -> String {
     )
 }
 
-/// Without console and without the chardev `records`, which callers add.
+/// QEMU's command without console and without the chardev `records`, which callers add.
 fn qemu(computer: &Computer, kernel: &Kernel, initramfs: &Path, cmdline: &str) -> Command {
     let mut command = Command::new("qemu-system-x86_64");
-    // All its CPUs have one clock. But some kernels (6.1) take TSCs of AMD that are not marked as
-    // constant for different ones, and the module refuses a TSC that its kernel does not trust.
+    // All its CPUs share one clock. But some kernels (6.1) assume that TSCs of AMD differ unless
+    // they are marked as constant, and the module refuses a TSC that its kernel does not trust.
     let mut cmdline = format!("{cmdline} tsc=reliable");
     if let Some(instruction_ns) = 1_000_000_000u64.checked_div(computer.ips) {
-        // Where all CPUs sleep the clock is set to the next timer.
+        // While all CPUs sleep, the clock is advanced to the next timer.
         command.args(["-icount", &format!("shift={},sleep=off", instruction_ns.ilog2())]);
         command.args(["-rtc", "base=2026-01-01,clock=vm"]);
         // A CPU that never pauses leaves no instructions to the next CPUs, and 6.1 does not pause
         // while it waits for a CPU to come up.
         cmdline += " maxcpus=1";
     }
-    // thread=single: with one thread a CPU the kernel's code patching sooner or later faults.
+    // thread=single: with one thread per CPU, the kernel's code patching sooner or later faults.
     command.args(["-accel", "tcg,thread=single", "-cpu", "qemu64,+svm,+npt"]);
     pc(&mut command, computer, kernel, initramfs, &cmdline);
     command
 }
 
-/// The same of the lab's QEMU, whose clock all CPUs share and each has for itself.
+/// The same for the lab's QEMU, in which CPUs have separate clocks within a quantum.
 fn qemu_amd(
     computer: &Computer,
     program: &Path,
@@ -390,7 +394,7 @@ fn qemu_amd(
     command
 }
 
-/// Memory in equal parts, one of each socket.
+/// Divides the memory into equal parts, one per socket.
 fn nodes(command: &mut Command, computer: &Computer, topology: Topology) {
     let Topology { sockets, cores, threads } = topology;
     let each = cores * threads;
@@ -402,7 +406,7 @@ fn nodes(command: &mut Command, computer: &Computer, topology: Topology) {
     }
 }
 
-/// What all computers under QEMU have.
+/// Options common to all computers under QEMU.
 fn pc(
     command: &mut Command,
     computer: &Computer,

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Credit: proportional shares by credits, a VM's vCPUs run together or not.
+//! Credit: proportional shares by credits, with or without coscheduling of a VM's vCPUs.
 //!
 //! Weng, Liu, Yu, Li, "Dynamic Adaptive Scheduling for Virtual Machines" (ASMan), HPDC 2011,
-//! sections 3.3, 4.4 and 4.5, Algorithms 3 and 4. Plain Credit is no VM [`Vm::high`]; static
-//! coscheduling (CON) those that an administrator named; ASMan those whose [`crate::vcrd`] is.
+//! sections 3.3, 4.4 and 4.5, Algorithms 3 and 4.
+//!
+//! Plain Credit has no VM [`Vm::high`]. In static coscheduling (CON), VMs that an administrator
+//! names are high; in ASMan, those whose [`crate::vcrd`] is.
 //!
 //! ```
 //! use unspin_policy::credit::{assign, pick, Params, Pcpu, Vcpu, Vm};
@@ -71,7 +73,7 @@ crate::param_error! {
 }
 
 impl Params {
-    /// Whether the parameters make sense. Nothing else here needs it to be safe.
+    /// Whether the parameters are valid. All functions are safe with invalid ones, too.
     pub fn check(&self) -> Result<(), ParamError> {
         // SAFETY: a valid reference for the duration of the call.
         ParamError::of(unsafe { raw::credit_params_check(self) })
@@ -95,7 +97,7 @@ pub struct Vm {
 }
 
 impl Vm {
-    /// A VM whose vCPUs run each for itself.
+    /// A VM whose vCPUs run independently.
     pub fn new(weight: u32) -> Self {
         Vm { weight, ..Vm::default() }
     }
@@ -108,7 +110,7 @@ pub struct Vcpu {
     pub credit: i64,
     /// Index of its VM.
     pub vm: u32,
-    /// Whose run queue it is in, or runs on.
+    /// The PCPU in whose run queue it is, or on which it runs.
     pub pcpu: u32,
     /// 1: running or ready, not blocked.
     pub runnable: u8,
@@ -125,7 +127,7 @@ impl Vcpu {
         Vcpu { vm, pcpu, runnable: 1, ..Vcpu::default() }
     }
 
-    /// It ran for this long, and pays for it.
+    /// Charges for running this long.
     pub fn charge(&mut self, params: &Params, ran_us: u64) {
         // SAFETY: valid references for the duration of the call.
         unsafe { raw::credit_charge(self, params, ran_us) };
@@ -147,12 +149,12 @@ pub struct Decision {
     pub index: u32,
     /// 1: it came from another run queue.
     pub migrated: u32,
-    /// How many siblings were raised: their PCPUs are to be interrupted.
+    /// Number of siblings that were raised. Their PCPUs must be interrupted.
     pub raised: u32,
 }
 
 impl Decision {
-    /// The PCPU idles.
+    /// No vCPU: the PCPU idles.
     pub const NOBODY: Decision = Decision { index: u32::MAX, migrated: 0, raised: 0 };
 
     /// The vCPU that runs; `None`: the PCPU idles.
@@ -161,7 +163,7 @@ impl Decision {
     }
 }
 
-/// The C form of all that [`assign`] and [`pick`] are about.
+/// The C form of the arguments of [`assign`] and [`pick`].
 #[repr(C)]
 pub struct RawHost {
     pub vcpus: *mut Vcpu,

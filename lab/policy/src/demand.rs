@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which VMs should run in turns, judged from outside by what their vCPUs waste (policy/demand.h).
+//! Decides which VMs should run in turns, from the CPU time that their vCPUs waste
+//! (policy/demand.h).
 //!
 //! ```
 //! use unspin_policy::demand::{Host, Params, Vm};
@@ -35,8 +36,8 @@ pub mod raw {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// A VM that wastes at least this share of its CPU time is HIGH: 1 to 10⁶ millionths. Half of
-    /// it keeps it HIGH.
+    /// A VM that wastes at least this share of its CPU time becomes HIGH: 1 to 10⁶ millionths. Half
+    /// of it suffices to stay HIGH.
     pub threshold_ppm: u32,
     /// How long a look takes, at least 1.
     pub look_us: u32,
@@ -60,7 +61,7 @@ crate::param_error! {
 }
 
 impl Params {
-    /// Whether the parameters make sense. [`Host::step`] is safe either way.
+    /// Whether the parameters are valid. [`Host::step`] is safe with invalid ones, too.
     pub fn check(&self) -> Result<(), ParamError> {
         // SAFETY: a valid reference for the duration of the call.
         ParamError::of(unsafe { raw::demand_params_check(self) })
@@ -83,11 +84,11 @@ pub struct Vm {
     pub look_started_us: u64,
     /// Whether it may be HIGH (0 or 1).
     pub asks: u8,
-    /// Whether its vCPUs should run together (0 or 1): the answer.
+    /// The result: whether its vCPUs should run together (0 or 1).
     pub high: u8,
-    /// The same in the hold before.
+    /// `high` in the hold before.
     pub was_high: u8,
-    /// Its look has begun; 0 for a new VM.
+    /// Whether its look has begun (0 or 1); 0 for a new VM.
     pub known: u8,
     /// Whether it wasted enough to be HIGH in its last look (0 or 1).
     pub wasted_before: u8,
@@ -103,14 +104,14 @@ pub struct Host {
     pub until_us: u64,
     /// Length of the hold, or of the one before this look.
     pub held_us: u32,
-    /// A hold, not a look (0 or 1).
+    /// Whether this is a hold (1) or a look (0).
     pub holds: u8,
     /// 0.
     pub reserved: [u8; 3],
 }
 
 impl Host {
-    /// Sets which VMs are HIGH at `now_us`. `true` in a hold; in a look no VM is HIGH.
+    /// Decides which VMs are HIGH at `now_us`. Returns `true` in a hold; in a look no VM is HIGH.
     pub fn step(&mut self, vms: &mut [Vm], params: &Params, now_us: u64) -> bool {
         let count = u32::try_from(vms.len()).unwrap_or(u32::MAX);
         // SAFETY: count VMs are there to read and write; the rest are valid references.

@@ -2,8 +2,9 @@
 //! Gangs: whose turn it is on which pCPUs, so that the vCPUs of a VM run together
 //! (policy/gang.h).
 //!
-//! When to run them together is ASMan's (Weng, Liu, Yu, Li, HPDC 2011), turns for the whole host
-//! are Ousterhout's (ICDCS 1982); what is owed, the group of the others and fills are ours.
+//! Running vCPUs together on demand follows ASMan (Weng, Liu, Yu, Li, HPDC 2011); turns for the
+//! whole host follow Ousterhout (ICDCS 1982). The accounts of CPU time owed, the group of LOW VMs
+//! and fills are ours.
 //!
 //! ```
 //! use unspin_policy::gang::{fill, Cpu, Filler, Host, Owner, Vcpu, Vm};
@@ -45,11 +46,11 @@ pub const CPUS_MAX: usize = 1024;
 pub const WEIGHT_MAX: u32 = 1 << 20;
 /// Longer times count as this.
 pub const TIME_MAX: u64 = 1 << 40;
-/// The most turns that a VM is owed, or owes, per vCPU that wants to run.
+/// The most that a VM is owed, or owes, in turns per vCPU that wants to run.
 pub const CLAMP_TURNS: u64 = 2;
 /// Turns without its own after which a HIGH VM may come first.
 pub const APART_TURNS: u32 = 8;
-/// vCPUs of further pools count as the last's.
+/// Number of pools. vCPUs of further pools count as those of the last one.
 pub const POOLS_MAX: usize = 8;
 /// Passes that look for vCPUs above their limit.
 pub const FILL_PASSES: u64 = 8;
@@ -95,8 +96,8 @@ impl CpuSet {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vm {
-    /// In the caller's unit of time; negative if it owes. Initially 0, then set by
-    /// [`Host::account`] within the clamp per vCPU that wants to run, and [`TIME_MAX`].
+    /// CPU time that the VM is owed, in the caller's unit; negative if it owes. Initially 0, then
+    /// set by [`Host::account`] within the clamp per vCPU that wants to run, and [`TIME_MAX`].
     pub owed: i64,
     /// CPU time while it was HIGH, since it last owned a pCPU. Initially 0, then set by
     /// [`Host::account`].
@@ -142,15 +143,16 @@ pub struct Vcpu<'a> {
     pub got: u64,
     /// The pCPUs on which it may run. `None`: only its present one.
     pub allowed: Option<&'a CpuSet>,
-    /// Of its part of a pCPU, 1 to [`WEIGHT_MAX`].
+    /// Weight of its part of a pCPU, 1 to [`WEIGHT_MAX`].
     pub weight: u32,
-    /// Index of the pCPU it runs on, or waits for. It has no part on any that is not there.
+    /// Index of the pCPU on which it runs or for which it waits. Without such a pCPU it has no
+    /// part.
     pub cpu: u32,
     /// The value in C; see [`Vcpu::target`].
     pub target: u32,
     /// 1: runs, waits for a pCPU, or is kept from running by a turn.
     pub wants: u8,
-    /// 1: but its pCPU idled or had a filler though it might run, and the scheduler has not chosen it
+    /// 1: it could run, but its pCPU idled or had a filler, and the scheduler has not chosen it
     /// since.
     pub held_back: u8,
     /// Scratch.
@@ -175,7 +177,7 @@ impl Default for Vcpu<'_> {
 }
 
 impl Vcpu<'_> {
-    /// A vCPU that sleeps, and runs nowhere else.
+    /// A vCPU that sleeps, and may run only on `cpu`.
     pub fn new(cpu: u32, weight: u32) -> Self {
         Vcpu { cpu, weight, ..Vcpu::default() }
     }
@@ -186,10 +188,10 @@ impl Vcpu<'_> {
     }
 }
 
-/// Who owns a pCPU in a turn.
+/// The owner of a pCPU in a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// Left to the scheduler.
+    /// None: the scheduler decides.
     Nobody,
     /// The VM with this index, which is HIGH.
     Vm(usize),
@@ -209,14 +211,14 @@ pub struct Cpu {
     pub group_weight: u64,
     /// The value in C; see [`Cpu::owner`].
     pub owner: u32,
-    /// The vCPU it is owned for, or `u32::MAX`.
+    /// The vCPU for which it is owned, or `u32::MAX`.
     pub vcpu: u32,
     /// The last turn in which the group owned it. 0 at first, then kept by [`Host::turn_starts`].
     pub low_last_turn: u32,
     pub core: u32,
     pub cache: u32,
     pub node: u32,
-    /// 0: it has no owner, and is no target.
+    /// 0: it can have no owner, and is no target.
     pub usable: u8,
     /// 0.
     pub reserved: [u8; 3],
@@ -297,7 +299,7 @@ fn count<T>(slots: &[T]) -> u32 {
 }
 
 impl<'a> Host<'_, 'a> {
-    /// For calls that write nothing.
+    /// The C form for calls that write nothing.
     fn raw(&self) -> RawHost<'a> {
         assert!(self.cpus.len() <= CPUS_MAX, "{} pCPUs are too many", self.cpus.len());
         RawHost {
@@ -350,7 +352,7 @@ impl<'a> Host<'_, 'a> {
         any
     }
 
-    /// Whether vCPUs of a VM may run on a pCPU, fills aside.
+    /// Whether vCPUs of a VM may run on a pCPU, apart from fills.
     pub fn may_run(&self, vm: usize, cpu: usize) -> bool {
         let index = |i: usize| u32::try_from(i).unwrap_or(u32::MAX);
         // SAFETY: as above; nothing is written.
@@ -362,7 +364,7 @@ impl<'a> Host<'_, 'a> {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filler {
-    /// To its VM.
+    /// What its VM is owed.
     pub owed: i64,
     /// The caller's own number.
     pub vcpu: u32,
@@ -389,21 +391,21 @@ const _: () = {
     assert!(std::mem::size_of::<Filler>() == 16);
 };
 
-/// The use of a pCPU by tasks of the host. With much of it, the pCPU has no turns.
+/// CPU time of a pCPU that tasks of the host use. With too much of it, the pCPU has no turns.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
-    /// Mean of a turn, in the caller's unit of time, like [`Use::of_all`].
+    /// Mean per turn, in the caller's unit of time, like [`Use::of_all`].
     pub of_host: i64,
     pub of_all: i64,
-    /// 1: so high that the pCPU has no turns.
+    /// 1: the use is so high that the pCPU has no turns.
     pub used: u8,
     /// 0.
     pub reserved: [u8; 7],
 }
 
 impl Use {
-    /// Turns of about such a length begin; the host has used nothing so far.
+    /// The state before any use, for turns of about this length.
     pub fn new(turn: u64) -> Use {
         let mut new = Use::default();
         // SAFETY: it is there to write; the same holds below.
@@ -411,8 +413,8 @@ impl Use {
         new
     }
 
-    /// A turn of such a length has ended, in which tasks of the host had `of_host` of the pCPU; below
-    /// 0 it makes up for too much before. Says whether the pCPU has no turns.
+    /// Accounts for a turn of this length in which tasks of the host had `of_host` of the pCPU; a
+    /// negative `of_host` corrects an earlier excess. Returns whether the pCPU has no turns.
     pub fn turn_ends(&mut self, of_host: i64, turn: u64) -> bool {
         // SAFETY: as above.
         unsafe { raw::gang_use(self, of_host, turn) != 0 }

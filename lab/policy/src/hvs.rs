@@ -64,7 +64,7 @@ pub const LOOKS_MAX: usize = 2 * SLOTS_MAX;
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Category {
-    /// It runs, or it sleeps still: never a candidate.
+    /// It runs, or still sleeps: never a candidate.
     #[default]
     NotPreempted = 0,
     /// Its time slice ended.
@@ -99,18 +99,18 @@ pub struct Slot {
     /// When it lost its core, or went to sleep; any clock that never runs back within a VM.
     pub preempted_at: u64,
     pub category: u8,
-    /// Not 0 where the scheduler would run it.
+    /// Not 0 if the scheduler would run it.
     pub ready: u8,
     /// Not 0 if it was picked since it was last preempted. [`pick`] ignores it.
     pub yielded_mark: u8,
     /// Not 0 if it is on a core now.
     pub running: u8,
-    /// Where it runs or was switched out; only compared.
+    /// The pCPU on which it runs or was switched out; only compared.
     pub cpu: u16,
     /// Not 0 if it was preempted in guest user mode: see [`Flags::USER_MODE_LAST`]. Unused for
     /// [`Category::Woken`].
     pub user_mode: u8,
-    /// Not 0 where a vCPU of its VM runs on `cpu`. [`decide_looked`] alone looks.
+    /// Not 0 if a vCPU of its VM runs on `cpu`. Only [`decide_looked`] uses it.
     pub shared: u8,
 }
 
@@ -130,7 +130,7 @@ impl Flags {
     pub const PAPER: Flags = Flags(0);
     /// All that the variant `hvs` adds to the paper's.
     pub const ADDED: Flags = Flags(flags::ADDED);
-    /// Give way below a quorum, and tell a complete VM.
+    /// Give way below a quorum, and detect a complete VM.
     pub const QUORUM: Flags = Flags(flags::QUORUM);
     /// A vCPU that was woken and waits for a core is a candidate, too.
     pub const WOKEN_LIST: Flags = Flags(flags::WOKEN_LIST);
@@ -152,7 +152,7 @@ impl Flags {
 }
 
 impl Flags {
-    /// All that are in `other`.
+    /// Whether it contains all flags of `other`.
     pub fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
@@ -188,7 +188,7 @@ impl From<Variant> for Flags {
 impl std::str::FromStr for Flags {
     type Err = UnknownVariant;
 
-    /// The names scenarios and the module's `hvs_variant` use.
+    /// Parses the names of scenarios and of the module's `hvs_variant`.
     fn from_str(name: &str) -> Result<Self, UnknownVariant> {
         Variant::of(name).map(Flags::from).ok_or_else(|| UnknownVariant(name.to_owned()))
     }
@@ -234,7 +234,7 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// The decision for a number of hvs_pick(), or of a trace.
+    /// The decision with the number of hvs_pick() or of a trace.
     pub fn from_number(number: i32) -> Option<Self> {
         match number {
             -3 => Some(Decision::Complete),
@@ -244,7 +244,7 @@ impl Decision {
         }
     }
 
-    /// As hvs_pick() returns it.
+    /// The number that hvs_pick() returns for it.
     pub fn number(self) -> i32 {
         match self {
             Decision::Complete => -3,
@@ -255,7 +255,8 @@ impl Decision {
     }
 }
 
-/// As [`pick`], but distinguishes "none", "give way" and "complete" (these need [`Flags::QUORUM`]).
+/// As [`pick`], but distinguishes "none", "give way" and "complete"; the latter two need
+/// [`Flags::QUORUM`].
 pub fn decide(slots: &[Slot], caller: usize, excluded: u64, flags: Flags) -> Decision {
     let count = u32::try_from(slots.len()).unwrap_or(u32::MAX);
     let caller = u32::try_from(caller).unwrap_or(u32::MAX);
@@ -264,15 +265,16 @@ pub fn decide(slots: &[Slot], caller: usize, excluded: u64, flags: Flags) -> Dec
     Decision::from_number(index).expect("policy/hvs.c returns an index or a named value")
 }
 
-/// Who of a VM of more than [`SLOTS_MAX`] vCPUs has no core, and why.
+/// Which vCPUs of a VM with more than [`SLOTS_MAX`] vCPUs have no core, and why.
 #[repr(C)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// By category, the numbers' bits: of [`Category::NotPreempted`] those asleep, woken or not.
+    /// Bit sets of vCPU numbers by category. [`Category::NotPreempted`] has those asleep, woken or
+    /// not.
     pub off: [[u64; VCPUS_MAX / 64]; 4],
     /// Number of vCPUs that run or have a bit.
     pub known: u32,
-    /// Where the next look at a list begins.
+    /// Where the next look at each list begins.
     pub next: [u16; 4],
 }
 
@@ -292,14 +294,14 @@ impl Look {
     pub const NONE: Look =
         Look { caller: 0, words: 0, count: 0, running: 1, preempted: 0, number: [0; LOOKS_MAX] };
 
-    /// The vCPUs to look at, those of the list that ranks first first.
+    /// The vCPUs to look at. Those of the list that ranks first come first.
     pub fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
         self.number[..self.count as usize].iter().map(|&number| usize::from(number))
     }
 }
 
 impl Waiting {
-    /// A VM of `vcpus`, of which all run.
+    /// A VM of `vcpus` vCPUs, all of which run.
     pub fn new(vcpus: u32) -> Waiting {
         Waiting { off: [[0; VCPUS_MAX / 64]; 4], known: vcpus, next: [0; 4] }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What KVM itself does on a PLE exit, by version: the baselines.
+//! KVM's own behaviour on a PLE exit, by version: the baselines.
 //!
 //! Shan, Ding, Gehani, "APPLES", IEEE TPDS 2017, section 2.3, and the kernels named by
 //! [`Variant`].
@@ -51,11 +51,11 @@ pub mod raw {
     }
 }
 
-/// What KVM sets AMD's pause filter to, and the most that its 16 bits hold, PAUSEs.
+/// KVM's initial value of AMD's pause filter, and the largest that its 16 bits hold, in PAUSEs.
 pub const WINDOW_PAUSES_SVM: u32 = 3000;
 pub const WINDOW_PAUSES_MAX_SVM: u32 = 65535;
 
-/// Whose rules. The numbers are part of the trace format.
+/// The kernel version whose rules apply. The numbers are part of the trace format.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Variant {
@@ -143,7 +143,7 @@ impl Vcpu {
     pub const PREEMPTED_SPINNING: Vcpu = Vcpu { in_spin_loop: 1, ..Vcpu::PREEMPTED };
 }
 
-/// How `yield_to` a candidate went.
+/// The result of `yield_to` for a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Yield {
     /// The candidate was boosted.
@@ -203,7 +203,7 @@ impl Search {
         Search(state)
     }
 
-    /// The next vCPU to yield to. Answer it by [`Search::result`].
+    /// The next vCPU to yield to. Report the result by [`Search::result`].
     ///
     /// # Panics
     /// If `vcpus` has fewer vCPUs than at the start.
@@ -214,7 +214,7 @@ impl Search {
         usize::try_from(index).ok()
     }
 
-    /// How yielding to the last candidate went; success sets `last_boosted`.
+    /// Reports the result of the yield to the last candidate. Success sets `last_boosted`.
     pub fn result(&mut self, last_boosted: &mut u32, outcome: Yield) {
         let yielded = match outcome {
             Yield::Boosted => 1,

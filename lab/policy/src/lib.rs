@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every decision of unspin, for user space: safe wrappers of the C in `policy/`, and those that no
-//! kernel makes ([`alike`], [`due`], [`lasting`]).
+//! Every decision of unspin, for user space: safe wrappers of the C code in `policy/`, and
+//! decisions that no kernel makes ([`alike`], [`due`], [`lasting`]).
 //!
-//! The kernel module links the same sources, so a trace it recorded gives the same
-//! decisions here, and the simulator runs the code that runs on hosts. Nothing in this
-//! crate draws a random number, reads a clock or allocates: the caller passes all of it.
+//! The kernel module links the same sources. So a trace that it recorded gives the same decisions
+//! here, and the simulator runs the code that runs on hosts. Nothing in this crate draws a random
+//! number, reads a clock or allocates: the caller provides all inputs.
 //!
 //! * [`aple`]: the pause-loop-exit window of one VM (TPDS 2017, section 3.1).
 //! * [`hvs`]: which vCPU gets the core a spinner gives up (sections 3.2, 3.3, 4.4).
-//! * [`kvm_stock`]: what KVM does by itself (section 2.3), by version.
-//! * [`alike`]: whether vCPUs differ at all in what they need (ours).
+//! * [`kvm_stock`]: KVM's own behaviour (section 2.3), by version.
+//! * [`alike`]: whether the needs of vCPUs differ at all (ours).
 //! * [`asym`]: CPU time, latency and cores by what each vCPU can use (dissertation, section 5.4).
 //! * [`credit`]: Credit, plain or coscheduling (ASMan, sections 4.4, 4.5).
-//! * [`due`]: by how much a VM's weight is raised whose vCPUs have unequal ones (ours).
-//! * [`demand`]: which VMs should run in turns, by what they waste (ours).
+//! * [`due`]: how much to raise the weight of a VM whose vCPUs have unequal weights (ours).
+//! * [`demand`]: which VMs should run in turns, by the time that they waste (ours).
 //! * [`gang`]: whose turn it is on which pCPUs, so that a VM's vCPUs run together (ours).
-//! * [`lasting`]: what a vCPU needs for longer than a period (ours).
+//! * [`lasting`]: a vCPU's need over more than one period (ours).
 //! * [`userspin`]: whether a vCPU spins in user space (ours).
 //! * [`vcrd`]: whether the vCPUs of a VM should run together (ASMan, HPDC 2011, section 4.3).
 
-/// Defines `ParamError`: a field of `Params` that is out of its range, in the order of the numbers that
-/// the check in C returns from 1 on, and what users read.
+/// Defines `ParamError`: a field of `Params` that is out of its range, and its message for users. The
+/// fields are in the order of the numbers that the check in C returns, from 1 on.
 macro_rules! param_error {
     ($($field:ident = $text:literal,)+) => {
         /// A field of [`Params`] that is out of its range.

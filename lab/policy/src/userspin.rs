@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether a vCPU spins in user space, by samples of where it is (policy/userspin.h). Ours.
+//! Whether a vCPU spins in user space, judged from samples of its position (policy/userspin.h).
+//! Ours.
 //!
 //! ```
 //! use unspin_policy::userspin::{has_pause, Kind, Params, Sample, State};
@@ -41,18 +42,17 @@ pub const MARGIN_BYTES: u32 = 16;
 /// Most bytes of code that [`Verdict::code`] asks for.
 pub const CODE_MAX_BYTES: u32 = RANGE_MAX_BYTES + 2 * MARGIN_BYTES;
 
-/// The limits for a loop, and for registers that stand still. docs/userspin.md says how the
-/// defaults were chosen.
+/// Limits for a loop, and for still registers. docs/userspin.md explains the defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// Number of last samples that are judged, 1 to [`SAMPLES_MAX`].
+    /// Number of last samples that count, 1 to [`SAMPLES_MAX`].
     pub samples: u32,
-    /// Samples close together that make a loop, 1 to `samples`.
+    /// Samples close together that form a loop, 1 to `samples`.
     pub threshold: u32,
-    /// Samples with the same registers that stand still, 1 to `samples`.
+    /// Samples with equal registers that count as still, 1 to `samples`.
     pub still: u32,
-    /// Size of a range that is close together, in bytes, 1 to [`RANGE_MAX_BYTES`].
+    /// Size of the range of close samples, in bytes, 1 to [`RANGE_MAX_BYTES`].
     pub range_bytes: u32,
 }
 
@@ -70,29 +70,29 @@ crate::param_error! {
 }
 
 impl Params {
-    /// Whether the parameters make sense. [`State::judge`] stays within bounds either way.
+    /// Whether the parameters are valid. [`State::judge`] stays within bounds either way.
     pub fn check(&self) -> Result<(), ParamError> {
         // SAFETY: a valid reference for the duration of the call.
         ParamError::of(unsafe { raw::userspin_params_check(self) })
     }
 }
 
-/// Where a vCPU was.
+/// A sample of a vCPU.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// The instruction pointer.
     pub address: u64,
-    /// [`digest`] of the other registers; 0 is not known.
+    /// [`digest`] of the other registers; 0: unknown.
     pub registers: u64,
-    /// At CPL 3 (0 or 1).
+    /// Whether it is at CPL 3 (0 or 1).
     pub user: u8,
     /// 0.
     pub pad: [u8; 7],
 }
 
 impl Sample {
-    /// In user space, registers not known.
+    /// A sample in user space with unknown registers.
     pub fn user(address: u64) -> Sample {
         Sample { address, user: 1, ..Sample::default() }
     }
@@ -103,32 +103,32 @@ impl Sample {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
     pub samples: [Sample; SAMPLES_MAX],
-    /// Where the next sample goes.
+    /// Index of the next sample.
     pub next: u32,
-    /// How many there are.
+    /// Number of samples.
     pub count: u32,
 }
 
-/// What a vCPU does in user space.
+/// A vCPU's activity in user space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// No loop there, or too few samples yet.
+    /// No loop in user space, or too few samples so far.
     No,
     /// A short loop: it computes or spins. PAUSE in its code decides.
     Loop,
-    /// A short loop in which no register moves: it spins.
+    /// A short loop in which no register changes: it spins.
     StillLoop,
 }
 
-/// What samples show.
+/// The result of a judgement.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// The loop's lowest address sampled.
+    /// The lowest sampled address of the loop.
     pub low: u64,
-    /// Its highest.
+    /// The highest sampled address of the loop.
     pub high: u64,
-    /// Samples there, whatever the kind.
+    /// Number of samples in that range, for any kind.
     pub in_range: u32,
     /// The value in C; see [`Verdict::kind`].
     pub kind: u32,
@@ -143,8 +143,8 @@ impl Verdict {
         }
     }
 
-    /// Where the loop's PAUSE would be: from which address on, and how many bytes. `None` without a
-    /// loop.
+    /// The code in which the loop's PAUSE would be: its address, and its length in bytes. `None`
+    /// without a loop.
     pub fn code(&self) -> Option<(u64, u32)> {
         let mut from = 0;
         // SAFETY: valid references for the duration of the call.
@@ -162,7 +162,7 @@ impl State {
         state
     }
 
-    /// The vCPU was there.
+    /// Adds a sample.
     pub fn add(&mut self, sample: &Sample) {
         // SAFETY: valid references for the duration of the call.
         unsafe { raw::userspin_add(self, sample) }
@@ -184,7 +184,7 @@ pub fn has_pause(code: &[u8]) -> bool {
     unsafe { raw::userspin_has_pause(code.as_ptr(), bytes) != 0 }
 }
 
-/// One number for the values of registers, never 0.
+/// A hash of register values, never 0.
 pub fn digest(registers: &[u64]) -> u64 {
     let count = u32::try_from(registers.len()).unwrap_or(u32::MAX);
     // SAFETY: at least this many can be read.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Creates type information as of another build of the kernel: with a structure that is a little
+//! Creates the type information of a slightly different kernel build, in which a structure is
 //! longer. The format is that of Documentation/bpf/btf.rst; a module's strings continue those of
 //! the kernel.
 
 use std::fs;
 
 const STRUCT: u32 = 4;
-/// By how much the structure grows.
+/// Number of bytes by which the structure grows.
 const LONGER: u32 = 8;
 
 struct Blob {
@@ -42,7 +42,7 @@ impl Blob {
     }
 }
 
-/// Bytes of a type, its own twelve and what follows them.
+/// Length of a type in bytes: its own twelve bytes and those that follow.
 fn length(kind: u32, vlen: u32) -> Option<usize> {
     let (each, rest) = match kind {
         1 | 14 | 17 => (0, 4),          // integer, variable, declaration's tag
@@ -55,7 +55,7 @@ fn length(kind: u32, vlen: u32) -> Option<usize> {
     Some(12 + vlen as usize * each + rest)
 }
 
-/// Where a blob describes the structure `name`; strings before its own are those of `base`.
+/// Position of the structure `name` in a blob. Strings before the blob's own are those of `base`.
 fn find(own: &Blob, base: Option<&Blob>, name: &str) -> Result<Option<usize>, String> {
     let strings_before = base.map_or(0, |base| base.strings_len);
     let mut at = own.types;
@@ -75,7 +75,7 @@ fn find(own: &Blob, base: Option<&Blob>, name: &str) -> Result<Option<usize>, St
     Ok(None)
 }
 
-/// Makes the structure `name` longer in the file that describes it: a module's file, whose strings
+/// Lengthens the structure `name` in the file that describes it: a module's file, whose strings
 /// continue those of `base`, or `base` itself.
 pub fn lengthen(base_file: &str, file: &str, name: &str) -> Result<String, String> {
     let (base, own) = (Blob::read(base_file)?, Blob::read(file)?);

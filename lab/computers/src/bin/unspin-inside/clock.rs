@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A vCPU that only reads its clock, and sums up the time between two readings if that is too short
-//! for having been out of the guest: its time in the guest, as the guest sees it.
+//! A vCPU that only reads its clock. It sums up the times between two readings that are too short
+//! for an exit: its time in the guest, as the guest sees it.
 
 use crate::exact::{start_state, to_the_end};
 use crate::machine::{code_between, says, Memory};
@@ -11,9 +11,9 @@ use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
 const MEMORY: usize = 0x4000;
-/// As in `exact`, whose start state this is.
+/// As in `exact`, whose start state this guest has, too.
 const ENTRY: usize = 0x1000;
-/// The sum, in TSC cycles, of 64 bits; and whether the guest is to end.
+/// The sum, in TSC cycles (64 bits); and whether the guest must end.
 const SUM: usize = 0x2000;
 const STOP: usize = 0x2008;
 
@@ -43,8 +43,8 @@ extern "C" {
     static unspin_clock_end: u8;
 }
 
-/// For `ms`, beside a thread that sleeps for `beside_us` at a time, if that is given, and computes for as
-/// long: how long the guest ran, as its clock says, in us.
+/// Runs for `ms`. With `beside_us`, a thread beside it alternately sleeps and computes for that long.
+/// Returns the guest's running time by its own clock, in us.
 pub fn run(ms: u64, beside_us: Option<u64>) -> Result<String, String> {
     let memory = Memory::new(MEMORY)?;
     // SAFETY: both are in one section, in this order.
@@ -78,7 +78,7 @@ pub fn run(ms: u64, beside_us: Option<u64>) -> Result<String, String> {
     Ok(((half(SUM + 4) << 32 | half(SUM)) * us / cycles.max(1)).to_string())
 }
 
-/// Sleeps and computes in turn, this long each.
+/// Alternately sleeps and computes, each for `time`.
 fn in_turn(time: Duration) {
     sleep(time);
     let begin = Instant::now();

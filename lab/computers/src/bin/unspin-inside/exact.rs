@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const MEMORY: usize = 0x4000;
 const ENTRY: u64 = 0x1000;
 const STACK: u64 = 0x3000;
-/// Loop passes between two spins: longer than any gap.
+/// Loop passes between two spins: more than any gap takes.
 const REST: u64 = 2000;
 const RFLAGS: u64 = 1 << 1 | 1 << 9 | 3 << 12; // always set; interrupts on; I/O at every level
 const CR0: u64 = 1 | 1 << 4 | 1 << 5; // PE, ET, NE
@@ -20,14 +20,14 @@ const END_PORT: u8 = 0x10;
 
 pub struct Spin {
     pub spins: u32,
-    /// PAUSEs a spin.
+    /// PAUSEs per spin.
     pub pauses: u32,
     /// Instructions from one PAUSE to the next, at least 3.
     pub distance: u32,
     pub cpl: u8,
 }
 
-/// Makes the spins and says how many PLE exits the module saw.
+/// Makes the spins, and returns the number of PLE exits that the module saw.
 pub fn run(spin: &Spin) -> Result<String, String> {
     if spin.distance < 3 || spin.distance as usize > MEMORY / 2 || !matches!(spin.cpl, 0 | 3) {
         return Err("a distance is 3 or more, a level 0 or 3".into());
@@ -39,7 +39,7 @@ pub fn run(spin: &Spin) -> Result<String, String> {
     Ok(exits.trim().to_string())
 }
 
-/// A hypercall, again and again.
+/// A repeated hypercall.
 pub struct Call {
     pub times: u32,
     pub number: u32,
@@ -47,8 +47,8 @@ pub struct Call {
     pub cpl: u8,
 }
 
-/// Makes the calls. Returns how many of them the module took for reports, how many it ignored, and
-/// whether the VM was HIGH soon after them and two seconds later.
+/// Makes the calls. Returns how many of them the module accepted as reports, how many it ignored,
+/// and whether the VM was HIGH soon after them and two seconds later.
 pub fn calls(call: &Call) -> Result<String, String> {
     const SOON: Duration = Duration::from_millis(50);
     const LATER: Duration = Duration::from_secs(2);
@@ -75,7 +75,7 @@ pub fn calls(call: &Call) -> Result<String, String> {
     Ok(format!("{taken} {ignored} {soon} {}", value("vcrd")?))
 }
 
-/// ESI: how many.
+/// Program that makes hypercalls; ESI has their number.
 fn hypercalls(call: &Call) -> Vec<u8> {
     const AMD: u32 = u32::from_le_bytes(*b"Auth");
     let is_amd = std::arch::x86_64::__cpuid(0).ebx == AMD;
@@ -92,10 +92,10 @@ fn hypercalls(call: &Call) -> Vec<u8> {
     code
 }
 
-/// TSC cycles that one CPUID of the guest takes, in hundredths: the cheapest of `rounds` rounds, so
-/// that one is without a timer tick. On one emulated CPU a cycle is an instruction. Each round begins
-/// somewhat later in the tick's period than the one before: making a VM may take just a period, and
-/// then all rounds would have a tick.
+/// TSC cycles that one CPUID of the guest takes, in hundredths. The result is the cheapest of
+/// `rounds` rounds, which has no timer tick. On one emulated CPU a cycle is an instruction. Each
+/// round begins slightly later in the tick's period than the one before: otherwise, if creating a VM
+/// takes exactly a period, all rounds could have a tick.
 pub fn exit_cycles(rounds: u32) -> Result<u64, String> {
     const EXITS: u32 = 100;
     const LATER: Duration = Duration::from_micros(210);
@@ -115,7 +115,7 @@ pub fn exit_cycles(rounds: u32) -> Result<u64, String> {
     Ok(least * 100 / u64::from(EXITS))
 }
 
-/// A vCPU that will make this many turns of two instructions, possibly with interrupts off.
+/// A vCPU that will make `turns` turns of two instructions, optionally with interrupts off.
 pub fn computing(turns_interrupts_off: bool, turns: u32) -> Result<(VmFd, VcpuFd), String> {
     let mut code = if turns_interrupts_off { vec![0xfa] } else { Vec::new() }; // cli
     let again = code.len();
@@ -125,7 +125,7 @@ pub fn computing(turns_interrupts_off: bool, turns: u32) -> Result<(VmFd, VcpuFd
     guest(&code, 0, 0, turns)
 }
 
-/// ESI: how many CPUIDs.
+/// Program that executes CPUIDs; ESI has their number.
 fn cpuids() -> Vec<u8> {
     let mut code = vec![0x0f, 0xa2, 0x4e]; // again: cpuid; dec esi
     jump_if_not_zero(&mut code, 0);
@@ -189,11 +189,12 @@ pub fn start_state(vcpu: &VcpuFd, cpl: u8, edi: u64, esi: u32) -> Result<(), kvm
     })
 }
 
-/// EDI: PAUSEs a spin, EDX: passes of the rest, ESI: spins.
+/// Program that spins. EDI: PAUSEs per spin, EDX: passes of the rest, ESI: spins.
 fn program(distance: u32) -> Vec<u8> {
     let mut code = vec![0x89, 0xf9]; // again: mov ecx, edi
-                                     // Bochs without its debugger runs instructions in traces, and its clock is that of the trace's begin:
-                                     // the first PAUSE begins one, as the others do.
+                                     // Bochs without its debugger runs instructions in traces, and its clock
+                                     // shows the start of the trace. So the first PAUSE must start a trace,
+                                     // as the others do.
     code.extend([0xeb, 0x00]); // jmp spin
     let spin = code.len();
     code.extend([0xf3, 0x90]); // spin: pause

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Repeats system calls, each time with another of their allocations failing, until none is left to
-//! fail. So every error path behind an allocation is taken once. The kernel does this if it is
-//! built with fault injection (Documentation/fault-injection, "fail-nth").
+//! Repeats system calls, and lets another one of their allocations fail each time, until all have
+//! failed. So every error path behind an allocation runs once. The kernel must be built with fault
+//! injection (Documentation/fault-injection, "fail-nth").
 
 use kvm_ioctls::Kvm;
 use std::ffi::CString;
@@ -13,12 +13,13 @@ use std::os::unix::fs::FileExt;
 /// Writing N makes the Nth allocation of this thread from now on fail; reads 0 once it has.
 const NTH: &str = "/proc/thread-self/fail-nth";
 const FAILSLAB: &str = "/sys/kernel/debug/failslab";
-/// Allocations that may sleep fail too, of the caches chosen, and the log is not filled with it.
+/// Let allocations that may sleep fail too, for the chosen caches, and do not fill the log with
+/// failures.
 const SETTINGS: &[(&str, &str)] =
     &[("ignore-gfp-wait", "N"), ("cache-filter", "Y"), ("verbose", "0")];
 const CACHES: &str = "/sys/kernel/slab";
-/// Allocations of the kernel's own checks must not fail, because the checks would switch themselves
-/// off. Which caches may fail is chosen at boot (slub_debug=A), the only way that 6.1 has.
+/// Allocations of the kernel's own checks must not fail, because the checks would turn themselves
+/// off. The caches that may fail are chosen at boot (slub_debug=A), which is the only way in 6.1.
 const SPARED: &[&str] = &["kmemleak_object", "kmemleak_scan_area", "debug_objects_cache"];
 /// More allocations than any of the calls makes.
 const NTH_MAX: u32 = 5000;
@@ -27,8 +28,8 @@ const NTH_FAR: u32 = 1_000_000;
 const SAID_EVERY: u32 = 25;
 
 /// Loads a module, and unloads it if it loads although an allocation failed. Allocations before the
-/// module's own code runs do not fail (tracing warns of that by itself): as many as a load with
-/// `refused` makes, options that the module refuses at once.
+/// module's own code runs do not fail, because tracing warns of them by itself. Their number is
+/// that of a load with `refused`, options that the module refuses at once.
 pub fn load(file: &str, options: &str, refused: &str) -> Result<String, String> {
     let name = file.rsplit('/').next().unwrap_or(file).trim_end_matches(".ko");
     let module = File::open(file).map_err(|e| format!("{file}: {e}"))?;
@@ -51,8 +52,8 @@ pub fn load(file: &str, options: &str, refused: &str) -> Result<String, String> 
     each(NTH_FAR - left, || load(&options), unload)
 }
 
-/// Writes a value to a file, and the former value if it is accepted although an allocation failed.
-/// At the end the file has its former value.
+/// Writes a value to a file, and then the former value if the write succeeded although an
+/// allocation failed. At the end the file has its former value.
 pub fn write(file: &str, value: &str) -> Result<String, String> {
     let before = fs::read_to_string(file).map_err(|e| format!("{file}: {e}"))?;
     let target = OpenOptions::new().write(true).open(file).map_err(|e| format!("{file}: {e}"))?;
@@ -112,12 +113,12 @@ impl Nth {
         Ok(Nth(file.map_err(|e| format!("{NTH}: {e}"))?))
     }
 
-    /// 0: none fails.
+    /// Selects the allocation that fails; 0: none.
     fn set(&mut self, n: u32) -> Result<(), String> {
         self.0.write_all(n.to_string().as_bytes()).map_err(|e| format!("{NTH}: {e}"))
     }
 
-    /// Allocations left until the one that fails; 0 if it has.
+    /// Number of allocations until the one that fails; 0 if it has failed.
     fn left(&self) -> Result<u32, String> {
         let mut text = [0u8; 16];
         let length = self.0.read_at(&mut text, 0).map_err(|e| format!("{NTH}: {e}"))?;
@@ -126,8 +127,8 @@ impl Nth {
     }
 }
 
-/// Makes `call` with each of its allocations after the first `spared` failing in turn; `undo` after
-/// each that succeeded.
+/// Runs `call` once for each of its allocations after the first `spared`, with that one failing.
+/// Runs `undo` after each call that succeeded.
 fn each(
     spared: u32,
     mut call: impl FnMut() -> IoResult<()>,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// TSS pages KVM needs on Intel, away from guest memory.
 const KVM_TSS_ADDR: usize = 0xfffb_d000;
 const LOOK: Duration = Duration::from_millis(1);
-/// Emulated computers are slow, but not that slow.
+/// A time limit that suits slow, emulated computers.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Memory from guest address 0 on; it lives as long as the process.
@@ -80,12 +80,12 @@ pub unsafe fn code_between(begin: *const u8, end: *const u8) -> &'static [u8] {
     unsafe { std::slice::from_raw_parts(begin, end.offset_from(begin) as usize) }
 }
 
-/// Names what KVM refused.
+/// Names the call that KVM refused.
 pub fn says(what: &'static str) -> impl Fn(kvm_ioctls::Error) -> String {
     move |e| format!("{what}: {e}")
 }
 
-/// Until `done`, looking every ms.
+/// Waits until `done`, checking every ms.
 pub fn wait(what: &str, mut done: impl FnMut() -> bool) -> Result<(), String> {
     let start = Instant::now();
     while !done() {
@@ -108,7 +108,7 @@ pub fn pin(cpu: usize) -> Result<(), String> {
     os(done, "sched_setaffinity")
 }
 
-/// The calling thread runs before all that are not real-time.
+/// Gives the calling thread a real-time class, so that it runs before all other threads.
 pub fn be_realtime() -> Result<(), String> {
     let param = libc::sched_param { sched_priority: 1 };
     // SAFETY: `param` is valid; 0 is the calling thread.
@@ -139,12 +139,12 @@ pub fn shell(line: &str) -> Result<(), String> {
     Err(format!("{line}: {} {}", out.status, String::from_utf8_lossy(&out.stderr).trim()))
 }
 
-/// Exits of one thread's vCPU for PAUSE, counted by KVM's own tracepoint in a separate buffer of
+/// Counts a vCPU thread's exits at PAUSE. KVM's own tracepoint counts them in a separate buffer of
 /// tracefs, so that the module is not involved.
 pub struct PauseExits(PathBuf);
 
 impl PauseExits {
-    /// From now on, of the thread with this id.
+    /// Starts counting for the thread with this id.
     pub fn of(tid: i32) -> Result<PauseExits, String> {
         /// Basic exit reason of VT-x.
         const PAUSE: u32 = 40;

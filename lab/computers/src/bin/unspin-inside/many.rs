@@ -5,8 +5,8 @@ use crate::machine::{says, shell};
 use kvm_ioctls::{Kvm, VcpuFd, VmFd};
 use std::time::Instant;
 
-/// Holds `count` VMs while a shell runs `first`, makes one more, runs `second` and makes another. How
-/// long each of the two took, us.
+/// Holds `count` VMs while a shell runs `first`, creates one more, runs `second`, and creates
+/// another. Returns how long each of the two creations took, in us.
 pub fn hold(count: u32, first: &str, second: &str) -> Result<String, String> {
     allow_descriptors(2 * u64::from(count) + 100)?;
     let kvm = Kvm::new().map_err(says("/dev/kvm"))?;

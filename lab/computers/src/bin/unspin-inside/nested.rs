@@ -3,9 +3,9 @@
 //! in its memory selects its next action, so that the host can take its CPU away at a chosen
 //! moment.
 //!
-//! KVM keeps one window for such a vCPU and writes it to whichever VMCS is loaded: a window that
-//! KVM changes while L2 is switched out goes to L2's VMCS, and L1's keeps the former one. Stock KVM
-//! does this, and the module must cope with it.
+//! For such a vCPU KVM keeps only one window, and writes it to the VMCS that is loaded. If KVM
+//! changes the window while L2 is switched out, the new window goes to L2's VMCS, and L1's VMCS
+//! keeps the former one. Stock KVM behaves in this way, and the module must handle it.
 
 use crate::machine::{be_realtime, code_between, pin, says, shell, tid, wait, Memory, PauseExits};
 use kvm_bindings::{kvm_msr_entry, kvm_regs, kvm_segment, CpuId, Msrs, KVM_MAX_CPUID_ENTRIES};
@@ -24,7 +24,7 @@ const VMCS_REGION: usize = 0x5000;
 const CODE: usize = 0x8000;
 const L1_STACK: u64 = 0xb000;
 const L2_STACK: u64 = 0xc000;
-/// Two pointers, words, and from `FIELDS` on pairs of a VMCS field and its value.
+/// Layout: two pointers, words, and from `FIELDS` on pairs of a VMCS field and its value.
 const DATA: usize = 0x10000;
 const COMMAND: usize = DATA + 0x10;
 const DONE: usize = DATA + 0x14;
@@ -39,7 +39,7 @@ const SPIN: u32 = 1;
 const ENTER: u32 = 2;
 const END: u32 = 3;
 
-// R15: DATA. Between commands L1 does nothing but exit, so that the host enters it again and again.
+// R15: DATA. Between commands L1 only exits, so that the host enters it again and again.
 global_asm!(
     ".pushsection .rodata.unspin_l1, \"a\"",
     ".globl unspin_l1_begin, unspin_l1_exit, unspin_l1_end",
@@ -142,7 +142,7 @@ const MODE_64_BIT: u64 = 1 << 9;
 struct L1 {
     memory: Memory,
     exits: PauseExits,
-    /// How often its thread gave up its CPU, or lost it: a file of /proc.
+    /// Number of times that its thread gave up or lost its CPU: a file of /proc.
     switches: String,
     /// Its thread has left KVM_RUN finally.
     ended: Arc<AtomicBool>,
@@ -171,7 +171,7 @@ impl L1 {
         self.wait("L1's spin", || done.load(Ordering::SeqCst) != before)
     }
 
-    /// Enters L2 right after a spin of this many cycles. Repeats it once if its CPU was lost in
+    /// Enters L2 right after a spin of `length` cycles. Repeats this once if L1 lost its CPU in
     /// between.
     fn spins_and_enters_l2(&self, length: u32) -> Result<(), String> {
         const TRIES: u32 = 20;
@@ -207,7 +207,7 @@ impl L1 {
         self.wait("the end of L2", || done.load(Ordering::SeqCst) != before)
     }
 
-    /// PAUSE exits of one spin of this many cycles.
+    /// Number of PAUSE exits in one spin of `length` cycles.
     fn exits_of(&self, length: u32) -> Result<u64, String> {
         self.memory.word(LENGTH).store(length, Ordering::SeqCst);
         let before = self.exits.count()?;
@@ -216,11 +216,11 @@ impl L1 {
     }
 }
 
-/// The CPU of L1, and of all else.
+/// The CPU of L1; the other threads use the other one.
 const CPU: usize = 1;
 const OTHER_CPU: usize = 0;
 
-/// Takes L1's CPU for a moment, so that KVM's own window starts again.
+/// Takes L1's CPU for a moment, so that KVM's own window is reset.
 fn take_cpu() -> Result<(), String> {
     let taken = std::thread::spawn(|| {
         pin(CPU)?;
@@ -237,7 +237,7 @@ fn take_cpu() -> Result<(), String> {
 pub fn around(on: &str, off: &str) -> Result<String, String> {
     const SPINS: u64 = 10;
     const LONG: u32 = 20_000;
-    // Only the intended thread takes L1's CPU.
+    // Only the intended thread may take L1's CPU.
     pin(OTHER_CPU)?;
     let memory = Memory::new(MEMORY)?;
     let (vcpu, _vm) = new(memory)?;
@@ -267,7 +267,8 @@ pub fn around(on: &str, off: &str) -> Result<String, String> {
             take_cpu()?;
             shell(line)?;
             l1.leaves_l2()?;
-            // Entries in which L1's window is looked at, before KVM has a reason to change it.
+            // Let L1 be entered several times, so that its window is checked before KVM has a
+            // reason to change it.
             std::thread::sleep(Duration::from_millis(20));
             let at_once = u64::from(l1.exits_of(LONG)? > 0);
             Ok(format!("{at_once} at once and {} of {SPINS}", spins()?))

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Brings up CPUs on an emulator with virtual time. Linux 6.1 waits for a CPU without a PAUSE, and
-//! then QEMU 7.2 lets no other CPU run. A second thread executes PAUSEs meanwhile.
+//! QEMU 7.2 then runs no other CPU. So a second thread executes PAUSEs meanwhile.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// Brings up every CPU that is not; says how many that were.
+/// Brings up all offline CPUs; returns their number.
 pub fn all() -> Result<String, String> {
     stay_on_first()?;
     let done = AtomicBool::new(false);

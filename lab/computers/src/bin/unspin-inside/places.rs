@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a VM's vCPUs are while all of them want to run.
+//! The places of a VM's vCPUs while all of them want to run.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
-/// Of what follows the name in `/proc/TID/stat`.
+/// Index of the state among the fields after the name in `/proc/TID/stat`.
 const STATE: usize = 0;
 const PROCESSOR: usize = 36;
 
@@ -21,7 +21,7 @@ fn cpus(tasks: &[String]) -> Option<Vec<usize>> {
     tasks.iter().map(of_task).collect()
 }
 
-/// What each CPU shares, by the first CPU of the group: 0, a core; 1, a last-level cache.
+/// The group of each CPU, named by the group's first CPU: 0, the core; 1, the last-level cache.
 fn shared() -> Result<[Vec<String>; 2], String> {
     let of = |file: &str| {
         let name = |cpu: usize| format!("/sys/devices/system/cpu/cpu{cpu}/{file}");
@@ -34,8 +34,8 @@ fn shared() -> Result<[Vec<String>; 2], String> {
     }
 }
 
-/// Looks this often. Returns how often all vCPUs wanted to run, how often each had its own core,
-/// and how often these cores had one cache.
+/// Takes `looks` looks. Returns in how many all vCPUs wanted to run, in how many of these each had
+/// a core of its own, and in how many of those the cores shared one cache.
 pub fn seen(pid: &str, looks: u32) -> Result<String, String> {
     let [core, cache] = shared()?;
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).map_err(|e| format!("{pid}: {e}"))?;

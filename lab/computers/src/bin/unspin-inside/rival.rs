@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A guest that computes with its interrupts on or off, and a thread that wants the same CPU: whether
-//! the host's timer takes the CPU from the guest.
+//! A guest that computes with its interrupts on or off, beside a thread that wants the same CPU.
+//! Checks whether the host's timer takes the CPU from the guest.
 
 use crate::exact;
 use crate::machine::{pin, says};
@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 const CPU: usize = 0;
 /// Ten ticks of 250 Hz at 200 MHz, of two instructions a turn.
 const TURNS: u32 = 4_000_000;
-/// For the thread to begin.
+/// Time for the thread to begin.
 const BEGIN: Duration = Duration::from_millis(20);
 const RFLAGS_IF: u64 = 1 << 9;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interrupts {
     On,
-    /// When it is entered first.
+    /// Off when the guest is entered first.
     Off,
-    /// On when it is entered, and turned off by its first instruction.
+    /// On when the guest is entered, and turned off by its first instruction.
     TurnedOff,
 }
 
@@ -35,8 +35,8 @@ impl Interrupts {
     }
 }
 
-/// Says how often an interrupt of the host ended the guest, and the longest time, in microseconds, that
-/// the thread waited for the CPU.
+/// Returns how often an interrupt of the host caused an exit of the guest, and the longest time that
+/// the thread waited for the CPU, in microseconds.
 pub fn beside(interrupts: Interrupts) -> Result<String, String> {
     let (_vm, mut vcpu) = exact::computing(interrupts == Interrupts::TurnedOff, TURNS)?;
     if interrupts == Interrupts::Off {
@@ -60,7 +60,7 @@ pub fn beside(interrupts: Interrupts) -> Result<String, String> {
     })
 }
 
-/// Computes until `done`. The last wait counts too: of a guest that keeps its CPU it is the only one.
+/// Computes until `done`. The last wait counts too: if the guest keeps its CPU, it is the only wait.
 fn want_the_cpu(done: &AtomicBool, longest_us: &AtomicU64) -> Result<(), String> {
     pin(CPU)?;
     let mut last = Instant::now();
@@ -75,7 +75,7 @@ fn want_the_cpu(done: &AtomicBool, longest_us: &AtomicU64) -> Result<(), String>
     }
 }
 
-/// Of all VMs, as KVM counts them.
+/// Exits of all VMs at interrupts, as KVM counts them.
 fn interrupt_exits() -> Result<u64, String> {
     let file = "/sys/kernel/debug/kvm/irq_exits";
     let text = fs::read_to_string(file).map_err(|e| format!("{file}: {e}"))?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A vCPU that only spins, for a given number of TSC cycles at a time, and the thread that runs it.
-//! Its spins are short, except for as many as the host asks for.
+//! A vCPU that only spins, each time for a given number of TSC cycles, and the thread that runs it.
+//! Its spins are short, except for as many long ones as the host requests.
 
 use crate::exact::start_state;
 use crate::machine::{code_between, pin, says, tid, Memory};
@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::time::Duration;
 
-/// Memory of guests of spinners and others beside them.
+/// Size of the memory of spinners' guests and of other guests beside them.
 pub const MEMORY: usize = 0x5000;
-/// As in `exact`, whose start state is theirs.
+/// As in `exact`, whose start state these guests have, too.
 pub const ENTRY: usize = 0x1000;
 const WORDS: usize = 0x2000;
 /// Words of a vCPU: the length of long spins, the number of spins so far, the number left, and how
@@ -63,7 +63,7 @@ pub fn load(memory: Memory) {
     memory.write(ENTRY, unsafe { code_between(&unspin_spins_begin, &unspin_spins_end) });
 }
 
-/// What host and guest share of one vCPU.
+/// The words of one vCPU, which host and guest share.
 #[derive(Clone, Copy)]
 pub struct Words {
     length: &'static AtomicU32,
@@ -77,12 +77,13 @@ impl Words {
         self.made.load(Ordering::SeqCst)
     }
 
-    /// As many spins are left.
+    /// Sets the number of spins that are left.
     pub fn set_left(&self, spins: u32) {
         self.left.store(spins, Ordering::SeqCst);
     }
 
-    /// Makes the next spins this long. None may be due, because the guest counts them down itself.
+    /// Makes the next `spins` spins `cycles` long. No long spin may be due, because the guest
+    /// counts them down.
     pub fn set_long(&self, spins: u32, cycles: u32) {
         self.length.store(cycles, Ordering::SeqCst);
         self.long.store(spins, Ordering::SeqCst);
@@ -94,7 +95,7 @@ impl Words {
     }
 }
 
-/// Where vCPU `index` has its words.
+/// Position of the words of vCPU `index`.
 pub fn words_at(index: usize) -> usize {
     WORDS + index * WORDS_BYTES
 }
@@ -132,7 +133,7 @@ pub struct Spinner {
 }
 
 impl Spinner {
-    /// vCPU `index`, on this CPU of the host.
+    /// Creates vCPU `index` on CPU `cpu` of the host.
     pub fn new(vm: &VmFd, memory: Memory, index: usize, cpu: usize) -> Result<Spinner, String> {
         let (mut vcpu, words) = make(vm, memory, index)?;
         let (go, told) = channel();
@@ -146,13 +147,13 @@ impl Spinner {
         Ok(Spinner { words, tid, go, done })
     }
 
-    /// Makes this many spins, or until [`Spinner::stop`].
+    /// Starts `spins` spins, which end early at [`Spinner::stop`].
     pub fn start(&self, spins: u32) -> Result<(), String> {
         self.words.set_left(spins);
         self.go.send(()).map_err(|e| e.to_string())
     }
 
-    /// Waits until they are done.
+    /// Waits until the spins are done.
     pub fn finish(&self) -> Result<(), String> {
         self.done.recv().map_err(|e| e.to_string())?
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A vCPU that a real-time thread keeps from its CPU while its siblings spin and yield to each
+//! A vCPU that a real-time thread keeps from its CPU, while its siblings spin and yield to each
 //! other; a vCPU that moves from thread to thread; a vCPU that does nothing for a while.
 
 use crate::machine::{be_realtime, code_between, pin, says, shell, wait, Memory};
@@ -12,14 +12,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Two spin on one CPU, so that there is always one to yield to; the victim has another.
+/// The two spinners share one CPU, so that each always has a vCPU to yield to. The victim has
+/// another CPU.
 const SPINNERS_CPU: usize = 1;
 const VICTIM_CPU: usize = 2;
 const CLOCK_CPU: usize = 3;
 const VICTIM: usize = 2;
 /// Cycles of a spin.
 const LENGTH: u32 = 20_000;
-/// How long the victim sleeps before it is woken: more than any vCPU may wait, or less.
+/// Time for which the victim sleeps before it is woken: longer than any vCPU may wait, or shorter.
 const LONG_SLEEP: Duration = Duration::from_millis(1500);
 const SHORT_SLEEP: Duration = Duration::from_millis(100);
 
@@ -54,7 +55,7 @@ extern "C" {
     static unspin_sleep_end: u8;
 }
 
-/// What becomes of the victim when its CPU is taken.
+/// The victim's state when its CPU is taken.
 #[derive(Clone, Copy, PartialEq)]
 pub enum How {
     Preempted,
@@ -75,8 +76,9 @@ impl How {
     }
 }
 
-/// Takes the victim's CPU for `hog_ms`. Says after how many ms its VM was left to KVM, if it was, and for
-/// how many ms at most a real-time thread on an idle CPU did not run: an emulator's clock may jump.
+/// Takes the victim's CPU for `hog_ms`. Returns after how many ms its VM was left to KVM, if it was, and
+/// the longest time in ms for which a real-time thread on an idle CPU did not run, because an emulator's
+/// clock may jump.
 pub fn run(how: How, hog_ms: u64) -> Result<String, String> {
     let (ended, longest_gap_ms) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let clock = clock(ended.clone(), longest_gap_ms.clone());
@@ -159,7 +161,8 @@ fn start_victim(vm: &VmFd, memory: Memory, how: How) -> Result<Words, String> {
     (sregs.idt.base, sregs.idt.limit) = (IDT as u64, 0xff);
     (sregs.gdt.base, sregs.gdt.limit) = (GDT as u64, 0x17);
     vcpu.set_sregs(&sregs).map_err(says("KVM_SET_SREGS"))?;
-    // KVM looks for those that may be sent interrupts when a local APIC's state is set, not before.
+    // KVM updates the list of vCPUs that may receive interrupts only when the state of a local APIC
+    // is set.
     let lapic = vcpu.get_lapic().map_err(says("KVM_GET_LAPIC"))?;
     vcpu.set_lapic(&lapic).map_err(says("KVM_SET_LAPIC"))?;
     // It runs until the process ends.
@@ -167,7 +170,7 @@ fn start_victim(vm: &VmFd, memory: Memory, how: How) -> Result<Words, String> {
     Ok(words)
 }
 
-/// A real-time thread that wakes up every few milliseconds and keeps the longest time it did not.
+/// A real-time thread that wakes up every few milliseconds, and records the longest time between.
 fn clock(
     ended: Arc<AtomicBool>,
     longest_gap_ms: Arc<AtomicU64>,
@@ -201,8 +204,8 @@ fn hog(length: Duration, holds: Arc<AtomicBool>) -> std::thread::JoinHandle<Resu
     })
 }
 
-/// Returns when the victim has halted for this long. The victim counts an NMI that finds it halted,
-/// and halts again at once.
+/// Waits until the victim has been halted for `length`. The victim counts an NMI that finds it
+/// halted, and halts again at once.
 fn sleeps(vm: &VmFd, victim: &Words, length: Duration) -> Result<(), String> {
     wait("a victim that halts", || {
         let woken = wake(vm).is_ok();
@@ -213,7 +216,7 @@ fn sleeps(vm: &VmFd, victim: &Words, length: Duration) -> Result<(), String> {
     Ok(())
 }
 
-/// Sends the victim an NMI, which needs nothing of its local APIC.
+/// Sends the victim an NMI, which does not depend on its local APIC.
 fn wake(vm: &VmFd) -> Result<(), String> {
     const DELIVERY_NMI: u32 = 4 << 8;
     let msi = kvm_msi {
@@ -227,8 +230,8 @@ fn wake(vm: &VmFd) -> Result<(), String> {
     }
 }
 
-/// A vCPU that `rounds` threads run, one after the other, beside one that spins all the time on the
-/// same CPU and yields to it.
+/// A vCPU that `rounds` threads run one after the other, beside one that always spins on the same
+/// CPU and yields to it.
 pub fn hand_over(rounds: u32) -> Result<String, String> {
     const SPINS: u32 = 20;
     let memory = Memory::new(spinner::MEMORY)?;
@@ -262,8 +265,7 @@ pub fn hand_over(rounds: u32) -> Result<String, String> {
     Ok(format!("{yields} yields, {} of them ran next", count("picks_ran_next")?))
 }
 
-/// A VM whose vCPU has run, and does not run while a shell runs `line`. After that it must still
-/// run.
+/// A VM whose vCPU has run pauses while a shell runs `line`. Afterwards it must run again.
 pub fn beside(line: &str) -> Result<String, String> {
     const SPINS: u32 = 10;
     let memory = Memory::new(spinner::MEMORY)?;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The running kernel's code, function by function. Static keys, static calls and ftrace patch it,
-//! so equal code means equal behaviour.
+//! The running kernel's code by function. Static keys, static calls and ftrace patch the code, so
+//! equal code means equal behaviour.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
 const PAGE: u64 = 4096;
-/// Modules whose code is looked at beside the kernel's own.
+/// Modules whose code is included, besides the kernel's own.
 const MODULES: &[&str] = &["[kvm]", "[kvm_amd]", "[kvm_intel]"];
 
 /// Cached addresses of the functions, behind a check whether they are still valid.
 const CACHE: &str = "/tmp/text-functions";
 
-/// Writes one line a function: address, check value, name.
+/// Writes one line per function: address, checksum, name.
 pub fn save(file: &str) -> Result<String, String> {
     let kcore = Kcore::open()?;
     let mut out = String::new();
@@ -31,7 +31,7 @@ pub fn save(file: &str) -> Result<String, String> {
     Ok(format!("{count} functions"))
 }
 
-/// Names of functions that are not the same in both; those only one has (a module's) are left out.
+/// Names of functions whose code differs. Functions that only one has (a module's) are left out.
 pub fn diff(a: &str, b: &str) -> Result<String, String> {
     let (a, b) = (load(a)?, load(b)?);
     let differ: Vec<&str> = a

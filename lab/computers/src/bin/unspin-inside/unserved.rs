@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long vCPUs that always run get no CPU time.
+//! Times for which vCPUs that always want to run get no CPU time.
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 use unspin_vmm::{ran_ns, unserved};
 
-/// A thread of KVM's with less CPU time than this is no vCPU of a guest that always runs.
+/// A thread of KVM with less CPU time than this is not a vCPU of a guest that always runs.
 const RUNS_NS: u64 = 1_000_000;
 
-/// `schedstat` of the vCPUs of processes that `vm` started: each of their threads that has run,
-/// except the first, which waits for the others.
+/// `schedstat` files of the vCPUs of processes that `vm` started: those of all threads that have
+/// run, except the first thread, which waits for the others.
 fn vcpus(pids: &[&str]) -> Result<Vec<PathBuf>, String> {
     let mut vcpus = Vec::new();
     for pid in pids {
@@ -22,8 +22,8 @@ fn vcpus(pids: &[&str]) -> Result<Vec<PathBuf>, String> {
     Ok(vcpus)
 }
 
-/// Watches the vCPUs of processes for `ms`: how many they are, the longest time that one had no CPU time,
-/// and the longest between two looks, in ms.
+/// Watches the vCPUs of processes for `ms`. Returns their number, the longest time for which one had no
+/// CPU time, and the longest time between two looks, in ms.
 pub fn longest(ms: u64, pids: &[&str]) -> Result<String, String> {
     let vcpus = vcpus(pids)?;
     let many = vcpus.len();

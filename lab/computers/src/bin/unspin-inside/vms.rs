@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! VMs that fight over one ticket lock.
+//! VMs whose vCPUs contend for one ticket lock.
 
 use crate::watched;
 use std::path::PathBuf;
@@ -8,15 +8,15 @@ use unspin_scenario::plan::{Dist, Op, Step};
 use unspin_vmm::{Vm, VmConfig};
 
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
-/// Longest time without a unit of work: emulated computers are slow, but not that slow.
+/// Longest allowed time without a unit of work; emulated computers are slow.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// When a VM is stopped.
 pub enum End {
-    /// This many ms after its start.
+    /// After this many ms.
     After(u64),
-    /// When the file is there.
+    /// When this file exists.
     File(PathBuf),
 }
 
@@ -28,7 +28,7 @@ pub enum Ring {
 }
 
 impl Ring {
-    /// As a privilege level: 0 or any other.
+    /// From a privilege level: 0, or any other.
     pub fn of(cpl: &str) -> Ring {
         if cpl == "0" {
             Ring::Kernel
@@ -68,7 +68,7 @@ fn run_as(config: &VmConfig, end: &End) -> Result<String, String> {
     Ok(format!("{units} units"))
 }
 
-/// Makes, runs and ends VMs one after the other.
+/// Creates, runs and ends VMs one after the other.
 pub fn churn(count: u32, vcpus: u32) -> Result<String, String> {
     let mut units = 0;
     for seed in 0..count {
@@ -80,9 +80,9 @@ pub fn churn(count: u32, vcpus: u32) -> Result<String, String> {
     Ok(format!("{count} VMs, {units} units"))
 }
 
-/// A VM of one vCPU that computes, on a computer with one CPU. With `sleep_us`, beside a VM whose
-/// vCPU sleeps this long at a time and takes the CPU at each wake-up. For `ms`: units of the first
-/// VM, TSC cycles, VM exits, and context switches of the host.
+/// Runs a VM of one vCPU that computes, on a computer with one CPU. With `sleep_us`, a second VM
+/// runs whose vCPU sleeps this long at a time and takes the CPU at each wake-up. After `ms` returns
+/// the units of the first VM, TSC cycles, VM exits, and context switches of the host.
 pub fn switches(ms: u64, sleep_us: Option<u32>) -> Result<String, String> {
     // The guest's timer counts nanoseconds.
     let sleep = sleep_us.map(|us| us.checked_mul(1000).filter(|ns| *ns > 0).ok_or(us));
@@ -144,7 +144,7 @@ fn config(vcpus: u32, seed: u64) -> VmConfig {
     VmConfig::new(vcpus, program, seed)
 }
 
-/// Waits for more work than done now, and returns how much.
+/// Waits until more work is done, and returns how much.
 fn progress(vm: &mut Vm) -> Result<u64, String> {
     let units = |vm: &Vm| vm.sample().iter().map(|vcpu| vcpu.units).sum::<u64>();
     let (before, start) = (units(vm), Instant::now());

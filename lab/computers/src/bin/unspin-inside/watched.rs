@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Asks unspin-watch, which reads a pipe, to watch this process.
+//! Asks unspin-watch, which reads from a pipe, to watch this process.
 
 use std::fs;
 use std::io::Write;
 use std::time::Duration;
 use unspin_vmm::process::now_ns;
 
-/// The pipe to the watcher; without it there is none.
+/// The pipe to the watcher; if not set, there is no watcher.
 const PIPE: &str = "UNSPIN_WATCH";
-/// Until it has read the request.
+/// Time within which it has read the request.
 const SOON: Duration = Duration::from_millis(100);
 
 /// Asks for a watch of all threads of this process, for `time` and as long as it takes to begin.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finds the window of a vCPU's processor by exits alone: of spins of growing length, the first
-//! that exits is longer than the window, and the one before is not. The length of a spin is
-//! measured by the TSC, the window's own clock.
+//! Finds a vCPU's window in the processor only from exits, with spins of growing length: the first
+//! length that exits is above the window, and the one before is below. The length of a spin is
+//! measured by the TSC, which is also the clock of the window.
 //!
 //! For a KVM whose own window does not grow (`ple_window_grow=0`), because reading a window causes
 //! exits.
@@ -9,10 +9,10 @@
 use crate::machine::{shell, wait, Memory, PauseExits};
 use crate::spinner::{self, Spinner, FOR_EVER};
 
-/// Lengths that are tried, in TSC cycles: far to both sides of windows that tests set, for with more
-/// than one CPU the emulator's clock is coarse.
+/// Tested lengths, in TSC cycles. They are far from the windows that tests set, because with several
+/// CPUs the emulator's clock is coarse.
 const LENGTHS: [u32; 6] = [3000, 6000, 11_000, 24_000, 44_000, 90_000];
-/// Spins of each length. One of them may lose its exit to a timer tick.
+/// Spins per length. One of them may lose its exit to a timer tick.
 const SPINS: u32 = 8;
 /// The running vCPU has its own CPU; the sleeping one runs while the host waits for it.
 const CPUS: [usize; 2] = [1, 0];
@@ -28,7 +28,7 @@ impl Seen {
         Ok(Seen { exits: PauseExits::of(spinner.tid)?, spinner })
     }
 
-    /// Exits of `SPINS` spins of this length, of a vCPU that runs all the time.
+    /// Exits in `SPINS` spins of this length, for a vCPU that always runs.
     fn running(&self, length: u32) -> Result<u64, String> {
         let words = self.spinner.words;
         let exits = self.exits.count()?;
@@ -39,7 +39,7 @@ impl Seen {
         Ok(self.exits.count()? - exits)
     }
 
-    /// The same, of a vCPU that is outside KVM_RUN in between.
+    /// The same for a vCPU that is outside KVM_RUN in between.
     fn sleeping(&self, length: u32) -> Result<u64, String> {
         let exits = self.exits.count()?;
         self.spinner.words.set_long(SPINS, length);
@@ -49,7 +49,7 @@ impl Seen {
     }
 }
 
-/// The window, as the lengths to both sides of it.
+/// The window, as the tested lengths below and above it.
 fn reading(exits_of: impl Fn(u32) -> Result<u64, String>) -> Result<String, String> {
     let mut longest = 0;
     for length in LENGTHS {
@@ -65,8 +65,8 @@ fn reading(exits_of: impl Fn(u32) -> Result<u64, String>) -> Result<String, Stri
     Ok(format!("{longest}-"))
 }
 
-/// Reads the windows of a running vCPU and of a sleeping one, runs `line` in a shell, and reads
-/// both again. Meanwhile the one makes short spins, and the other stays outside KVM_RUN.
+/// Reads the windows of a running and of a sleeping vCPU, runs `line` in a shell, and reads both
+/// again. Meanwhile the first vCPU makes short spins, and the second stays outside KVM_RUN.
 pub fn around(line: &str) -> Result<String, String> {
     let memory = Memory::new(spinner::MEMORY)?;
     spinner::load(memory);
