@@ -131,7 +131,6 @@ pub(crate) fn needed(run: &Run) -> bool {
 
 /// Whether the module sets windows in this run. It also does to keep Linux guests from pause-loop
 /// exits, by a window longer than any spin.
-/// from pause-loop exits.
 fn needs_window(run: &Run) -> bool {
     let is_linux = || run.vms.iter().any(|vm| vm.linux.is_some());
     sets_window(&run.arm) || (run.arm.window == Window::Off && is_linux())
