@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The parts of Linux guests: QEMU, their kernels, and an initramfs with the programs they run. All
-//! come from packages and are kept in the lab's directory `guests`.
+//! The parts of Linux guests: QEMU, kernels, and an initramfs with the programs they run. All come
+//! from packages and are stored in the lab's directory `guests`.
 
 use crate::apt::Apt;
 use crate::error::{io, LabError, Result};
@@ -19,9 +19,9 @@ use unspin_text::Lock;
 
 const QEMU_PACKAGE: &str = "qemu-system-x86";
 const QEMU: &str = "usr/bin/qemu-system-x86_64";
-/// Where QEMU finds its firmware on the host (`-L`).
+/// Directory on the host in which QEMU searches its firmware (`-L`).
 const FIRMWARE_DIR: &str = "usr/share/qemu";
-/// Firmware of QEMU's x86 machines; the first place that has it is used.
+/// Firmware of QEMU's x86 machines. The first directory that has a file is used.
 const FIRMWARE: [&str; 9] = [
     "bios.bin",
     "bios-256k.bin",
@@ -36,7 +36,7 @@ const FIRMWARE: [&str; 9] = [
 const FIRMWARE_FROM: [&str; 3] = ["usr/share/qemu", "usr/share/seabios", "usr/share/qemu-efi"];
 
 impl Lab {
-    /// QEMU, which is to be started with `-L /usr/share/qemu`.
+    /// QEMU, which must be started with `-L /usr/share/qemu`.
     pub fn qemu(&self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<Qemu> {
         let _lock = Lock::wait(self.dir(), stop, say)?;
         let unpacked =
@@ -58,8 +58,8 @@ impl Lab {
         Ok(Qemu { files: files.into_iter().collect(), version })
     }
 
-    /// The kernel of a package as QEMU starts it in a guest: an uncompressed ELF file with an entry
-    /// for PVH.
+    /// The kernel of a package in the form in which QEMU starts it in a guest: an uncompressed ELF
+    /// file with an entry point for PVH.
     pub fn guest_kernel(
         &self,
         package: KernelPackage,
@@ -97,7 +97,8 @@ impl Lab {
         }
     }
 
-    /// A tree with the kernel's package in it: of the same kernel for hosts, or `tree` in `dir`.
+    /// A tree that contains the kernel's package: that of the same kernel for hosts, or `tree` in
+    /// `dir`.
     fn vmlinuz_tree(
         &self,
         apt: &Apt,
@@ -119,7 +120,7 @@ impl Lab {
         Ok(dir.join("tree"))
     }
 
-    /// An initramfs for guests, with all of `programs` and `modules` in it.
+    /// An initramfs for guests that contains all of `programs` and `modules`.
     pub fn guest_image(
         &self,
         programs: &[GuestProgram],
@@ -132,7 +133,7 @@ impl Lab {
     }
 }
 
-/// The newest kernel kept under this name.
+/// The newest stored kernel of this name.
 fn newest(kernels: &Path, name: &str) -> Option<PathBuf> {
     let mut found: Vec<(std::time::SystemTime, PathBuf)> = fs::read_dir(kernels)
         .ok()?

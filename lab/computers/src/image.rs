@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 
 pub(crate) const INIT: &str = include_str!("init.sh");
 
-/// Applets the init and the tests use.
+/// Applets that the init and the tests use.
 const APPLETS: &[&str] = &[
     "sh", "mount", "umount", "insmod", "rmmod", "lsmod", "cat", "echo", "ls", "sleep", "poweroff",
     "mkdir", "rmdir", "dmesg", "grep", "uname", "kill", "ps", "seq", "tail", "head", "true",
@@ -23,10 +23,10 @@ const APPLETS: &[&str] = &[
     "killall", "comm", "touch", "mkfifo",
 ];
 
-/// Additional content of the initramfs, beside the tools and the kernel's modules.
+/// Additional content of the initramfs, besides the tools and the kernel's modules.
 #[derive(Debug, Clone, Default)]
 pub struct Payload {
-    /// Sourced by the init once KVM is loaded; must end by powering off.
+    /// Script that the init sources once KVM is loaded. It must end by powering off.
     pub script: String,
     /// Name in the initramfs (absolute, no leading slash) and contents.
     pub files: Vec<(String, Vec<u8>)>,
@@ -34,7 +34,7 @@ pub struct Payload {
     pub copies: Vec<(String, PathBuf)>,
     /// Programs copied to /bin with the shared libraries they need.
     pub programs: Vec<PathBuf>,
-    /// Which `/modules/unspin.ko` is.
+    /// The build of the module at `/modules/unspin.ko`.
     pub module: ModuleBuild,
 }
 
@@ -120,7 +120,7 @@ impl Archive {
     }
 }
 
-/// The shared libraries a program loads, as the dynamic linker names them.
+/// The shared libraries that a program loads, as the dynamic linker names them.
 fn shared_libraries(program: &Path) -> Vec<PathBuf> {
     let text = tool::output(Command::new("ldd").arg(program)).unwrap_or_default();
     text.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect()
@@ -169,8 +169,8 @@ pub fn iso(
     fs::remove_dir_all(&tree).map_err(io(&tree))
 }
 
-/// CMOS memory as Bochs would set it, but with the BIOS's wait for a boot-menu key left out (that
-/// wait costs more emulated time than the rest of the BIOS) and the CD as the first boot device.
+/// CMOS memory as Bochs would set it, with the CD as the first boot device, and without the BIOS's
+/// wait for a boot-menu key. That wait costs more emulated time than the rest of the BIOS.
 pub fn cmos(memory_mib: u32) -> [u8; 128] {
     let mut cmos = [0u8; 128];
     let above_16mib = ((memory_mib - 16) * 16).to_le_bytes();

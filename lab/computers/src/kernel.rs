@@ -14,24 +14,24 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-/// Where in the lab Debian 13's package lists and its compiler are kept.
+/// The lab's directory for Debian 13's package lists and compiler.
 pub(crate) const TRIXIE: &str = "debian13";
 
 /// A kernel ready to boot, with the module built for it.
 #[derive(Debug, Clone)]
 pub struct Kernel {
     pub series: Series,
-    /// The series' name, and what tells this kernel from the series' own.
+    /// The series' name, followed by what distinguishes this kernel from the series' own.
     pub name: String,
-    /// As `uname -r` will say.
+    /// The release that `uname -r` prints.
     pub release: String,
     pub vmlinuz: PathBuf,
     /// Uncompressed modules: irqbypass, kvm, kvm-intel, kvm-amd and their dependencies.
     pub modules: Vec<PathBuf>,
     pub headers: PathBuf,
-    /// `unspin.ko` as it is installed.
+    /// `unspin.ko` as users install it.
     pub module: PathBuf,
-    /// The same with the parameters that tests use.
+    /// `unspin.ko` with the parameters that tests use.
     pub test_module: PathBuf,
 }
 
@@ -44,9 +44,9 @@ impl Kernel {
     }
 }
 
-/// Fetches and unpacks the current kernel of a package, and builds the module for it. `say` gets
-/// each step that takes time. Existing results are reused. It ends when `stop` is set, and
-/// continues there the next time.
+/// Fetches and unpacks the current kernel of a package, and builds the module for it. `say`
+/// receives each step that takes time. Existing results are reused. Setting `stop` interrupts it;
+/// the next call continues there.
 pub fn prepare(
     root: &Path,
     lab: &Path,
@@ -73,8 +73,8 @@ pub fn prepare(
     Ok(Kernel { series, name, release, vmlinuz, modules, headers, module, test_module })
 }
 
-/// The same without the kernel itself: only to see that the module builds for it. Returns the
-/// kernel's release.
+/// The same without the kernel itself, to check that the module builds for it. Returns the kernel's
+/// release.
 pub fn prepare_module(
     root: &Path,
     lab: &Path,
@@ -87,7 +87,8 @@ pub fn prepare_module(
     Ok(found.release)
 }
 
-/// The module for guests of a kernel, of which the headers alone are fetched; and its release.
+/// Builds the module for guests of a kernel, of which only the headers are fetched. Returns its
+/// release, too.
 pub fn prepare_guest_module(
     root: &Path,
     lab: &Path,
@@ -100,7 +101,7 @@ pub fn prepare_guest_module(
     Ok((found.release, module))
 }
 
-/// A package's current kernel and the directory it has in the lab.
+/// A package's current kernel, and its directory in the lab.
 struct Found {
     /// `None` without package lists.
     apt: Option<Apt>,
@@ -108,8 +109,8 @@ struct Found {
     dir: PathBuf,
 }
 
-/// Finds a package's current kernel. Without package lists, it is the newest unpacked one that has
-/// `stamp`.
+/// Finds a package's current kernel. Without package lists, it is the newest unpacked kernel that
+/// has `stamp`.
 fn find(
     lab: &Path,
     package: KernelPackage,
@@ -129,7 +130,7 @@ fn find(
     };
     let dir = lab.join("kernels").join(&release);
     fs::create_dir_all(&dir).map_err(io(&dir))?;
-    // Debian 13's compiler finds the directory at this very path.
+    // Debian 13's compiler finds the directory at exactly this path.
     let dir = fs::canonicalize(&dir).map_err(io(&dir))?;
     Ok(Found { apt, release, dir })
 }
@@ -138,7 +139,7 @@ fn no_lists(package: String) -> LabError {
     LabError::Download { package, detail: "there are no package lists".into() }
 }
 
-/// Fetch the headers, if they are not there, and build a module against them.
+/// Fetches the headers if they are missing, and builds a module against them.
 fn build(
     of: &Module,
     root: &Path,
@@ -172,7 +173,7 @@ fn build(
     build_module(of, root, dir, &against, stop)
 }
 
-/// The root against which Debian 13's headers are used, created if missing.
+/// The root in which Debian 13's headers are used. Creates it if it is missing.
 fn build_root(
     lab: &Path,
     apt: Option<&Apt>,
@@ -191,7 +192,7 @@ fn build_root(
     BuildRoot::make(&dir, apt, &names, stop)
 }
 
-/// The newest kernel that has `stamp`, of those kept under this name.
+/// The newest stored kernel of this name that has `stamp`.
 pub(crate) fn unpacked(lab: &Path, stamp: &str, name: &str) -> Option<String> {
     let mut found: Vec<(std::time::SystemTime, String)> = fs::read_dir(lab.join("kernels"))
         .ok()?
@@ -207,7 +208,7 @@ pub(crate) fn unpacked(lab: &Path, stamp: &str, name: &str) -> Option<String> {
     found.pop().map(|(_, release)| release)
 }
 
-/// Options the kernel must have, and what for.
+/// Options that the kernel must have, and their purpose.
 const OPTIONS: &[(&str, &str)] = &[
     ("CONFIG_MODULES", "loading any module"),
     ("CONFIG_DYNAMIC_FTRACE", "hooking kvm_vcpu_on_spin()"),
@@ -217,8 +218,8 @@ const OPTIONS: &[(&str, &str)] = &[
     ("CONFIG_KVM", "there is nothing to improve"),
 ];
 
-/// The module needs more from a kernel than its headers show. This reports what is missing before a
-/// boot fails for it.
+/// Checks the kernel's configuration. The module needs options that the headers do not show;
+/// without this check a boot would fail.
 pub(crate) fn check_config(path: &Path, release: &str) -> Result<()> {
     let config = fs::read_to_string(path).map_err(io(path))?;
     let has = |option: &str| {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The symbols inside an uncompressed kernel, which are those of its /proc/kallsyms (without modules)
-//! where it runs at the addresses it is linked to.
+//! The symbols inside an uncompressed kernel. They equal those of its /proc/kallsyms (without
+//! modules) if it runs at its link address.
 //!
 //! scripts/kallsyms.c of the kernel writes these tables, aligned to 4 or 8 bytes:
-//! * `num_syms`, then `names`: per symbol a length (one byte; two where the first has its highest bit
-//!   set, since 6.1), then so many tokens of a byte each. The first letter is the type.
-//! * `markers`: where in `names` each 256th symbol begins.
-//! * `token_table`: what each of the 256 tokens stands for, ended by a zero; `token_index`: where in
-//!   the table each begins.
-//! * `offsets`: where each symbol is, in one of several ways ([`Offsets`]).
+//! * `num_syms`, then `names`: per symbol a length (one byte; two if the first has its highest bit
+//!   set, since 6.1), then as many tokens of one byte each. The first letter is the type.
+//! * `markers`: the positions in `names` of each 256th symbol.
+//! * `token_table`: the texts of the 256 tokens, each ended by a zero; `token_index`: their
+//!   positions in the table.
+//! * `offsets`: the addresses of symbols, in one of several encodings ([`Offsets`]).
 //!
-//! Nothing says where the tables are: the tokens of the digits are looked for, and each table checks
-//! the one before.
+//! The kernel does not record where the tables are. The code searches for the tokens of the digits,
+//! and each table must agree with the one before.
 
 use std::path::Path;
 
@@ -26,32 +26,32 @@ const SYMBOLS: std::ops::RangeInclusive<u32> = 1000..=4_000_000;
 /// Symbols per marker.
 const MARKED: usize = 256;
 const TOKENS: usize = 256;
-/// With the zero: no token is longer than a name.
+/// Limit including the zero: no token is longer than a name.
 const TOKEN_BYTES_MAX: usize = 512;
 
-/// How `offsets` gives addresses. They lie before `num_syms` up to 6.3, then behind the tokens.
+/// The encoding of `offsets`. They precede `num_syms` up to 6.3, and follow the tokens since then.
 #[derive(Debug, Clone, Copy)]
 enum Offsets {
-    /// Up to 6.14, relative to `relative_base`, which follows them: values that are not negative
-    /// are addresses of per-CPU symbols; the others count down from the base.
+    /// Up to 6.14: relative to `relative_base`, which follows the offsets. Non-negative values are
+    /// addresses of per-CPU symbols; the others count down from the base.
     PerCpuAbsolute(u64),
-    /// After that, all from `relative_base`.
+    /// Then: all relative to `relative_base`.
     FromBase(u64),
-    /// Since 7, each from its own place.
+    /// Since 7: each relative to its own position.
     FromThemselves,
 }
 
 /// The contents of `/proc/kallsyms` for the uncompressed kernel at `path` (an ELF file for x86-64),
 /// without modules.
 ///
-/// Such a kernel runs at its link address if nothing moves it: it is not moved if started by PVH
-/// (`-kernel vmlinux`), nor by a boot loader with `nokaslr`.
+/// A kernel runs at its link address if it is started by PVH (`-kernel vmlinux`), or by a boot
+/// loader with `nokaslr`.
 pub fn kernel_symbols(path: &Path) -> Result<String> {
     let kernel = std::fs::read(path).map_err(io(path))?;
     kallsyms(&kernel).ok_or_else(|| LabError::NoSymbols { path: path.into() })
 }
 
-/// What /proc/kallsyms would say of a kernel without modules.
+/// The contents of /proc/kallsyms for a kernel without modules.
 fn kallsyms(kernel: &[u8]) -> Option<String> {
     let elf = Elf::parse(kernel).ok()?;
     let tokens = tokens(kernel)?;
@@ -69,7 +69,7 @@ fn kallsyms(kernel: &[u8]) -> Option<String> {
 }
 
 struct Tokens<'a> {
-    /// Where the table begins, and where its index ends.
+    /// Start of the table, and end of its index.
     begin: usize,
     end: usize,
     texts: Vec<&'a str>,
@@ -81,17 +81,17 @@ fn tokens(kernel: &[u8]) -> Option<Tokens<'_>> {
     found.find_map(|(at, window)| (window == digits).then(|| tokens_around(kernel, at)).flatten())
 }
 
-/// The tokens, if that of `0` is at `zero`.
+/// The tokens, provided that the token `0` is at `zero`.
 fn tokens_around(kernel: &[u8], zero: usize) -> Option<Tokens<'_>> {
     let mut end = zero.checked_sub(1)?;
     for _ in 1..b'0' {
         end = kernel[..end].iter().rposition(|byte| *byte == 0)?;
     }
-    // That of the first. What stands before it need not end with a zero.
+    // The position of the first token. The bytes before it need not end with a zero.
     (end.saturating_sub(TOKEN_BYTES_MAX)..=end).find_map(|begin| tokens_at(kernel, begin))
 }
 
-/// The tokens, if the first one is at `begin`: else the index does not agree.
+/// The tokens, provided that the first one is at `begin`; `None` if the index does not agree.
 fn tokens_at(kernel: &[u8], begin: usize) -> Option<Tokens<'_>> {
     let (mut texts, mut at, mut index) = (Vec::new(), begin, Vec::new());
     for _ in 0..TOKENS {
@@ -106,19 +106,19 @@ fn tokens_at(kernel: &[u8], begin: usize) -> Option<Tokens<'_>> {
     Some(Tokens { begin, end, texts })
 }
 
-/// Where a table may begin that follows another which ends at `end`.
+/// Possible starts of a table that follows another which ends at `end`.
 fn aligned(end: usize) -> impl Iterator<Item = usize> {
     [4, 8].into_iter().map(move |to| end.next_multiple_of(to))
 }
 
 struct Names {
-    /// Where `num_syms` is.
+    /// Position of `num_syms`.
     begin: usize,
     /// Types and names.
     symbols: Vec<String>,
 }
 
-/// Searches backwards from the tokens for a number that this many names follow.
+/// Searches backwards from the tokens for a number that as many names follow.
 fn names(kernel: &[u8], tokens: &Tokens) -> Option<Names> {
     let places = (tokens.begin.saturating_sub(TABLES_MAX)..tokens.begin).rev();
     places.filter(|at| at % 4 == 0).find_map(|begin| {
@@ -129,7 +129,7 @@ fn names(kernel: &[u8], tokens: &Tokens) -> Option<Names> {
     })
 }
 
-/// Whether `count` names begin at `begin`, and end before `limit` with markers that agree.
+/// Whether `count` names start at `begin`, and end before `limit` with markers that agree.
 fn are_names(kernel: &[u8], begin: usize, count: u32, limit: usize) -> bool {
     let mut at = begin;
     let mut markers = Vec::new();
@@ -146,7 +146,7 @@ fn are_names(kernel: &[u8], begin: usize, count: u32, limit: usize) -> bool {
     places.any(|at| kernel.get(at..at + markers.len()) == Some(&markers))
 }
 
-/// Where the tokens of the name at `at` begin, and how many there are.
+/// Position and number of the tokens of the name at `at`.
 fn name_at(kernel: &[u8], at: usize) -> Option<(usize, usize)> {
     let low = usize::from(*kernel.get(at)?);
     if low < 0x80 {
@@ -167,10 +167,10 @@ fn texts(kernel: &[u8], mut at: usize, count: u32, tokens: &Tokens) -> Option<Ve
     Some(symbols)
 }
 
-/// Where `offsets` may begin, and how it gives addresses.
+/// Possible positions of `offsets`, with their encodings.
 fn offsets(kernel: &[u8], tokens: &Tokens, names: &Names) -> Vec<(usize, Offsets)> {
     let bytes = 4 * names.symbols.len();
-    // The address of the offsets and of their base. An index is 512 bytes long and ends where the
+    // The position of the offsets and of their base. An index is 512 bytes long and ends where the
     // next table begins.
     let behind = tokens.end;
     let mut places: Vec<(usize, usize)> =
@@ -189,8 +189,8 @@ fn offsets(kernel: &[u8], tokens: &Tokens, names: &Names) -> Vec<(usize, Offsets
     found
 }
 
-/// The addresses that `offsets` gives if it begins at `begin`. They ascend to one of the kernel's: else
-/// it does not begin there, or gives them in another way.
+/// The addresses in `offsets` if they start at `begin` in this encoding. They must ascend to a kernel
+/// address; otherwise the position or the encoding is wrong.
 fn addresses(
     kernel: &[u8],
     elf: &Elf,
@@ -215,12 +215,12 @@ fn addresses(
     (ascend && is_kernels(*all.last()?)).then_some(all)
 }
 
-/// Whether an address is in the last 2 GiB, to which kernels are linked.
+/// Whether an address is in the last 2 GiB, where kernels are linked.
 fn is_kernels(address: u64) -> bool {
     address >> 31 == 0x1_ffff_ffff
 }
 
-/// Where the kernel's own addresses have this byte of its file.
+/// The link address of the byte at position `at` of the file.
 fn address_of(elf: &Elf, at: usize) -> Option<u64> {
     let at = at as u64;
     let loaded = elf.program_headers.iter().filter(|segment| segment.p_type == PT_LOAD);

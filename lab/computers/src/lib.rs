@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Computers anyone can boot: stock kernels on emulated hardware, with the module and the agent in
-//! them, and their results brought back.
+//! Emulated computers that boot stock kernels with the module and the agent, and return their
+//! results.
 
 mod apt;
 mod bochs;
@@ -60,23 +60,23 @@ use unspin_scenario::plan::{Asym, CoschedulingMechanism, Plan, Run};
 use unspin_scenario::result::Record;
 use unspin_text::Lock;
 
-/// A plan, and what is put into the computer with it.
+/// A plan, and additional files for the computer.
 #[derive(Debug, Clone)]
 pub struct Work {
     pub plan: Plan,
-    /// Files that its Linux guests take: path in the computer, without the leading slash, and the
+    /// Files for its Linux guests: the path in the computer, without the leading slash, and the
     /// file here.
     pub copies: Vec<(String, PathBuf)>,
 }
 
 impl From<Plan> for Work {
-    /// Of a plan without Linux guests.
+    /// The work of a plan without Linux guests.
     fn from(plan: Plan) -> Work {
         Work { plan, copies: Vec::new() }
     }
 }
 
-/// Tools a timed boot needs.
+/// Tools that a timed boot needs.
 pub const BOCHS_TOOLS: &[&str] = &[
     "apt-get",
     "apt-cache",
@@ -94,7 +94,7 @@ pub const BOCHS_TOOLS: &[&str] = &[
     "ldd",
 ];
 
-/// Tools a boot for function needs.
+/// Tools that a boot for functional tests needs.
 pub const QEMU_TOOLS: &[&str] = &[
     "apt-get",
     "apt-cache",
@@ -111,41 +111,41 @@ pub const QEMU_TOOLS: &[&str] = &[
     "ldd",
 ];
 
-/// Tools that building a kernel takes, beside those of a boot for function.
+/// Tools that building a kernel needs, besides those of a boot for functional tests.
 pub const DEBUG_TOOLS: &[&str] = &["tar", "flex", "bison", "bc", "pahole"];
 
-/// Programs of papers/crates/scx and lab/watch.
+/// Names of the programs of papers/crates/scx and lab/watch.
 const SCHEDULER: &str = "unspin-scx";
 const WATCHER: &str = "unspin-watch";
-/// The command, which shapes VMs.
+/// Name of the command that shapes VMs.
 const COMMAND: &str = "unspin";
 
 /// Loads the module; `$options` are its parameters.
 const LOAD: &str = "insmod /modules/unspin.ko $options";
 
-/// A directory the lab keeps kernels and boots in.
+/// A directory in which the lab stores kernels and boots.
 #[derive(Debug, Clone)]
 pub struct Lab {
-    /// The source tree the module is built from.
+    /// The source tree from which the module is built.
     root: PathBuf,
     dir: PathBuf,
     /// The agent's program.
     agent: PathBuf,
-    /// What boots, once that is settled.
+    /// The Bochs that boots, once it is chosen.
     bochs: OnceLock<Bochs>,
     qemu_amd: OnceLock<OwnEmulator>,
 }
 
 impl Lab {
-    /// The lab in `dir`, or in `lab` beside the other build output. It is created when something is
-    /// put there. `agent` is the program that runs plans inside.
+    /// The lab in `dir`, or in `lab` beside the other build output. The directory is created when
+    /// something is stored in it. `agent` is the program that runs plans inside the computer.
     pub fn open(dir: Option<PathBuf>, agent: PathBuf) -> Result<Lab> {
         let root = source_tree();
         if !root.join("core/kmod/Kbuild").is_file() {
             return Err(LabError::NoSources { root });
         }
         let dir = dir.unwrap_or_else(|| work_dir().join("lab"));
-        // Emulators are started in their boot's directory: nothing may depend on the caller's.
+        // Emulators are started in their boot's directory, so the path must not be relative.
         let dir = std::path::absolute(&dir).map_err(error::io(&dir))?;
         Ok(Lab { root, dir, agent, bochs: OnceLock::new(), qemu_amd: OnceLock::new() })
     }
@@ -154,8 +154,8 @@ impl Lab {
         &self.dir
     }
 
-    /// Fetches and builds what booting a kernel needs (of a series: the series' own package), as
-    /// far as not done yet. Ends when `stop` is set.
+    /// Fetches and builds what booting a kernel needs (for a series: the series' own package),
+    /// unless it exists. Setting `stop` interrupts it.
     pub fn build(
         &self,
         package: impl Into<KernelPackage>,
@@ -166,7 +166,8 @@ impl Lab {
         kernel::prepare(&self.root, &self.dir, package.into(), stop, say)
     }
 
-    /// Build the module for a kernel whose headers alone are fetched; returns the kernel's release.
+    /// Builds the module for a kernel of which only the headers are fetched. Returns the kernel's
+    /// release.
     pub fn build_module(
         &self,
         package: impl Into<KernelPackage>,
@@ -177,7 +178,8 @@ impl Lab {
         kernel::prepare_module(&self.root, &self.dir, package.into(), stop, say)
     }
 
-    /// Build the module that Linux guests of a kernel load; returns the kernel's release, and the module.
+    /// Builds the module that Linux guests of a kernel load. Returns the kernel's release, and the
+    /// module.
     pub fn guest_module(
         &self,
         package: impl Into<KernelPackage>,
@@ -188,8 +190,8 @@ impl Lab {
         kernel::prepare_guest_module(&self.root, &self.dir, package.into(), stop, say)
     }
 
-    /// As [`Lab::build`], for a kernel of the series that checks itself (lockdep, KASAN, kmemleak), built from
-    /// its sources; takes a quarter of an hour the first time.
+    /// As [`Lab::build`], for a kernel of the series that checks itself (lockdep, KASAN, kmemleak), built
+    /// from its sources. The first build takes a quarter of an hour.
     pub fn build_debug(
         &self,
         series: Series,
@@ -200,8 +202,8 @@ impl Lab {
         debug::prepare(&self.root, &self.dir, series, stop, say)
     }
 
-    /// The Bochs that boots in this lab from now on, built if necessary (minutes, the first time).
-    /// If it cannot be built, it is Debian's, and `say` gets the reason.
+    /// The Bochs for all boots of this lab from now on. It is built if necessary (minutes, the
+    /// first time). If that fails, Debian's is used, and `say` receives the reason.
     pub fn bochs(&self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<Bochs> {
         if let Some(bochs) = self.bochs.get() {
             return Ok(bochs.clone());
@@ -210,8 +212,8 @@ impl Lab {
         Ok(self.bochs.get_or_init(|| made).clone())
     }
 
-    /// Boot `kernel` on `computer`, run `plan` there and pass on every record. `name` is the boot's
-    /// directory below `boots/`, where console, configuration and raw records stay.
+    /// Boots `kernel` on `computer`, runs `plan` there and passes on every record. `name` is the
+    /// boot's directory below `boots/`, which keeps console, configuration and raw records.
     pub fn boot_plan(
         &self,
         kernel: &Kernel,
@@ -225,7 +227,7 @@ impl Lab {
         let agent = self.agent.file_name().unwrap_or_default().to_string_lossy();
         let mut programs = vec![self.agent.clone()];
         programs.extend(self.beside(&work.plan)?);
-        // The module pauses for longer than the measuring time, so a watched run is sampled without
+        // The module pauses for longer than the measuring time. So it samples a watched run without
         // pause.
         let (options, module) = match work.plan.runs.iter().any(|run| run.states) {
             true => (" look_always=1", ModuleBuild::ForTests),
@@ -253,8 +255,8 @@ impl Lab {
         self.boot(&boot, name, sink)
     }
 
-    /// The programs that stand beside the agent: one gives vCPUs to a scheduler of sched_ext, one
-    /// watches them, one shapes them; where a plan has runs for it.
+    /// The programs beside the agent that the plan's runs need: one gives vCPUs to a scheduler of
+    /// sched_ext, one watches vCPUs, one shapes them.
     fn beside(&self, plan: &Plan) -> Result<Vec<PathBuf>> {
         let by_scheduler =
             |run: &Run| run.arm.coscheduling_mechanism == CoschedulingMechanism::SchedExt;
@@ -274,15 +276,15 @@ impl Lab {
         }
     }
 
-    /// Boot with a payload of the caller's (tests, probes).
+    /// Boots with a payload of the caller (tests, probes).
     pub fn boot(&self, boot: &Boot, name: &str, sink: &mut dyn FnMut(Record)) -> Result<()> {
         let dir = self.boot_dir(name);
         let _lock = Lock::take(&dir)?;
         boot::watch(boot, &self.program_here(boot.computer.emulator)?, &dir, sink)
     }
 
-    /// Boots `kernel` on `computer` to see whether KVM and the module come up there. `sink` gets
-    /// the results, line by line. Returns whether all is well.
+    /// Boots `kernel` on `computer`, and checks whether KVM and the module work there. `sink`
+    /// receives the results line by line. Returns whether all checks passed.
     pub fn check(
         &self,
         kernel: &Kernel,
@@ -309,8 +311,8 @@ impl Lab {
         Ok(failures == Some(0))
     }
 
-    /// Boot `kernel` under QEMU with a shell on this terminal, the module loaded; returns when the
-    /// computer is switched off.
+    /// Boots `kernel` under QEMU with the module loaded and a shell on this terminal. Returns when
+    /// the computer is switched off.
     pub fn shell(&self, kernel: &Kernel) -> Result<()> {
         let computer = Computer::qemu(4);
         let payload = self.hand(&computer, include_str!("shell.sh"));
@@ -328,7 +330,7 @@ impl Lab {
         })
     }
 
-    /// A payload for scripts of the lab's own, which load the module by `$load`.
+    /// A payload for the lab's own scripts, which load the module by `$load`.
     fn hand(&self, computer: &Computer, script: &str) -> Payload {
         let (options, module) = match computer.module_options() {
             "" => ("", ModuleBuild::Production),
@@ -342,16 +344,16 @@ impl Lab {
         }
     }
 
-    /// SHA-256, in hex, of all that this project puts into a computer that runs plans: the sources
-    /// of module and policies, the agent with the bench guest in it, the parts of Linux guests, and
-    /// what the lab adds, including `emulator`.
+    /// SHA-256, in hex, of everything of this project in a computer that runs plans: the sources of
+    /// module and policies, the agent with the bench guest in it, the parts of Linux guests, and
+    /// the lab's additions, including `emulator`.
     pub fn image_hash(&self, emulator: Emulator) -> Result<String> {
         let mut parts = module_build::module_sources(&module_build::HOSTS, &self.root)?;
         parts.push(fs::read(&self.agent).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => LabError::NotBuilt { path: self.agent.clone() },
             _ => error::io(&self.agent)(error),
         })?);
-        // Programs that are not built are in no plan.
+        // Programs that are not built are not in any plan.
         let beside =
             [SCHEDULER, WATCHER, COMMAND].map(|name| fs::read(self.agent.with_file_name(name)));
         parts.extend(beside.into_iter().flatten());
@@ -363,12 +365,12 @@ impl Lab {
         Ok(sha256(&parts))
     }
 
-    /// Where the boot called `name` keeps its console and configuration.
+    /// The directory with console and configuration of the boot `name`.
     pub fn boot_dir(&self, name: &str) -> PathBuf {
         self.dir.join("boots").join(name)
     }
 
-    /// Remove everything the lab keeps; nothing, while a boot is under way.
+    /// Removes everything that the lab stores. Removes nothing while a boot is running.
     pub fn clean(&self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<()> {
         if !self.dir.exists() {
             return Ok(());
@@ -389,12 +391,12 @@ impl Lab {
     }
 }
 
-/// SHA-256, in hex, of all that this project puts into Linux guests, for use without a lab.
+/// SHA-256, in hex, of everything of this project in Linux guests, for use without a lab.
 pub fn guests_hash() -> Result<String> {
     guests_hash_of(&source_tree())
 }
 
-/// A tree without them runs no Linux guests.
+/// A tree without these parts runs no Linux guests.
 fn guests_hash_of(root: &Path) -> Result<String> {
     let parts = match root.join(guest_image::SOURCES).is_dir() {
         true => guest_image::own_parts(root)?,
@@ -408,7 +410,7 @@ fn guests_hash_of(root: &Path) -> Result<String> {
 mod tests {
     use super::*;
 
-    /// One of each folder the module is built from, and the program beside it.
+    /// One file of each folder from which the module is built, and of the programs beside it.
     const SOURCES: [&str; 8] = [
         "core/kmod/main.c",
         "core/kmod/Kbuild",
@@ -440,7 +442,7 @@ mod tests {
         };
         let hash = || lab.image_hash(Emulator::Bochs);
         let first = hash().unwrap();
-        // What a build or a test leaves behind changes nothing.
+        // Output of a build or a test must not affect the hash.
         for path in [
             "core/kmod/main.o",
             "core/kmod/.main.o.cmd",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Building modules against the headers of a kernel that the lab has fetched: the host's, and the Linux
-//! guests'.
+//! Builds modules against the headers of a kernel that the lab has fetched: the host's module, and the
+//! one for Linux guests.
 
 use crate::build_root::BuildRoot;
 use crate::error::{io, LabError, Result};
@@ -12,30 +12,30 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use unspin_host::source::{errors_in_log, release_of_headers};
 
-/// The kernel headers that the module is built against.
+/// The kernel headers against which the module is built.
 pub(crate) struct Against<'a> {
     /// `uname -r` of the kernel.
     pub release: &'a str,
     pub headers: &'a Path,
-    /// Whose compiler builds it: an unpacked Debian's, or `None` for this computer's.
+    /// An unpacked Debian with the compiler to use; `None`: this computer's compiler.
     pub toolchain: Option<&'a BuildRoot>,
 }
 
 /// A module of this project.
 pub(crate) struct Module {
     name: &'static str,
-    /// Folders of the source tree that it is built from; in the first is its Makefile.
+    /// Folders of the source tree from which it is built. The first has its Makefile.
     parts: [&'static str; 3],
-    /// Variables for make, in addition to the kernel's headers.
+    /// Variables for make, besides the kernel's headers.
     variables: &'static [&'static str],
-    /// Where, beside its log.
+    /// Name of the build directory, which is beside its log.
     work: &'static str,
     log: &'static str,
     /// The built file.
     pub(crate) file: &'static str,
 }
 
-/// As it is installed.
+/// The host's module as users install it.
 pub(crate) const HOSTS: Module = Module {
     name: "unspin",
     parts: ["core/kmod", "core/policy", "core/uapi"],
@@ -45,7 +45,7 @@ pub(crate) const HOSTS: Module = Module {
     file: "unspin.ko",
 };
 
-/// The same with the parameters that tests use.
+/// The host's module with the parameters that tests use.
 pub(crate) const HOSTS_FOR_TESTS: Module = Module {
     variables: &["UNSPIN_TEST=1"],
     work: "build-test",
@@ -54,17 +54,17 @@ pub(crate) const HOSTS_FOR_TESTS: Module = Module {
     ..HOSTS
 };
 
-/// Which build of the host's module an emulated computer gets.
+/// The build of the host's module for an emulated computer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ModuleBuild {
-    /// As it is installed: it has no parameters.
+    /// As users install it, without parameters.
     #[default]
     Production,
     /// With the parameters that tests use.
     ForTests,
 }
 
-/// For Linux guests.
+/// The module for Linux guests.
 pub(crate) const GUESTS: Module = Module {
     name: "unspin-guest",
     parts: ["core/guest-module", "core/policy", "core/uapi"],
@@ -75,13 +75,13 @@ pub(crate) const GUESTS: Module = Module {
 };
 
 impl Module {
-    /// Names what the module in a kernel's directory was built from: it is written last.
+    /// The file that names the sources of the module in a kernel's directory. It is written last.
     fn stamp(&self, dir: &Path) -> PathBuf {
         dir.join(format!("{}.sources", self.work))
     }
 
-    /// The module in `dir`, if it was built from these very sources. Make alone takes seconds to find that:
-    /// Kbuild compiles its probes of the kernel's headers each time.
+    /// The module in `dir`, if it was built from exactly these sources. make alone would take seconds to
+    /// check this, because Kbuild compiles its probes of the kernel's headers each time.
     pub(crate) fn find(&self, root: &Path, dir: &Path) -> Result<Option<PathBuf>> {
         let of = fs::read_to_string(self.stamp(dir)).unwrap_or_default();
         let module = dir.join(self.file);
@@ -96,7 +96,7 @@ impl Module {
     }
 }
 
-/// Build a module in a copy of its sources, so that two kernels do not share object files.
+/// Builds a module in a copy of its sources, so that two kernels do not share object files.
 pub(crate) fn build_module(
     of: &Module,
     root: &Path,
@@ -124,7 +124,7 @@ pub(crate) fn build_module(
     make.args(of.variables);
     tool::run("building the module", &mut make, &log, stop).map_err(with_the_errors)?;
     keep_the_log_of_what_was_compiled(&log, before)?;
-    // Its debugging data is twenty times its code, and an emulated BIOS would read it all.
+    // Its debugging data is twenty times its code, and an emulated BIOS would read all of it.
     let module = dir.join(of.file);
     let built = folder.join(format!("{}.ko", of.name));
     let mut strip = tool("strip")?;
@@ -134,8 +134,8 @@ pub(crate) fn build_module(
     Ok(module)
 }
 
-/// A build that had nothing to do prints nothing about the existing module, so the earlier log is
-/// kept.
+/// Keeps the earlier log if a build had nothing to do, because such a build prints nothing about
+/// the existing module.
 fn keep_the_log_of_what_was_compiled(log: &Path, before: Option<Vec<u8>>) -> Result<()> {
     let said = String::from_utf8_lossy(&fs::read(log).map_err(io(log))?).into_owned();
     let has_built = ["  CC [M]  ", "  LD [M]  "].iter().any(|step| said.contains(step));
@@ -145,7 +145,8 @@ fn keep_the_log_of_what_was_compiled(log: &Path, before: Option<Vec<u8>>) -> Res
     }
 }
 
-/// The errors of a build instead of its last lines, which only say that there were some.
+/// Replaces the last lines of a build's output, which only report that there were errors, by the
+/// errors.
 fn with_the_errors(error: LabError) -> LabError {
     let LabError::Step { what, status, log, tail } = error else { return error };
     let errors: Vec<String> =
@@ -154,7 +155,8 @@ fn with_the_errors(error: LabError) -> LabError {
     LabError::Step { what, status, log, tail }
 }
 
-/// Headers of another kernel build a module that does not load, or worse.
+/// Checks the headers' release. A module built with another kernel's headers does not load, or
+/// fails later.
 fn check_headers(against: &Against) -> Result<()> {
     let (release, headers) = (against.release.to_string(), against.headers.to_path_buf());
     match release_of_headers(&headers) {
@@ -164,7 +166,7 @@ fn check_headers(against: &Against) -> Result<()> {
     }
 }
 
-/// Names and contents of everything a module is built from, in a fixed order.
+/// Names and contents of all files from which a module is built, in a fixed order.
 pub(crate) fn module_sources(of: &Module, root: &Path) -> Result<Vec<Vec<u8>>> {
     let mut files = Vec::new();
     for part in of.parts.iter().filter(|part| root.join(part).is_dir()) {
@@ -194,7 +196,8 @@ fn sources_in(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a file is input of the kernel's build. Its output begins with a dot or has an ending.
+/// Whether a file is an input of the kernel's build. Names of outputs begin with a dot or have an
+/// extension.
 fn is_source(path: &Path) -> bool {
     let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
     let ending = path.extension().and_then(|ending| ending.to_str());
@@ -202,7 +205,7 @@ fn is_source(path: &Path) -> bool {
     !hidden && !made && ending.is_none_or(|ending| matches!(ending, "c" | "h" | "S"))
 }
 
-/// Copy what changed: equal files keep their times, so that make does not rebuild.
+/// Copies changed files. Equal files keep their times, so that make does not rebuild.
 fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).map_err(io(to))?;
     for entry in fs::read_dir(from).map_err(io(from))?.flatten() {
@@ -230,7 +233,7 @@ mod tests {
 
     const RELEASE: &str = "6.12.99-test";
 
-    /// What stands for Kbuild counts its calls in the headers' directory, and fails where it is told to.
+    /// A replacement for Kbuild, which counts its calls in the headers' directory, and fails on request.
     const MAKEFILE: &str = "all:\n\techo made $(UNSPIN_TEST) >> $(KDIR)/count\n\
         \ttest ! -e $(KDIR)/broken\n\tcp /bin/true unspin.ko\n";
 
@@ -264,7 +267,8 @@ mod tests {
         let made = fs::read_to_string(headers.join("count")).unwrap();
         assert_eq!(made, "made\nmade 1\n");
 
-        // Each source counts, and a build that failed leaves none that is taken for this one's.
+        // Each source affects the result, and a failed build must leave no module that is later
+        // reused.
         for path in ["core/kmod/main.c", "core/policy/hvs.h", "core/uapi/more.h"] {
             write(root.join(path), "int second;");
             assert_eq!(find(&HOSTS), None, "{path}");

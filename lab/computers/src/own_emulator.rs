@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Emulators that the lab builds from Debian 13's sources with its own patches (recipe.rs).
 //! Debian's Bochs takes three times as long as the lab's, because every instruction passes a
-//! debugger and unused hooks. Debian's QEMU has no pause filter, and no clock that is exact enough
+//! debugger and unused hooks. Debian's QEMU has no pause filter, and its clock is not exact enough
 //! for figures.
 //!
-//! Each is built once, and kept by the hash of all its inputs. An incomplete build is never used.
+//! Each is built once, and stored by the hash of all its inputs. An incomplete build is never used.
 
 use crate::apt::Apt;
 use crate::error::{io, LabError, Result};
@@ -19,7 +19,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use unspin_text::Lock;
 
-/// Where in the lab emulators are kept.
+/// The lab's directory for emulators.
 pub(crate) const EMULATORS: &str = "emulators";
 
 /// Progress is reported at this interval.
@@ -35,14 +35,14 @@ pub struct OwnEmulator {
 }
 
 impl OwnEmulator {
-    /// The build that is wanted here, if it is there.
+    /// The build for these inputs, if it exists.
     pub(crate) fn find(recipe: &'static Recipe, lab: &Path) -> Option<OwnEmulator> {
         let build = recipe.hash(&compiler(recipe)?);
         let program = dir_of(recipe, lab, &build).join(recipe.program);
         program.is_file().then_some(OwnEmulator { program, build, recipe })
     }
 
-    /// The same, built if it is not there.
+    /// The same; builds it if it does not exist.
     pub(crate) fn make(
         recipe: &'static Recipe,
         lab: &Path,
@@ -79,24 +79,24 @@ impl OwnEmulator {
         OwnEmulator { program, build, recipe }
     }
 
-    /// As provenances have it.
+    /// The name in provenances.
     pub(crate) fn name(&self) -> String {
         let Recipe { name, version, .. } = self.recipe;
         format!("{name} {version} of unspin, build {:.12}", self.build)
     }
 
-    /// Names of the patches it has.
+    /// Names of its patches.
     pub(crate) fn patches(&self) -> String {
         self.recipe.patch_names()
     }
 }
 
-/// A build under way.
+/// A build in progress.
 struct Build<'a> {
     recipe: &'a Recipe,
     lab: &'a Path,
     emulators: &'a Path,
-    /// Everything but the source and the log; `done` in it is what is kept.
+    /// Directory of everything but the source and the log; its `done` is the part that is kept.
     part: &'a Path,
     stop: &'a AtomicBool,
 }
@@ -130,7 +130,7 @@ impl Build<'_> {
         tool::run(what, command, &self.log(), self.stop)
     }
 
-    /// The source as it is known here, kept beside what is built of it.
+    /// Fetches the source in the version with the known hash. It is kept beside the builds.
     fn fetch(&self, say: &mut dyn FnMut(&str)) -> Result<PathBuf> {
         let Recipe { name, version, package, source, source_sha256, .. } = *self.recipe;
         let kept = self.emulators.join(source);
@@ -152,12 +152,12 @@ impl Build<'_> {
         Ok(kept)
     }
 
-    /// Where the modules of its programs in Python are, unpacked.
+    /// Unpacks the modules of its programs in Python, and returns their directory.
     fn python(&self, say: &mut dyn FnMut(&str)) -> Result<Option<PathBuf>> {
         if self.recipe.python.is_empty() {
             return Ok(None);
         }
-        // The lists are the lab's.
+        // The lists belong to the lab.
         let _held = Lock::wait(self.lab, self.stop, say)?;
         let (debs, root) = (self.part.join("debs"), self.part.join("python"));
         fs::create_dir_all(&debs).map_err(io(&debs))?;
@@ -213,7 +213,7 @@ impl Build<'_> {
         })
     }
 
-    /// What the user's environment asks of builds is not for this one.
+    /// The environment of the build, without the user's own settings for builds.
     fn environment<'a>(
         &self,
         command: &'a mut Command,
@@ -231,7 +231,7 @@ impl Build<'_> {
         command.current_dir(dir)
     }
 
-    /// The program alone, once it says what it is.
+    /// Keeps only the program, after it has printed its version.
     fn keep(&self, source: &Path) -> Result<()> {
         let Recipe { name, program, version_option, .. } = *self.recipe;
         let done = self.part.join("done");
@@ -245,8 +245,8 @@ impl Build<'_> {
     }
 }
 
-/// An error that names what is to be installed, unless everything that the build calls is there; the
-/// compiler's word of itself.
+/// Returns the compiler's version; an error that names what to install if a tool of the build is
+/// missing.
 fn check_tools(recipe: &Recipe) -> Result<String> {
     let missing = |tool: &str, package: &str| {
         let (tool, package) = (tool.to_string(), package.to_string());
@@ -273,13 +273,14 @@ fn check_tools(recipe: &Recipe) -> Result<String> {
     Ok(compiler)
 }
 
-/// configure makes itself a place of its own for programs in Python.
+/// Whether this computer has Python's venv: configure creates an environment for its Python
+/// programs.
 fn has_python() -> bool {
     let asks = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 9))";
     tool::output(Command::new("python3").args(["-c", asks])).is_some()
 }
 
-/// The first line of what the compiler says of itself; `None` where there is none.
+/// The first line of the compiler's version; `None` if there is no compiler.
 fn compiler(recipe: &Recipe) -> Option<String> {
     let said = tool::output(Command::new(recipe.compiler).arg("--version"))?;
     said.lines().next().map(str::to_string)
@@ -301,7 +302,7 @@ mod tests {
     use super::*;
     use crate::recipe::{BOCHS, QEMU_AMD};
 
-    /// A lab of the test's own.
+    /// A lab for one test.
     fn scratch(name: &str) -> PathBuf {
         let dir = std::env::temp_dir().join(format!("unspin-own-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
@@ -327,7 +328,7 @@ mod tests {
             fs::write(dir.join(recipe.program), "").unwrap();
             let found = find().unwrap();
             assert_eq!(found.program, dir.join(recipe.program));
-            // What is there is not built again.
+            // An existing build is not repeated.
             let go = AtomicBool::new(false);
             let make = OwnEmulator::make(recipe, &lab, &go, &mut |text| panic!("{text}"));
             assert_eq!(make.unwrap(), found);

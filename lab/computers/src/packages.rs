@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A kernel's packages, and where their parts are once they are unpacked.
+//! A kernel's packages, and the places of their parts after unpacking.
 
 use crate::apt::Apt;
 use crate::error::{io, LabError, Result};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
-/// KVM's modules, in the order they are loaded, and where in the kernel's tree they are.
+/// KVM's modules in the order of loading, with their directories in the kernel's tree.
 pub(crate) const MODULES: [(&str, &str); 4] = [
     ("virt/lib", "irqbypass"),
     ("arch/x86/kvm", "kvm"),
@@ -19,7 +19,7 @@ pub(crate) const MODULES: [(&str, &str); 4] = [
     ("arch/x86/kvm", "kvm-amd"),
 ];
 
-/// What kvm-amd depends on where the kernel is built with AMD's secure processor.
+/// A module on which kvm-amd depends if the kernel supports AMD's secure processor.
 const AMD_SECURE_PROCESSOR: (&str, &str) = ("drivers/crypto/ccp", "ccp");
 
 /// The release (`uname -r`) of a package's current version.
@@ -35,8 +35,8 @@ pub(crate) fn resolve(apt: &Apt, package: KernelPackage) -> Result<String> {
     Err(LabError::NoKernelPackage { series: package.name(), looked: metas.join(", ") })
 }
 
-/// Download and unpack a kernel's headers to `dir/tree`; returns the packages that building against
-/// them takes.
+/// Downloads a kernel's headers and unpacks them to `dir/tree`. Returns the packages that are
+/// needed to build against them.
 pub(crate) fn fetch_headers(
     apt: &Apt,
     package: KernelPackage,
@@ -53,7 +53,7 @@ pub(crate) fn fetch_headers(
     Ok(needs.into_iter().collect())
 }
 
-/// Download and unpack a kernel to `dir/tree`, and KVM's modules to `dir`.
+/// Downloads a kernel and unpacks it to `dir/tree`, and KVM's modules to `dir`.
 pub(crate) fn fetch_kernel(apt: &Apt, dir: &Path, release: &str, stop: &AtomicBool) -> Result<()> {
     fetch(apt, dir, &parts(apt, release), stop)?;
     let tree = dir.join("tree");
@@ -75,7 +75,7 @@ fn fetch(apt: &Apt, dir: &Path, packages: &[String], stop: &AtomicBool) -> Resul
     unpack(dir, &dir.join("tree"), &log, stop)
 }
 
-/// The image's package and, from 7.x on, those its contents are split into.
+/// The image's package and, since 7.x, those into which its contents are split.
 fn parts(apt: &Apt, release: &str) -> Vec<String> {
     let image = format!("linux-image-{release}");
     let suffix = format!("-{release}");
@@ -85,8 +85,8 @@ fn parts(apt: &Apt, release: &str) -> Vec<String> {
     parts.into_iter().chain([image]).collect()
 }
 
-/// The kbuild package a headers package depends on (its name does not follow the release's), and
-/// all packages the two depend on that are no kernel's.
+/// The kbuild package on which a headers package depends (its name does not follow the release's),
+/// and all packages on which the two depend that are not kernels.
 fn kbuild_of(apt: &Apt, headers: &str) -> Result<(String, BTreeSet<String>)> {
     let mut depends = apt.depends(headers, None).unwrap_or_default();
     let kbuild = depends.iter().find(|name| name.starts_with("linux-kbuild-")).cloned();
@@ -98,12 +98,12 @@ fn kbuild_of(apt: &Apt, headers: &str) -> Result<(String, BTreeSet<String>)> {
     Ok((kbuild, not_kernels(depends)))
 }
 
-/// Only real packages: `<name>` is one that others provide.
+/// Only real packages: `<name>` is a virtual one.
 fn not_kernels(names: Vec<String>) -> BTreeSet<String> {
     names.into_iter().filter(|name| !name.starts_with("linux-") && !name.starts_with('<')).collect()
 }
 
-/// Unpack every package in `dir` to `tree`; the packages themselves are removed.
+/// Unpacks every package in `dir` to `tree`, and removes the packages.
 pub(crate) fn unpack(dir: &Path, tree: &Path, log: &Path, stop: &AtomicBool) -> Result<()> {
     let mut packages: Vec<PathBuf> =
         fs::read_dir(dir).map_err(io(dir))?.flatten().map(|entry| entry.path()).collect();
@@ -122,7 +122,7 @@ pub(crate) fn unpack(dir: &Path, tree: &Path, log: &Path, stop: &AtomicBool) -> 
     Ok(())
 }
 
-/// The packages expect to lie in /usr; point their absolute paths into the unpacked tree.
+/// Makes absolute paths point into the unpacked tree: the packages assume that they are in /usr.
 fn relocate_headers(tree: &Path, release: &str) -> Result<()> {
     let makefile = headers_of(tree, release).join("Makefile");
     let text = fs::read_to_string(&makefile).map_err(io(&makefile))?;
@@ -131,12 +131,12 @@ fn relocate_headers(tree: &Path, release: &str) -> Result<()> {
     fs::write(&makefile, text).map_err(io(&makefile))
 }
 
-/// Where an unpacked kernel's headers are.
+/// The directory of an unpacked kernel's headers.
 pub(crate) fn headers_of(tree: &Path, release: &str) -> PathBuf {
     tree.join("usr/src").join(format!("linux-headers-{release}"))
 }
 
-/// Where an unpacked kernel is: 7.x keeps it with its modules.
+/// The file of an unpacked kernel; 7.x stores it with its modules.
 pub(crate) fn vmlinuz_of(tree: &Path, release: &str) -> PathBuf {
     let with_modules = tree.join("usr/lib/modules").join(release).join("vmlinuz");
     match with_modules.exists() {
@@ -145,7 +145,7 @@ pub(crate) fn vmlinuz_of(tree: &Path, release: &str) -> PathBuf {
     }
 }
 
-/// Puts a module, uncompressed, into `dir`. Returns whether the kernel has it.
+/// Puts an uncompressed module into `dir`. Returns whether the kernel has this module.
 fn extract_module(tree: &Path, release: &str, sub: &str, name: &str, dir: &Path) -> Result<bool> {
     let target = dir.join(format!("{name}.ko"));
     for lib in ["lib/modules", "usr/lib/modules"] {
@@ -179,7 +179,7 @@ fn uncompressed(packed: &Path) -> Result<Vec<u8>> {
     })
 }
 
-/// KVM's modules in a kernel's directory, in the order they are loaded.
+/// KVM's modules in a kernel's directory, in the order of loading.
 pub(crate) fn modules_in(dir: &Path) -> Vec<PathBuf> {
     let (_, ccp) = AMD_SECURE_PROCESSOR;
     let optional = Some(dir.join(format!("{ccp}.ko"))).filter(|path| path.exists());

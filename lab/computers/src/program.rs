@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What boots a computer: an emulator that is there.
+//! The program that boots a computer: an emulator that exists on this computer.
 
 use crate::bochs::Bochs;
 use crate::own_emulator::OwnEmulator;
@@ -8,7 +8,7 @@ use crate::own_emulator::OwnEmulator;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Program {
     Bochs(Bochs),
-    /// Debian's.
+    /// Debian's QEMU.
     Qemu,
     QemuAmd(OwnEmulator),
 }
@@ -23,7 +23,7 @@ impl Program {
         }
     }
 
-    /// Names of the lab's patches that it has.
+    /// Names of its patches from the lab.
     pub fn patches(&self) -> String {
         match self {
             Program::Bochs(Bochs::Own(own)) | Program::QemuAmd(own) => own.patches(),
@@ -31,7 +31,7 @@ impl Program {
         }
     }
 
-    /// Whose processor it emulates.
+    /// The vendor of the processor that it emulates.
     pub fn vendor(&self) -> &'static str {
         match self {
             Program::Bochs(_) => "Intel",
@@ -39,7 +39,7 @@ impl Program {
         }
     }
 
-    /// What tells its boots from another one's.
+    /// A text that distinguishes its boots from those of another program.
     pub(crate) fn mark(&self) -> &str {
         match self {
             Program::Bochs(bochs) => bochs.mark(),

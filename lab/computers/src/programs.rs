@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The programs that boot a lab's computers: found, or built.
+//! Finds or builds the programs that boot a lab's computers.
 
 use crate::bochs::Bochs;
 use crate::emulator::Emulator;
@@ -11,7 +11,7 @@ use crate::Lab;
 use std::sync::atomic::AtomicBool;
 
 impl Lab {
-    /// The program that boots an emulator's computers in this lab from now on, built if it has to be.
+    /// The program for an emulator's computers in this lab from now on. Builds it if necessary.
     pub fn program(
         &self,
         emulator: Emulator,
@@ -31,7 +31,7 @@ impl Lab {
         }
     }
 
-    /// The same without building: only of those that exist.
+    /// The same without building: only existing programs.
     pub(crate) fn program_here(&self, emulator: Emulator) -> Result<Program> {
         match emulator {
             Emulator::Bochs => {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What computers that have Linux guests take of QEMU.
+//! The files of QEMU for computers that run Linux guests.
 
 use std::path::PathBuf;
 
-/// QEMU for guests' hosts.
+/// QEMU for hosts of guests.
 #[derive(Debug)]
 pub struct Qemu {
-    /// Its program, all it loads, and its firmware: the path of each file on the host, without the
+    /// The program, its libraries and its firmware: the path of each file on the host, without the
     /// leading slash, and its path here.
     pub files: Vec<(String, PathBuf)>,
-    /// Of its package.
+    /// Version of its package.
     pub version: String,
 }

@@ -3,7 +3,7 @@
 
 use crate::hash::sha256;
 
-/// A patch's name and itself.
+/// A patch's name and contents.
 pub(crate) type Patch = (&'static str, &'static str);
 
 macro_rules! patch {
@@ -15,49 +15,49 @@ macro_rules! patch {
 /// How one emulator is built.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Recipe {
-    /// As people call it, and as files are called.
+    /// The name for people and for files.
     pub name: &'static str,
     pub id: &'static str,
     pub version: &'static str,
-    /// The source's package, its file, and the file's hash. A newer version in the archive has
-    /// another hash; the patches may not apply to it.
+    /// The source package, its file, and the file's hash. A newer version has another hash, and the
+    /// patches may not apply to it.
     pub package: &'static str,
     pub source: &'static str,
     pub source_sha256: &'static str,
     pub patches: &'static [Patch],
     pub options: &'static [&'static str],
-    /// The compiler's flags: a build serves any processor, and a figure does not hang on which it was.
+    /// The compiler's flags. They must give the same program for any processor.
     pub flags: &'static str,
     pub compiler: &'static str,
     /// Programs that the build calls, beside the compiler.
     pub tools: &'static [&'static str],
-    /// Libraries as pkg-config knows them, the least version, and Debian's package.
+    /// Libraries by their names in pkg-config, with the least version and Debian's package.
     pub libraries: &'static [(&'static str, &'static str, &'static str)],
-    /// Programs in Python that Debian 12 does not have in this version: packages of Debian 13 for
-    /// all architectures, used from where they are unpacked.
+    /// Python programs that Debian 12 lacks in this version: architecture-independent packages of
+    /// Debian 13, which run from their unpacked directory.
     pub python: &'static [&'static str],
-    /// The directory of the build, below the source, and what builds there.
+    /// The build directory below the source, and the command that builds there.
     pub dir: &'static str,
     pub make: &'static [&'static str],
     pub program: &'static str,
     /// The option that prints its version.
     pub version_option: &'static [&'static str],
     pub progress: Progress,
-    /// On two CPUs.
+    /// Duration on two CPUs.
     pub minutes: &'static str,
 }
 
-/// How a build's log tells how far it is.
+/// How to read the progress from a build's log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// The log has this many lines with the text at the end.
+    /// The number of lines with this text at the end of the build.
     Lines(&'static str, usize),
-    /// Lines begin with the progress: `[57/1298]`.
+    /// Lines begin with the progress, as in `[57/1298]`.
     Counts,
 }
 
-/// Only what Bochs's computers use. No repeat speedups, which are part of "all optimizations": with
-/// them a string instruction of one CPU advances the clock of all.
+/// Only the features that Bochs's computers use. Repeat speedups, a part of "all optimizations",
+/// are off: with them a string instruction of one CPU advances the clock of all CPUs.
 pub(crate) const BOCHS: Recipe = Recipe {
     name: "Bochs",
     id: "bochs",
@@ -105,7 +105,7 @@ pub(crate) const BOCHS: Recipe = Recipe {
     minutes: "1 to 4",
 };
 
-/// QEMU with nothing but a PC, its serial port and port 0xE9: an AMD processor with a pause filter.
+/// QEMU with only a PC, its serial port and port 0xE9: an AMD processor with a pause filter.
 pub(crate) const QEMU_AMD: Recipe = Recipe {
     name: "QEMU",
     id: "qemu-amd",
@@ -151,7 +151,7 @@ pub(crate) const QEMU_AMD: Recipe = Recipe {
 };
 
 impl Recipe {
-    /// Identifies a build by all its inputs.
+    /// The hash of all inputs of a build.
     pub(crate) fn hash(&self, compiler: &str) -> String {
         self.hash_with(self.patches, compiler)
     }
@@ -175,7 +175,7 @@ impl Recipe {
 }
 
 impl Progress {
-    /// Progress in percent; the end is reported otherwise.
+    /// Progress in percent. The end is reported separately.
     pub(crate) fn percent_done(&self, log: &str) -> usize {
         let (done, all) = match *self {
             Progress::Lines(text, all) => (log.lines().filter(|l| l.contains(text)).count(), all),
@@ -185,13 +185,13 @@ impl Progress {
     }
 }
 
-/// 57 and 1298 of `[57/1298] Compiling`.
+/// Extracts 57 and 1298 from `[57/1298] Compiling`.
 fn counts(line: &str) -> Option<(usize, usize)> {
     let (done, all) = line.strip_prefix('[')?.split_once(']')?.0.split_once('/')?;
     Some((done.parse().ok()?, all.parse().ok()?))
 }
 
-/// The changes of a patch, without its comments.
+/// The changes of a patch without its comments.
 fn change(patch: &str) -> &str {
     patch.split_once("\n---\n").map_or(patch, |(_, change)| change)
 }

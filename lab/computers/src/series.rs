@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kernels that the lab knows: series, the Debian release with their packages, flavour.
+//! The kernels that the lab supports: series, Debian release of the packages, flavour.
 
 /// A kernel series that the module supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,14 +24,14 @@ impl Series {
         Series::ALL.into_iter().find(|series| series.name() == name)
     }
 
-    /// The series of a kernel that calls itself `release` (`uname -r`).
+    /// The series of a kernel from its release (`uname -r`).
     pub fn of_release(release: &str) -> Option<Series> {
         Series::ALL.into_iter().find(|series| {
             release.strip_prefix(series.name()).is_some_and(|rest| rest.starts_with('.'))
         })
     }
 
-    /// The Debian releases that have it, in the order of preference.
+    /// The Debian releases that have it, the preferred one first.
     pub fn debians(self) -> &'static [Debian] {
         match self {
             Series::V6_1 => &[Debian::Bookworm],
@@ -66,19 +66,19 @@ impl Debian {
     }
 }
 
-/// A configuration Debian builds its kernels with.
+/// A configuration of Debian's kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flavour {
-    /// For virtual machines: few drivers, so that it boots in least time.
+    /// For virtual machines: few drivers, so that it boots fastest.
     Cloud,
-    /// For any PC: what hosts run.
+    /// For any PC, as hosts use it.
     Pc,
 }
 
 impl Flavour {
     pub const ALL: [Flavour; 2] = [Flavour::Cloud, Flavour::Pc];
 
-    /// As the kernel's own release ends.
+    /// The last part of the kernel's own release.
     pub fn name(self) -> &'static str {
         match self {
             Flavour::Cloud => "cloud-amd64",
@@ -91,7 +91,7 @@ impl Flavour {
     }
 }
 
-/// One of Debian's packages of a kernel.
+/// A kernel package of Debian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelPackage {
     pub series: Series,
@@ -107,7 +107,7 @@ impl From<Series> for KernelPackage {
 }
 
 impl KernelPackage {
-    /// The series' name; what differs from the series' own package after it.
+    /// The series' name, followed by the differences from the series' own package.
     pub fn name(self) -> String {
         let own = KernelPackage::from(self.series);
         let mut name = self.series.name().to_string();
@@ -120,12 +120,12 @@ impl KernelPackage {
         name
     }
 
-    /// The suite of its release, if it is not the release itself.
+    /// The suite with the package, if it is not the release itself.
     pub(crate) fn suite(self) -> Option<&'static str> {
         (self.series == Series::V7_3).then_some("trixie-backports")
     }
 
-    /// Meta packages that depend on its current version, best first.
+    /// Meta packages that depend on its current version, the preferred one first.
     pub(crate) fn meta_packages(self) -> [String; 2] {
         let flavour = self.flavour.name();
         [format!("linux-image-{}-{flavour}", self.series.name()), format!("linux-image-{flavour}")]

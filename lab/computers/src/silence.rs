@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tells an emulator that hangs from one that gets no CPU time: silence is measured in the CPU time
-//! it used, not in the time that passed on a busy computer.
+//! Distinguishes an emulator that hangs from one that gets no CPU time. Silence is measured by the
+//! emulator's CPU time, because real time passes also while a busy computer does not run it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a boot may be silent before it counts as hung.
+/// Limits of silence, after which a boot counts as hung.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
     /// CPU time of the emulator from power-on to the first record. Growing console output restarts
-    /// it, as it restarts `record`.
+    /// the count, here and in `record`.
     pub boot: Duration,
     /// CPU time of the emulator between two records after that.
     pub record: Duration,
-    /// Real time between two records: an emulator whose computer waits uses no CPU time, and one
+    /// Real time between two records. An emulator whose computer waits uses no CPU time, and one
     /// that only writes to its console makes no progress.
     pub wall: Duration,
 }
@@ -26,17 +26,17 @@ impl Default for Patience {
     }
 }
 
-/// How long an emulator has been silent.
+/// The present silence of an emulator.
 pub(crate) struct Silence {
     pid: u32,
     console: PathBuf,
     console_bytes: u64,
-    /// CPU time of the process when it was last heard or its console grew.
+    /// CPU time of the process at the last record or growth of its console.
     cpu: Duration,
     since: Instant,
 }
 
-/// A silence that is too long.
+/// A silence above the limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct TooLong {
     pub real: Duration,
@@ -44,7 +44,7 @@ pub(crate) struct TooLong {
 }
 
 impl Silence {
-    /// For the emulator with this process id, whose console goes to the file `console`.
+    /// Starts for the emulator with this process id, whose console goes to the file `console`.
     pub(crate) fn of(pid: u32, console: &Path) -> Silence {
         Silence {
             pid,
@@ -55,7 +55,7 @@ impl Silence {
         }
     }
 
-    /// A record came.
+    /// Restarts at a record.
     pub(crate) fn end(&mut self) {
         self.since = Instant::now();
         self.cpu = cpu_time(self.pid).unwrap_or(self.cpu);
@@ -63,7 +63,7 @@ impl Silence {
 
     /// Whether it has been silent for `cpu` of its CPU time, or for `wall` of real time.
     pub(crate) fn look(&mut self, cpu: Duration, wall: Duration) -> Option<TooLong> {
-        // An emulator that has ended is met elsewhere.
+        // Other code detects an emulator that has ended.
         let now = cpu_time(self.pid).unwrap_or(self.cpu);
         let bytes = fs::metadata(&self.console).map_or(0, |m| m.len());
         if bytes > self.console_bytes {
@@ -77,7 +77,7 @@ impl Silence {
 /// User and system time of a process (proc(5), fields 14 and 15 of stat).
 fn cpu_time(pid: u32) -> Option<Duration> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before the last parenthesis may hold anything.
+    // The name before the last parenthesis may contain any characters.
     let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<u64>().ok();
     let sum = ticks()? + ticks()?;

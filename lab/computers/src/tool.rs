@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs the lab's tools, and keeps their output in a log.
+//! Runs the lab's tools, and writes their output to a log.
 
 use crate::error::{io, LabError, Result};
 use std::fs::OpenOptions;
@@ -8,7 +8,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Debian package of each tool the lab calls.
+/// Debian package of each tool that the lab calls.
 const PACKAGES: &[(&str, &str)] = &[
     ("bochs", "bochs bochsbios vgabios"),
     ("qemu-system-x86_64", "qemu-system-x86"),
@@ -41,7 +41,7 @@ pub(crate) fn package_of(tool: &str) -> &str {
     PACKAGES.iter().find(|(name, _)| *name == tool).map_or(tool, |(_, package)| package)
 }
 
-/// Which of the tools are missing, with the packages that bring them.
+/// The missing tools, with their packages.
 pub fn missing_tools(tools: &[&str]) -> Vec<(String, String)> {
     tools
         .iter()
@@ -55,10 +55,10 @@ pub(crate) fn which(tool: &str) -> Option<std::path::PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(tool)).find(|file| file.is_file())
 }
 
-/// How tools put ENOSPC into words.
+/// The message of tools for ENOSPC.
 const NO_SPACE: &str = "No space left on device";
 
-/// Whether the file system of `path` has no room left for anyone.
+/// Whether the file system of `path` has no free space.
 pub(crate) fn is_full(path: &Path) -> bool {
     use std::os::unix::ffi::OsStrExt;
     let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return false };
@@ -75,15 +75,15 @@ pub(crate) fn tail(path: &Path, lines: usize) -> String {
     all[from..].iter().map(|line| format!("    {line}\n")).collect()
 }
 
-/// How often a tool at work is looked at.
+/// Interval of looks at a running tool.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Run a command to its end, or until `stop` is set; both outputs go to `log`.
+/// Runs a command to its end, or until `stop` is set. Both outputs go to `log`.
 pub(crate) fn run(what: &str, command: &mut Command, log: &Path, stop: &AtomicBool) -> Result<()> {
     run_watched(what, command, log, stop, &mut || {})
 }
 
-/// As [`run`], with `look` called again and again until it ends.
+/// As [`run`]; calls `look` repeatedly until the command ends.
 pub(crate) fn run_watched(
     what: &str,
     command: &mut Command,
@@ -97,7 +97,7 @@ pub(crate) fn run_watched(
     command.env("LC_ALL", "C").stdin(Stdio::null()).stdout(file).stderr(second);
     let status = wait(command, stop, look)
         .map_err(|_| LabError::MissingTool { package: package_of(&tool).to_string(), tool })?;
-    // Ctrl-C also reaches the tool, so its failure then is not an error of the tool.
+    // Ctrl-C also reaches the tool, so its failure is not an error then.
     if stop.load(Ordering::Relaxed) {
         return Err(LabError::Interrupted);
     }
@@ -117,7 +117,7 @@ pub(crate) fn run_watched(
     })
 }
 
-/// The command's end; it is asked to end once `stop` is set.
+/// Waits for the command's end, and asks it to end once `stop` is set.
 fn wait(
     command: &mut Command,
     stop: &AtomicBool,
@@ -146,7 +146,7 @@ pub(crate) fn output(command: &mut Command) -> Option<String> {
     out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
-/// Of all that can keep a program from starting only its absence is likely.
+/// The likely reason why a program does not start is that it is missing.
 pub fn missing(command: &Command) -> impl FnOnce(std::io::Error) -> LabError {
     let tool = command.get_program().to_string_lossy().into_owned();
     move |_| LabError::MissingTool { package: package_of(&tool).into(), tool }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Debian's packages, each unpacked into its own directory, and the files of them that a program
+//! Unpacks Debian's packages, each into its own directory, and finds the files that a program
 //! needs. Nothing is installed, and no package scripts run.
 
 use crate::apt::{Apt, PackageFile};
@@ -12,20 +12,20 @@ use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
-/// Where the lab keeps the parts of Linux guests.
+/// The lab's directory for parts of Linux guests.
 pub(crate) const GUESTS: &str = "guests";
 
-/// Where the dynamic linker of Debian looks for libraries.
+/// Directories in which Debian's dynamic linker searches libraries.
 const LIBRARY_DIRS: [&str; 4] =
     ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "lib", "usr/lib"];
 
-/// Links followed before a file counts as missing.
+/// Number of links to follow before a file counts as missing.
 const LINKS_MAX: usize = 16;
 
-/// Files by their path from a computer's root, without the leading slash.
+/// Files by their paths in a computer, without the leading slash.
 pub(crate) type Files = BTreeMap<String, PathBuf>;
 
-/// Packages and all they depend on, unpacked.
+/// Packages and all their dependencies, unpacked.
 #[derive(Debug)]
 pub(crate) struct Unpacked {
     /// The requested packages.
@@ -36,7 +36,7 @@ pub(crate) struct Unpacked {
 
 impl Unpacked {
     /// Fetches and unpacks the current versions of `names` and of all their dependencies below
-    /// `dir`, where they are missing. Without package lists, packages that are unpacked already are
+    /// `dir`, unless they exist. Without package lists, packages that were unpacked before are
     /// used.
     pub(crate) fn fetch(
         dir: &Path,
@@ -74,7 +74,7 @@ impl Unpacked {
         Ok(Unpacked { names: names.to_vec(), dirs: all })
     }
 
-    /// The names of all packages' files, which name their versions, too.
+    /// The file names of all packages, which include their versions.
     pub(crate) fn versions(&self) -> String {
         self.dirs.iter().map(|(file, _)| format!("{}\n", file.file)).collect()
     }
@@ -84,7 +84,7 @@ impl Unpacked {
         files.find(|file| file.package == package).map(|file| file.version.clone())
     }
 
-    /// All packages laid over each other in `dir`.
+    /// Unpacks all packages into one directory, `dir`.
     pub(crate) fn lay_out(&self, dir: &Path, log: &Path, stop: &AtomicBool) -> Result<()> {
         fs::create_dir_all(dir).map_err(io(dir))?;
         let mut copy = Command::new("cp");
@@ -93,18 +93,18 @@ impl Unpacked {
         tool::run("laying packages out", &mut copy, log, stop)
     }
 
-    /// The package a file was unpacked from.
+    /// The package of an unpacked file.
     pub(crate) fn owner(&self, file: &Path) -> Option<&str> {
         let mut dirs = self.dirs.iter();
         dirs.find(|(_, dir)| file.starts_with(dir)).map(|(owner, _)| owner.package.as_str())
     }
 
-    /// Where the file at a path of the computer is here, links followed.
+    /// The file here for a path in the computer. Follows links.
     pub(crate) fn find(&self, path: &str) -> Option<PathBuf> {
         self.find_in(path, |_| true)
     }
 
-    /// As [`Unpacked::find`], where the path is one of `package`.
+    /// As [`Unpacked::find`], for a path in `package`.
     pub(crate) fn find_of(&self, package: &str, path: &str) -> Option<PathBuf> {
         self.find_in(path, |file| file.package == package)
     }
@@ -124,7 +124,7 @@ impl Unpacked {
         None
     }
 
-    /// A package may have a directory below /usr that was one of the root's own, or the other way round.
+    /// Finds a path. In a package, a directory of the root may be below /usr, or the other way round.
     fn entry(&self, path: &Path, wanted: &dyn Fn(&PackageFile) -> bool) -> Option<PathBuf> {
         let beside = match path.strip_prefix("usr") {
             Ok(rest) => rest.to_path_buf(),
@@ -138,7 +138,7 @@ impl Unpacked {
         of(path).or_else(|| of(&beside))
     }
 
-    /// Adds to `files` all that its programs load.
+    /// Adds to `files` all files that its programs load.
     pub(crate) fn add_needed(&self, files: &mut Files) -> Result<()> {
         let mut left: Vec<(String, PathBuf)> = files.clone().into_iter().collect();
         while let Some((path, file)) = left.pop() {
@@ -172,7 +172,7 @@ impl Unpacked {
             found.push((interpreter.trim_start_matches('/').to_string(), file));
         }
         for library in &needs.libraries {
-            // Programs have it already by another path: as their interpreter.
+            // Programs already have it by another path, as their interpreter.
             if library.starts_with("ld-linux") {
                 continue;
             }
@@ -187,7 +187,7 @@ impl Unpacked {
     }
 }
 
-/// The packages of the last time, if all of them still exist.
+/// The packages of the last fetch, if all of them still exist.
 fn known_before(set: &Path, packages: &Path) -> Option<Vec<PackageFile>> {
     let text = fs::read_to_string(set).ok()?;
     let files: Option<Vec<PackageFile>> = text.lines().map(PackageFile::of).collect();
@@ -195,7 +195,7 @@ fn known_before(set: &Path, packages: &Path) -> Option<Vec<PackageFile>> {
     files.filter(|files| files.iter().all(is_there))
 }
 
-/// Download packages and unpack each to its directory, which is there once it is complete.
+/// Downloads packages, and unpacks each to its directory, which exists only once it is complete.
 fn download(
     apt: &Apt,
     dir: &Path,
@@ -217,7 +217,7 @@ fn download(
         unpack.arg("-x").arg(&deb).arg(&part);
         if let Err(error) = tool::run(&format!("unpacking {}", file.file), &mut unpack, &log, stop)
         {
-            // An interrupted download is repeated the next time.
+            // An interrupted download is repeated at the next fetch.
             if !matches!(error, LabError::Interrupted | LabError::NoSpace { .. }) {
                 let _ = fs::remove_file(&deb);
             }
@@ -229,7 +229,7 @@ fn download(
     Ok(())
 }
 
-/// A path from the root, without `.` and `..` in it.
+/// A path relative to the root, without `.` and `..`.
 fn normal(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Debian's Bochs with a fix for entering a guest whose interrupts are off. The library of
-//! c/bochs_vm_entry.c, preloaded into Bochs, applies it; this file checks that it did.
+//! Fixes how Debian's Bochs enters a guest whose interrupts are off. The library of
+//! c/bochs_vm_entry.c, preloaded into Bochs, applies the fix; this file checks that it did.
 
 use crate::error::{io, LabError, Result};
 use crate::tool::missing;
@@ -8,28 +8,28 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The source of the library. Another source means another emulated computer.
+/// The source of the library. A changed source means another emulated computer.
 pub(crate) const SOURCE: &str = include_str!("../c/bochs_vm_entry.c");
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bochs_vm_entry.so"));
 
-/// In the directory that Bochs is started in: LD_PRELOAD cannot name a path with a space in it.
+/// File in the directory in which Bochs is started: LD_PRELOAD does not support paths with spaces.
 const FILE: &str = "bochs_vm_entry.so";
 
-/// The beginning of the library's messages, and the message of success.
+/// The prefix of the library's messages, and the message of success.
 const SAYS: &str = "unspin: ";
 const MENDED: &str = "host interrupts end guests with RFLAGS.IF = 0";
 
-/// Debian's Bochs, its VM entries mended.
+/// Debian's Bochs with fixed VM entries.
 pub(crate) struct Mended {
-    /// Starts it, once it has its arguments.
+    /// Command that starts it, to which arguments must be added.
     pub command: Command,
-    /// As in "2.7".
+    /// Its version, such as "2.7".
     pub version: String,
 }
 
-/// How to start the fixed Bochs in `dir`, or an error if it cannot be fixed. It is started with its
-/// help option, which takes a fifth of a second, because a library that is not loaded prints
-/// nothing.
+/// The command for the fixed Bochs in `dir`, or an error if it cannot be fixed. To check this, it
+/// runs Bochs with its help option, which takes a fifth of a second; a library that is not loaded
+/// prints nothing.
 pub(crate) fn mended(dir: &Path) -> Result<Mended> {
     let path = dir.join(FILE);
     fs::write(&path, LIBRARY).map_err(io(&path))?;
@@ -39,11 +39,11 @@ pub(crate) fn mended(dir: &Path) -> Result<Mended> {
             return Ok(Mended { command: preloaded(dir), version });
         }
     }
-    // The library ends a Bochs that it cannot mend before its first word.
+    // If the library cannot fix a Bochs, it ends it before the first output.
     Err(LabError::Unmended { version: installed_version()?, why: why(&said) })
 }
 
-/// Of the Bochs that is installed.
+/// Version of the installed Bochs.
 pub(crate) fn installed_version() -> Result<String> {
     let said = help(Command::new("bochs"))?;
     Ok(version(&said).unwrap_or_else(|| "of an unknown version".into()))
@@ -55,7 +55,7 @@ fn preloaded(dir: &Path) -> Command {
     command
 }
 
-/// All it says when asked for its help.
+/// The output of Bochs with its help option.
 fn help(mut bochs: Command) -> Result<String> {
     bochs.args(["-q", "--help"]).env("LC_ALL", "C").stdin(Stdio::null());
     let out = bochs.output().map_err(missing(&bochs))?;
@@ -72,7 +72,7 @@ fn version(said: &str) -> Option<String> {
     rest.split_whitespace().next().map(str::to_string)
 }
 
-/// Why it is not fixed: the message of the library, or of the dynamic linker, or none.
+/// The reason why it is not fixed: the message of the library or of the dynamic linker, or none.
 fn why(said: &str) -> String {
     let refused = words(said).find(|line| *line != MENDED).map(str::to_string);
     let ignored = || said.lines().find(|line| line.contains(FILE)).map(str::to_string);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Extracts the kernel from a vmlinuz, in the form that QEMU takes for a PVH boot: that needs no
-//! BIOS, and the emulated computer need not uncompress the kernel.
+//! Extracts the kernel from a vmlinuz, in the form that QEMU needs for a PVH boot. Such a boot
+//! needs no BIOS, and the emulated computer need not uncompress the kernel.
 //!
-//! Its place is in the header that Documentation/arch/x86/boot.rst of the kernel describes.
+//! The header of Documentation/arch/x86/boot.rst in the kernel has the position of the compressed
+//! kernel.
 
 use crate::elf;
 use crate::error::{LabError, Result};
@@ -14,7 +15,7 @@ use std::process::{Command, Stdio};
 const SETUP_SECTS: usize = 0x1f1;
 const HEADER_MAGIC: (usize, &[u8]) = (0x202, b"HdrS");
 const VERSION: usize = 0x206;
-/// The first version of the boot protocol that says where the payload is.
+/// The first version of the boot protocol with the position of the payload.
 const VERSION_MIN: u16 = 0x0208;
 const PAYLOAD_OFFSET: usize = 0x248;
 const PAYLOAD_LENGTH: usize = 0x24c;
@@ -23,9 +24,9 @@ const SECTOR: usize = 512;
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 const LZ4_LEGACY: &[u8] = &[0x02, 0x21, 0x4c, 0x18];
 const XZ: &[u8] = &[0xfd, b'7', b'z', b'X', b'Z', 0];
-/// Of an uncompressed block of LZ4's legacy format.
+/// Size of an uncompressed block in LZ4's legacy format.
 const LZ4_BLOCK_BYTES: usize = 8 << 20;
-/// More than any kernel takes; a damaged file must not fill the memory.
+/// Limit above any kernel's size, so that a damaged file does not fill the memory.
 const KERNEL_MAX_BYTES: usize = 1 << 30;
 
 /// The uncompressed kernel of `release` in the vmlinuz at `path`, without the parts that are not
@@ -43,13 +44,13 @@ pub(crate) fn extract(path: &Path, vmlinuz: &[u8], release: &str) -> Result<Vec<
     }
     let loaded = elf::loaded_bytes(&kernel)
         .ok_or_else(|| refuse("its segments lie outside of the kernel".into()))?;
-    // Relocations for KASLR follow, which a PVH boot has none of.
+    // Relocations for KASLR follow, which a PVH boot does not use.
     kernel.truncate(loaded);
     without_sections(&mut kernel);
     Ok(kernel)
 }
 
-/// The compressed kernel in a vmlinuz, and how long it is uncompressed.
+/// The compressed kernel in a vmlinuz, and its uncompressed length.
 fn payload(vmlinuz: &[u8]) -> std::result::Result<(&[u8], usize), String> {
     let (at, magic) = HEADER_MAGIC;
     if vmlinuz.get(at..at + magic.len()) != Some(magic) {
@@ -94,7 +95,7 @@ fn unpack(packed: &[u8], bytes: usize) -> std::result::Result<Vec<u8>, String> {
     }
 }
 
-/// Blocks, each after its packed length.
+/// Unpacks blocks, each of which follows its packed length.
 fn unpack_lz4(
     mut packed: &[u8],
     bytes: usize,
@@ -126,7 +127,7 @@ fn unpack_xz(packed: &[u8]) -> std::result::Result<Vec<u8>, String> {
         .map_err(|_| format!("xz is not installed (apt-get install {package})"))?;
     let mut input = child.stdin.take().ok_or("xz has no input")?;
     let out = std::thread::scope(|scope| {
-        // It stops reading where the stream ends, before our input does.
+        // The reader stops at the end of the stream, which may be before the end of our input.
         scope.spawn(move || input.write_all(packed));
         child.wait_with_output()
     });
@@ -137,7 +138,7 @@ fn unpack_xz(packed: &[u8]) -> std::result::Result<Vec<u8>, String> {
     }
 }
 
-/// Removes the table of sections from the header, because the file is cut off before it.
+/// Removes the section table from the header, because the file is cut off before it.
 fn without_sections(kernel: &mut [u8]) {
     const E_SHOFF: usize = 0x28;
     const E_SHNUM: usize = 0x3c;
