@@ -43,7 +43,7 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
 
     let compiler = cc::Build::new().warnings(false).get_compiler();
-    // Images whose waiting loops are longer because they also count.
+    // Images whose waiting loops take longer because they also count.
     for (image, defines) in IMAGES {
         let mut objects = Vec::new();
         for source in ["start.S", "main.c", "../../core/policy/vcrd.c"] {

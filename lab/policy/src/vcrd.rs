@@ -33,13 +33,13 @@ pub mod raw {
     }
 }
 
-/// Parameters of Algorithms 1 and 2. The paper prints the threshold alone; the others are ours.
+/// Parameters of Algorithms 1 and 2. The paper prints only the threshold; the others are ours.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
     /// δ, at most 63: a wait for a lock above 2^δ cycles is over-threshold.
     pub threshold_log2_cycles: u32,
-    /// N, 1 to [`VALUES_MAX`]: how many estimates there are.
+    /// N, 1 to [`VALUES_MAX`]: the number of estimates.
     pub values: u32,
     /// The estimates are 1 to N times this, at least 1.
     pub step_us: u32,
@@ -49,9 +49,9 @@ pub struct Params {
     pub recency_ppm: u32,
     /// e, at most 10⁶: the part for values that were not tried.
     pub experiment_ppm: u32,
-    /// Δ: an event no later than this after the VCRD went LOW shows that it went too early.
+    /// Δ: an event within this time after the VCRD went LOW shows that it went LOW too early.
     pub margin_us: u32,
-    /// Bound of Algorithm 2's quotient, 1 to 2²⁰, which is as good as none; ours.
+    /// Bound of Algorithm 2's quotient, 1 to 2²⁰; the largest is practically no bound. Ours.
     pub ratio_max: u32,
 }
 
@@ -76,7 +76,7 @@ crate::param_error! {
 }
 
 impl Params {
-    /// Whether the parameters make sense. [`State::event`] stays within bounds either way.
+    /// Whether the parameters are valid. [`State::event`] stays within bounds either way.
     pub fn check(&self) -> Result<(), ParamError> {
         // SAFETY: a valid reference for the duration of the call.
         ParamError::of(unsafe { raw::vcrd_params_check(self) })
@@ -97,21 +97,21 @@ pub struct State {
     pub propensity_ppm: [u64; VALUES_MAX],
     /// Adjusting events so far.
     pub events: u64,
-    /// When the last one came.
+    /// Time of the last event.
     pub event_us: u64,
-    /// The VCRD is HIGH before that.
+    /// The VCRD is HIGH until this time.
     pub high_until_us: u64,
-    /// How far the interval before the last outlasted its estimate, at least 1.
+    /// How much the interval before the last event was longer than its estimate, at least 1.
     pub over_us: u64,
-    /// For how long the last event set the VCRD HIGH.
+    /// Time for which the last event set the VCRD HIGH.
     pub estimate_us: u64,
-    /// Which of the possible values that is, from 0.
+    /// Index of that value among the possible ones.
     pub estimate: u32,
     pub reserved: u32,
 }
 
 impl State {
-    /// LOW, and every estimate as good as the other.
+    /// The VCRD is LOW, and all estimates are equally good.
     pub fn new(params: &Params) -> Self {
         let mut state = State::default();
         // SAFETY: valid references for the duration of the call.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Repeats every decision in a trace of the module with the same policies in user space. Each must
-//! have the same result.
+//! Repeats every decision in a trace of the module, with the same policies in user space. Each
+//! result must be the same.
 //!
 //! A trace is text of the tracepoints `unspin:unspin_pick` and `unspin:unspin_epoch`
 //! (docs/sysfs.md); other lines are ignored.
@@ -14,21 +14,21 @@ use unspin_policy::hvs::{decide, Flags, Slot};
 /// Size of a slot in a trace (struct hvs_slot).
 const SLOT_BYTES: usize = 16;
 
-/// What became of the decisions.
+/// Counts of the repeated decisions.
 #[derive(Debug, Default, PartialEq)]
 pub struct Tally {
     pub picks: u64,
-    /// Directed yields that took, by the target's category (enum hvs_category).
+    /// Successful directed yields, by the target's category (enum hvs_category).
     pub taken: BTreeMap<u8, u64>,
     pub epochs: u64,
-    /// Epochs whose round began before the trace did: only their inefficiency is checked.
+    /// Epochs whose round started before the trace: only their inefficiency is checked.
     pub partly: u64,
-    /// Each decision that came out different, in words.
+    /// Descriptions of decisions with another result.
     pub different: Vec<String>,
 }
 
-/// Makes the decisions in the lines of one recording again; adds them to `tally`. An error where a
-/// line is damaged.
+/// Repeats the decisions in the lines of one recording, and adds them to `tally`. Returns an error
+/// for a damaged line.
 pub fn replay<'a>(lines: impl Iterator<Item = &'a str>, tally: &mut Tally) -> anyhow::Result<()> {
     let mut vms: HashMap<String, (u64, State)> = HashMap::new();
     for line in lines {
@@ -107,7 +107,7 @@ fn preempted_at(slot: &[u8; SLOT_BYTES]) -> u64 {
     u64::from_le_bytes(at)
 }
 
-/// The bytes of each slot of the line: as many as it says there are.
+/// The bytes of each slot in the line. The line has their number.
 fn slots(f: &Fields) -> anyhow::Result<Vec<[u8; SLOT_BYTES]>> {
     let hex = f.0.get("slots").copied().unwrap_or("");
     if !hex.is_ascii() || hex.len() % (2 * SLOT_BYTES) != 0 {
@@ -156,7 +156,7 @@ fn replay_epoch(
     };
     let key = format!("{vm} {}", f.text("gen")?);
     let phase: u32 = f.number("phase")?;
-    // A round's first epoch carries all there is to know; the others follow from it.
+    // A round's first epoch has all parameters; the others follow from it.
     let known =
         vms.remove(&key).filter(|(last, s)| last.checked_add(1) == Some(epoch) && s.phase == phase);
     let mut state = match (phase, known) {
@@ -187,7 +187,7 @@ fn replay_epoch(
 mod tests {
     use super::*;
 
-    /// What the module writes, from the policies themselves.
+    /// The lines that the module would write, computed with the policies themselves.
     fn epoch_lines(n: u64) -> Vec<String> {
         let params = Params::default();
         let mut state = State::new(&params);
@@ -244,7 +244,7 @@ mod tests {
         assert!(found[0].contains("next window 5000"));
     }
 
-    /// A slot's bytes: when, its category, and the last two, `user_mode` and one of no meaning.
+    /// A slot's bytes: its time, its category, and the last two, `user_mode` and an unused one.
     fn slot(at: u8, category: u8, user_mode: u8) -> String {
         format!("{at:02x}00000000000000{category:02x}0100000000{user_mode:02x}00")
     }
@@ -254,7 +254,7 @@ mod tests {
         format!("x: unspin_pick: vm=41-0 gen=3 caller=0 flags=0 excluded=0x0 pick={pick} outcome=1 count={count} slots={slots}")
     }
 
-    /// As modules before had it: the last two bytes are 0.
+    /// A line in the format of older modules, in which the last two bytes are 0.
     fn pick_line(pick: i64) -> String {
         // vCPU 2 is the resource-waiter preempted last.
         line(pick, &[slot(0, 0, 0), slot(5, 1, 0), slot(9, 1, 0), slot(1, 2, 0)])

@@ -39,7 +39,7 @@ const GDT: [u64; 5] = [
     0x00af_fb00_0000_ffff, // CS_USER
 ];
 
-/// The guest's images, by what they do in addition.
+/// The guest's image with these additional functions.
 pub(crate) fn image(counts_stalls: bool, reports: bool) -> &'static [u8] {
     match (counts_stalls, reports) {
         (false, false) => include_bytes!(concat!(env!("OUT_DIR"), "/guest.bin")),
@@ -77,12 +77,12 @@ pub(crate) fn load(memory: &GuestMemoryMmap, image: &[u8], vcpus: u32) -> Result
     Ok(())
 }
 
-/// Changes `sregs` (as KVM gave them) to the state the guest expects.
+/// Changes `sregs`, as KVM returned them, to the state that the guest expects.
 pub(crate) fn set_sregs(sregs: &mut kvm_sregs, vcpu: u32) {
     let data = segment(abi::DS_USER, SEGMENT_DATA, 3);
     sregs.cs = kvm_segment { l: 1, db: 0, ..segment(abi::CS_KERNEL, SEGMENT_CODE, 0) };
     sregs.ss = segment(abi::DS_KERNEL, SEGMENT_DATA, 0);
-    // User segments, because a switch to CPL 3 clears the ones that it may not use.
+    // User segments, because a switch to CPL 3 clears segments that it may not use.
     sregs.ds = data;
     sregs.es = data;
     sregs.fs = data;

@@ -14,11 +14,11 @@ pub struct VcpuSample {
     pub max_wait_cycles: u64,
     pub wait_hist: Vec<u64>,
     /// Waits that reached 2^b turns of their loop, by whether the lock was free at that moment;
-    /// empty unless counted.
+    /// empty if they are not counted.
     pub stalls_free: Vec<u64>,
     pub stalls_held: Vec<u64>,
-    /// Passes that a timer began, and how many TSC cycles after it they ended: the sum, and by
-    /// bucket, empty if there were none.
+    /// Passes that a timer started, and the TSC cycles from the timer to their end: the sum, and by
+    /// bucket; empty if there were none.
     pub responses: u64,
     pub response_cycles: u64,
     pub response_hist: Vec<u64>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can go wrong, named so that an operator knows what to change.
+//! Errors, which tell an operator what to change.
 
 use std::fmt;
 
@@ -44,7 +44,7 @@ pub enum Error {
     Command(String),
 }
 
-/// How a vCPU ended other than by being stopped.
+/// The end of a vCPU that was not stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GuestFault {
     /// An exception in the guest; `rip` as the processor pushed it.

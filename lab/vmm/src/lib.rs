@@ -5,8 +5,8 @@
 //! start in 64-bit mode at the guest's entry, and run a program of steps until they are stopped. A
 //! fault of the guest ends that VM with an error, never the host program.
 //!
-//! As under QEMU, a VM is a separate process: [`process`] is that process, and its line protocol
-//! with the program that started it.
+//! As under QEMU, each VM is a separate process. [`process`] is this process, with its line
+//! protocol to the program that started it.
 
 mod boot;
 mod counters;

@@ -8,9 +8,9 @@
 //! → {"sample":{"at_ns":[…,…]}}                       ← {"samples":[{…},{…}]} after the second
 //! → "stop"                                           ← "stopped" or {"failed":"…"}
 //! ```
-//! Times are CLOCK_MONOTONIC and absolute, so that all VMs of a run start and are read at the
-//! moments their starter chose, with no message at these moments. The thread that reads the counts runs
-//! SCHED_FIFO, so that spinning vCPUs cannot delay it.
+//! Times are absolute times of CLOCK_MONOTONIC. So all VMs of a run start and are read at chosen
+//! moments, without messages at these moments. The thread that reads the counts runs under SCHED_FIFO,
+//! so that spinning vCPUs cannot delay it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -21,13 +21,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Realtime, VcpuSample, Vm, VmConfig};
 
-/// The argument that makes a binary call [`vm_process_main`].
+/// The argument with which a binary calls [`vm_process_main`].
 pub const VM_PROCESS_COMMAND: &str = "vm-process";
 
-/// Longest time the vCPUs have to end by themselves.
+/// Time limit for vCPUs to end by themselves.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether the vCPUs have done some work.
+/// Interval of checks whether the vCPUs have done some work.
 const LOOK_NS: u64 = 1_000_000;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,27 +49,27 @@ pub enum Reply {
     Failed(String),
 }
 
-/// When to let the vCPUs go, and when those of all VMs run, CLOCK_MONOTONIC.
+/// When to start the vCPUs, and when those of all VMs run, by CLOCK_MONOTONIC.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
     pub start_at_ns: u64,
     pub all_run_at_ns: u64,
 }
 
-/// When to read the counts, CLOCK_MONOTONIC.
+/// When to read the counts, by CLOCK_MONOTONIC.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moments {
     pub at_ns: [u64; 2],
 }
 
-/// All vCPUs at one moment.
+/// The counts of all vCPUs at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
     pub at_ns: u64,
     pub vcpus: Vec<VcpuSample>,
 }
 
-/// The process: takes no arguments beyond the sub-command. Returns its exit code.
+/// Runs the process, without further arguments. Returns its exit code.
 pub fn vm_process_main(args: &[String]) -> i32 {
     if !args.is_empty() {
         eprintln!("{VM_PROCESS_COMMAND} takes no arguments; it is started by the agent");
@@ -93,7 +93,8 @@ fn serve() -> Result<(), Error> {
         return Err(Error::Command("the first must be `config`".into()));
     };
     let mut vm = Vm::new(&config)?;
-    // After the vCPU threads exist: they would inherit it. It stays to the process's end.
+    // Enter after the vCPU threads exist, because they would inherit it. It lasts until the process
+    // ends.
     std::mem::forget(Realtime::enter());
     reply(&Reply::Ready { tids: vm.tids() });
     match command(&mut input)? {
@@ -123,8 +124,8 @@ fn run(vm: &mut Vm, schedule: &Schedule, input: &mut BufReader<File>) -> Result<
     }
 }
 
-/// Waits until the vCPUs have done some work since then, however long that takes. Whether they have: a
-/// word on standard input ends it, too.
+/// Waits until the vCPUs have done some work since `since_ns`, for any time. Returns whether they
+/// have; a command on standard input also ends the wait.
 fn works(vm: &mut Vm, since_ns: u64, input: &BufReader<File>) -> Result<bool, Error> {
     let work = |vm: &Vm| vm.sample().iter().map(|vcpu| vcpu.units).sum::<u64>();
     let (mut at_ns, mut before) = (since_ns, None);
@@ -140,7 +141,7 @@ fn works(vm: &mut Vm, since_ns: u64, input: &BufReader<File>) -> Result<bool, Er
     }
 }
 
-/// Reads the counts at both moments, tells them, and waits for a word.
+/// Reads the counts at both moments, writes them, and waits for a command.
 fn samples(vm: &mut Vm, moments: &Moments, input: &BufReader<File>) -> Result<(), Error> {
     let mut samples = Vec::with_capacity(2);
     for at_ns in moments.at_ns {
@@ -163,8 +164,8 @@ enum Woken {
     Word,
 }
 
-/// Waits for the time, or for a word on standard input or its end.
-/// A vCPU that fails ends the wait with its error.
+/// Waits for the time, for a command on standard input, or for its end. If a vCPU fails, returns
+/// its error.
 fn wait_until(vm: &mut Vm, input: &BufReader<File>, at_ns: Option<u64>) -> Result<Woken, Error> {
     if !input.buffer().is_empty() {
         return Ok(Woken::Word);
@@ -221,7 +222,7 @@ pub fn now_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Until CLOCK_MONOTONIC, the clock of [`now_ns`], is at `at_ns`.
+/// Sleeps until `at_ns` of CLOCK_MONOTONIC, the clock of [`now_ns`].
 pub fn sleep_until(at_ns: u64) {
     let at = timespec(at_ns);
     // SAFETY: `at` is valid, and nothing is written if no rest is requested.

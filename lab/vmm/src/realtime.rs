@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SCHED_FIFO, and its priorities. The measuring thread runs with it during the measuring time: it
-//! sleeps nearly all of that time, and must not wait behind spinning vCPUs when it wakes to read.
+//! SCHED_FIFO and its priorities. The measuring thread uses it during the measuring time: it sleeps
+//! nearly all the time, and must not wait behind spinning vCPUs when it wakes up to read.
 
 use std::io;
 
-/// vCPUs in their turn, if turns are made by SCHED_FIFO: below the measuring thread.
+/// vCPUs in their turn, if turns are implemented by SCHED_FIFO: below the measuring thread.
 pub const TURN_PRIORITY: i32 = 1;
 /// The measuring thread.
 const MEASURE_PRIORITY: i32 = 2;
-/// The thread that begins and ends turns: above all others, so that a turn always ends.
+/// The thread that starts and ends turns: above all others, so that a turn always ends.
 pub const SWITCH_PRIORITY: i32 = 3;
 
-/// The calling thread under SCHED_FIFO, until this is dropped.
+/// Keeps the calling thread under SCHED_FIFO until dropped.
 pub struct Realtime;
 
 impl Realtime {
-    /// Without the right to it everything works, later.
+    /// Without the permission for SCHED_FIFO everything works, but later.
     pub fn enter() -> Realtime {
         let _ = set(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, MEASURE_PRIORITY);
         Realtime

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The threads vCPUs run on: their clocks, their CPUs, and the signal that interrupts them.
+//! The threads of vCPUs: their clocks, their CPUs, and the signal that interrupts them.
 
 use crate::Error;
 
@@ -11,7 +11,7 @@ pub fn cpu_ns(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Keeps the thread on that CPU.
+/// Pins the thread to this CPU.
 pub fn pin(tid: i32, cpu: u32) -> Result<(), Error> {
     let mut mask = vec![0u64; cpu as usize / 64 + 1];
     mask[cpu as usize / 64] = 1 << (cpu % 64);
@@ -25,7 +25,7 @@ pub fn pin(tid: i32, cpu: u32) -> Result<(), Error> {
     }
 }
 
-/// Takes a vCPU out of KVM_RUN.
+/// The signal that takes a vCPU out of KVM_RUN.
 pub fn kick_signal() -> i32 {
     libc::SIGRTMIN()
 }

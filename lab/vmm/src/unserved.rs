@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long threads that always want to run get no CPU time, whatever keeps them from it.
+//! Times for which threads that always want to run get no CPU time, for any reason.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,8 +11,8 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Observations of threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unserved {
-    /// The longest time that one had no CPU time. A thread that runs counts as served at every look, so it
-    /// is up to two looks too long.
+    /// The longest time for which one of them had no CPU time. A thread that runs counts as served at each
+    /// look, so this is up to two looks too long.
     pub longest: Duration,
     /// The longest time between two looks.
     pub between: Duration,
@@ -24,12 +24,13 @@ struct Thread {
     since: Instant,
 }
 
-/// Time that a thread had a CPU, ns: the first number of its `schedstat`. `None`: it has ended.
+/// Time for which a thread had a CPU, ns: the first number of its `schedstat`. `None`: it has
+/// ended.
 pub fn ran_ns(schedstat: &PathBuf) -> Option<u64> {
     fs::read_to_string(schedstat).ok()?.split(' ').next()?.parse().ok()
 }
 
-/// Watches threads by their `schedstat` for `time`. Threads that end are left out from then on.
+/// Watches threads by their `schedstat` for `time`. Ignores threads after they have ended.
 pub fn unserved(schedstats: impl IntoIterator<Item = PathBuf>, time: Duration) -> Unserved {
     let begin = Instant::now();
     let thread = |schedstat| Thread { ran_ns: ran_ns(&schedstat), schedstat, since: begin };

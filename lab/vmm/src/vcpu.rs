@@ -40,7 +40,7 @@ pub(crate) fn has_vmmcall(supported: &CpuId) -> bool {
     vendor.is_some_and(|e| [*b"Auth", *b"Hygo"].contains(&e.ebx.to_le_bytes()))
 }
 
-/// What KVM supports, paravirtual features included, with this vCPU's APIC id.
+/// The CPUID that KVM supports, including paravirtual features, with this vCPU's APIC id.
 fn cpuid_of(supported: &CpuId, index: u32) -> CpuId {
     let mut cpuid = supported.clone();
     for entry in cpuid.as_mut_slice() {

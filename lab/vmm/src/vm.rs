@@ -25,7 +25,7 @@ use unspin_guest_abi::{self as abi, ProgramError};
 
 /// Three pages at the end of the 32-bit space that KVM needs on Intel; far from guest memory.
 const KVM_TSS_ADDR: usize = 0xfffb_d000;
-/// How often a vCPU that has not ended is reminded.
+/// Interval at which a vCPU that has not ended is interrupted again.
 const STOP_RETRY: Duration = Duration::from_millis(20);
 
 /// The configuration of a VM.
@@ -34,25 +34,27 @@ pub struct VmConfig {
     pub vcpus: u32,
     pub program: Vec<Step>,
     pub lock: LockKind,
-    /// τ of the preemptable locks, ns; `None` leaves the lock's own.
+    /// τ of the preemptable locks, ns; `None`: the lock's own.
     pub tau_ns: Option<u64>,
-    /// Clock at which the locks' budgets become TSC cycles; `None`: the TSC's own rate.
+    /// Clock rate for converting the locks' budgets to TSC cycles; `None`: the TSC's own rate.
     pub lock_clock_mhz: Option<u32>,
-    /// Count long waits by whether the lock was free meanwhile; waiting takes a little longer.
+    /// Whether to count long waits by whether the lock was free meanwhile; waiting then takes
+    /// slightly longer.
     pub stalls: bool,
-    /// Tell the host of waits for a lock above 2^this TSC cycles; waiting takes a little longer.
+    /// Whether to report waits for a lock above 2^this TSC cycles to the host; waiting then takes
+    /// slightly longer.
     pub report_log2_cycles: Option<u32>,
     pub cpl: u8,
     /// Seed of this VM.
     pub seed: u64,
     /// Physical CPU of each vCPU; empty leaves them free.
     pub pin: Vec<u32>,
-    /// Whether PAUSE may exit; `false` switches pause-loop exiting off for this VM.
+    /// Whether PAUSE may exit; `false` turns pause-loop exiting off for this VM.
     pub pause_exits: bool,
 }
 
 impl VmConfig {
-    /// vCPUs that run a program in the guest's kernel, with ticket locks, where the host puts them.
+    /// A VM whose vCPUs run a program in the guest's kernel, with ticket locks, and are not pinned.
     pub fn new(vcpus: u32, program: Vec<Step>, seed: u64) -> VmConfig {
         VmConfig {
             vcpus,
@@ -95,7 +97,7 @@ struct Ended {
     result: Result<(), GuestFault>,
 }
 
-/// Where vCPU threads wait for the start.
+/// Lets vCPU threads wait for the start.
 #[derive(Default)]
 struct Gate {
     open: Mutex<bool>,
@@ -234,7 +236,7 @@ impl Vm {
         Ok(())
     }
 
-    /// Tells the guest how many ticks of its TSC a microsecond has, and how many the locks take for one.
+    /// Passes the guest the ticks of its TSC per microsecond, for times and for the locks' budgets.
     fn set_clocks(&self, config: &VmConfig, tsc_khz: u32) -> Result<(), Error> {
         let lock = config.lock.name();
         let ticks_per_us = match config.lock_clock_mhz {
@@ -243,7 +245,7 @@ impl Vm {
             None if config.lock.halts() || config.lock.has_tau() => {
                 return Err(Error::NoLockClock { lock });
             }
-            // Nothing asks for it.
+            // Not used.
             None => 1,
         };
         let fields = [
@@ -272,7 +274,7 @@ impl Vm {
         self.ended_event.as_raw_fd()
     }
 
-    /// Notes vCPUs that have ended; the first error of any.
+    /// Checks for vCPUs that have ended; returns the first error of any.
     pub fn error(&mut self) -> Option<&Error> {
         while let Ok(Ended { vcpu, result }) = self.ended.try_recv() {
             self.running -= 1;
@@ -283,7 +285,7 @@ impl Vm {
         self.error.as_ref()
     }
 
-    /// Reads counters and CPU times of all vCPUs, each vCPU's together.
+    /// Reads counters and CPU time of all vCPUs, for each vCPU at the same time.
     pub fn sample(&self) -> Vec<VcpuSample> {
         self.threads
             .iter()
@@ -296,7 +298,7 @@ impl Vm {
             .collect()
     }
 
-    /// Forgets the longest wait so far.
+    /// Resets the longest wait.
     pub fn reset_max_wait(&self) {
         for index in 0..self.threads.len() as u64 {
             let counters = self.counters_ptr(abi::COUNTERS_ADDR + index * abi::COUNTERS_STRIDE);
@@ -305,7 +307,7 @@ impl Vm {
         }
     }
 
-    /// Ends all vCPUs and checks their results. VMs that never started are ended, too.
+    /// Ends all vCPUs, also of a VM that was never started, and checks their results.
     pub fn stop(&mut self, timeout: Duration) -> Result<(), Error> {
         let stop_at = abi::CONFIG_ADDR + std::mem::offset_of!(abi::Config, stop) as u64;
         self.memory
@@ -352,7 +354,7 @@ impl Vm {
         }
     }
 
-    /// Takes the vCPU threads out of KVM_RUN whatever the guest does.
+    /// Takes the vCPU threads out of KVM_RUN, regardless of the guest.
     fn kill_vcpus(&mut self) {
         self.kill.store(true, Ordering::Release);
         self.gate.open();
@@ -441,7 +443,7 @@ fn write_config(
         cpl: u32::from(config.cpl),
         steps_count: steps.len() as u32,
         features: features | config.tau_ns.map_or(0, |_| abi::FEATURE_TAU),
-        // Known when there is a vCPU to ask.
+        // Set once a vCPU exists, which reports the rate.
         lock_ticks_per_us: 0,
         seed: config.seed,
         lock_tau_ns: config.tau_ns.unwrap_or(0),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Watches vCPUs' threads for the program that measures them. Prints `ready` when its BPF programs
-//! are loaded. Each line of standard input asks for a measurement; the answer is a line of JSON
-//! once the measuring time has passed. It ends with its standard input.
+//! are loaded. Each line on standard input requests a measurement; the answer, a line of JSON,
+//! follows after the measuring time. The program ends with its standard input.
 //!
 //! It is a separate program, so that the agent needs no libbpf.
 
@@ -64,7 +64,7 @@ fn run() -> Result<(), Error> {
 fn watch(probe: &mut Probe, request: &Request) -> Result<Watched, Error> {
     probe.watch(&request.vms.iter().flatten().copied().collect())?;
     let (before, after) = {
-        // The measuring thread does not wait behind vCPUs.
+        // The measuring thread must not wait behind vCPUs.
         let _realtime = Realtime::enter();
         sleep_until(request.begin_ns);
         let before = probe.read()?;
@@ -75,7 +75,7 @@ fn watch(probe: &mut Probe, request: &Request) -> Result<Watched, Error> {
     Ok(Watched { vms: request.vms.iter().map(of_vm).collect::<Result<_, _>>()? })
 }
 
-/// What a thread did between two readings.
+/// The times of a thread between two readings.
 fn of(
     thread: Thread,
     before: &BTreeMap<Thread, Seen>,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A line that asks for a window: `BEGIN_NS END_NS PID:TID,TID… …`.
+//! A request for a measurement: `BEGIN_NS END_NS PID:TID,TID… …`.
 
 use unspin_probe::Thread;
 
-/// A window, by CLOCK_MONOTONIC, and the vCPUs' threads of each VM.
+/// A measuring time by CLOCK_MONOTONIC, and the vCPUs' threads of each VM.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request {
     pub begin_ns: u64,

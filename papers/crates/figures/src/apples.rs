@@ -14,10 +14,10 @@ use unspin_uapi::Variant;
 
 const SCENARIO: &str = "papers/apples/scenarios/apples.toml";
 
-/// The seven of section 4.3.
+/// The seven programs of section 4.3.
 const SEVEN: [&str; 7] =
     ["ebizzy", "dbench", "hackbench", "kernbench", "raytrace", "streamcluster", "dedup"];
-/// All that are spin-intensive by the rule of 4.2 and modelled.
+/// All modelled programs that are spin-intensive by the rule of 4.2.
 const SPINNING: [&str; 9] = [
     "ebizzy",
     "dbench",
@@ -82,7 +82,7 @@ fn selection(names: &[&str], arms: &[&str], vms: u32) -> Selection {
     }
 }
 
-/// Runs of some programs, arms and one number of VMs.
+/// Runs of some programs and arms with one number of VMs.
 struct Made {
     runs: Runs,
     vms: u32,
@@ -94,14 +94,14 @@ impl Made {
         Ok(Made { runs: Runs { all: ctx.simulate(&setups)? }, vms })
     }
 
-    /// With the arms named and all fixed windows.
+    /// Runs with the named arms and all fixed windows.
     fn with_fixed(ctx: &Ctx, names: &[&str], arms: &[&str], vms: u32) -> Result<Made, Error> {
         let windows = WINDOWS.map(fixed);
         let all: Vec<&str> = arms.iter().copied().chain(windows.iter().map(|w| &**w)).collect();
         Made::new(ctx, names, &all, vms)
     }
 
-    /// Throughput against another arm's.
+    /// Throughput relative to another arm.
     fn against(&self, name: &str, arm: &str, baseline: &str) -> f64 {
         self.runs.performance(&profile(name), self.vms, arm, baseline)
     }
@@ -114,7 +114,7 @@ impl Made {
         WINDOWS.map(|w| (w, self.performance(name, &fixed(w))))
     }
 
-    /// Window and performance of the best and of the worst fixed window.
+    /// Window and performance of the best fixed window.
     fn best(&self, name: &str) -> (u32, f64) {
         let all = self.fixed(name);
         all.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).expect("seven windows")
@@ -181,8 +181,8 @@ fn stock_below_worst_fixed(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     Ok(())
 }
 
-/// Mean window of each epoch of ebizzy under an arm, two VMs, all repeats; the first repeat's
-/// epochs with their times are drawn.
+/// Mean window of each epoch of ebizzy under an arm, two VMs, all repeats. Draws the first repeat's
+/// epochs with their times.
 fn windows_of_epochs(ctx: &Ctx, e: &mut Entry, arm: &str) -> Result<f64, Error> {
     let select = selection(&["ebizzy"], &[arm], 2);
     let mut setups = ctx.setups(SCENARIO, Kernel::V3_19, &select)?;
@@ -251,8 +251,8 @@ fn fig6(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
 /// A text for a line, from ebizzy's results under some arms.
 type Line = fn(&Made) -> String;
 
-/// ebizzy with one thing changed that the paper does not print, or that the model estimates; first
-/// seed.
+/// ebizzy with one parameter changed that the paper does not print, or that the model estimates;
+/// first seed.
 fn sensitivity(ctx: &Ctx, line: Line) -> Result<String, Error> {
     type Change = fn(&mut Setup);
     let changes: [(&str, Change); 6] = [
@@ -359,7 +359,7 @@ fn fig9(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let spread = |m: &Made| m.best("dbench").1 - m.worst("dbench").1;
     e.gain("dbench_best_minus_worst.two_vms", spread(&two));
     e.gain("dbench_best_minus_worst.four_vms", spread(&four));
-    // How far the averages of stock, the best fixed windows and APLE lie apart.
+    // The differences between the averages of stock, the best fixed windows and APLE.
     let gap = |m: &Made| {
         let best = mean(SEVEN.map(|n| m.best(n).1));
         let all = [1.0, best, mean(SEVEN.map(|n| m.performance(n, "aple")))];
@@ -369,7 +369,7 @@ fn fig9(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let (with_two, with_four) = (gap(&two), gap(&four));
     let evidence = format!("{with_four:.3} with four VMs, {with_two:.3} with two");
     let name = "gap_between_stock_best_aple";
-    // A tie is of points here: of two gaps of a point each the one is not smaller.
+    // A tie is measured in points here: of two gaps of a point each, neither is smaller.
     e.setting("unit");
     e.holds(name, e.rule(name, 0, Rule::EFFECT).allows(1.0 + with_two - with_four), evidence);
     best_worst_aple(e, &four);
@@ -382,7 +382,7 @@ fn fig10(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let all = WINDOWS.map(|w| (w, at(w)));
     let (lowest, least) = all.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).expect("seven");
     let listed = all.map(|(w, x)| format!("{:.1} % at {w}", 100.0 * x)).join(", ");
-    // Neighbours may tie; over the whole there is an effect.
+    // Neighbours may tie, but the whole range must show an effect.
     let steps = |ends: (u32, u32), falls: bool| {
         let part: Vec<f64> =
             all.iter().filter(|(w, _)| *w >= ends.0 && *w <= ends.1).map(|(_, x)| *x).collect();
@@ -406,7 +406,7 @@ fn fig12(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let aple = windows_of_epochs(ctx, e, "aple")?;
     let stock = windows_of_epochs(ctx, e, "stock")?;
     e.count("settles_near", aple, Some(stock));
-    // The paper counts epochs for the same work: a number per unit.
+    // The paper counts epochs for the same work, so compare numbers per unit.
     let made = Made::new(ctx, &["ebizzy"], &["stock", "aple"], 2)?;
     e.ratio("epochs_vs_stock", exits_per_unit(&made, "aple") / exits_per_unit(&made, "stock"));
     let windows = sensitivity(ctx, |made| {
@@ -419,7 +419,7 @@ fn fig12(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     Ok(())
 }
 
-/// PLE exits for each unit of ebizzy's work.
+/// PLE exits per unit of ebizzy's work.
 fn exits_per_unit(made: &Made, arm: &str) -> f64 {
     mean(made.runs.of("apples-ebizzy", made.vms, arm).map(|r| {
         let exits: u64 = r.vm.iter().filter_map(|v| Some(v.module.as_ref()?.ple_exits)).sum();
@@ -438,7 +438,7 @@ fn mean_window(made: &Made, arm: &str) -> f64 {
     }))
 }
 
-/// The figures' four forms of HVS, to the letter of the paper.
+/// The four forms of HVS in the figures, exactly as in the paper.
 fn variants(ctx: &Ctx, e: &mut Entry, arm: &str, window: &str) -> Result<(), Error> {
     let stock = ctx.setups(SCENARIO, Kernel::V3_19, &selection(&SEVEN, &["stock"], 2))?;
     let arms = [

@@ -37,7 +37,7 @@ const OVER_THRESHOLD_LOG2: usize = 20;
 struct Point(Vec<std::sync::Arc<Simulated>>);
 
 impl Point {
-    /// Units of work a second of VM number `vm`, mean over the seeds.
+    /// Units of work per second of VM number `vm`, mean over the seeds.
     fn units_per_s(&self, vm: usize) -> f64 {
         mean(self.0.iter().map(|s| {
             let units: u64 = s.result.vm[vm].units.iter().sum();
@@ -59,7 +59,7 @@ impl Point {
     }
 }
 
-/// The run of a scenario's arm, and the host it wants.
+/// The run of a scenario's arm, and the host that it needs.
 fn arm(ctx: &Ctx, scenario: &str, name: &str) -> Result<(Host, Run), Error> {
     let plan = ctx.plan(scenario)?;
     let host = Host::of_plan(&plan, Kernel::V3_19);
@@ -97,11 +97,11 @@ fn one_vm_with(
     vm.weight = Some(weight);
     (vm.program, vm.spin_intensive) = (profile.program, profile.spin_intensive);
     change(&mut host, &mut run);
-    // What ticks happen to find differs by seed.
+    // Results depend on chance at ticks, and differ by seed.
     simulate(ctx, &host, &run, 9)
 }
 
-/// VMs of those profiles beside Dom0, work-conserving (5.3).
+/// VMs with these profiles beside Dom0, work-conserving (5.3).
 fn many_vms(ctx: &Ctx, profiles: &[&str], name: &str) -> Result<Point, Error> {
     let (host, mut run) = arm(ctx, FOUR_VMS, name)?;
     let dom0 = run.vms.pop();
@@ -113,11 +113,11 @@ fn many_vms(ctx: &Ctx, profiles: &[&str], name: &str) -> Result<Point, Error> {
     }
     run.vms.extend(dom0);
     let run = run.with(|vm| (vm.pin, vm.weight) = (Vec::new(), None));
-    // Losses of one point must be distinguishable.
+    // Enough seeds to distinguish losses of one point.
     simulate(ctx, &host, &run, 5)
 }
 
-/// Run times over that of Credit at 100 %, by online rate.
+/// Run times relative to Credit at 100 %, by online rate.
 fn slowdowns(ctx: &Ctx, profile: &str, name: &str) -> Result<Vec<f64>, Error> {
     let full = one_vm(ctx, profile, RATES[0].1, "credit")?.units_per_s(0);
     let at =
@@ -153,8 +153,8 @@ fn fig1_2(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
         long[0] == 0.0 && long.windows(2).all(|w| w[1] > w[0]) && long[3] > 3.0 * long[1],
         format!("in 10^6: {}", listed(long.iter().map(|x| 1e6 * x), 0)),
     );
-    // The fractions that occur: of the passes of the lock, how many are long, and how many of those
-    // come within a few passes of another.
+    // The measured fractions: the share of the lock's passes that are long, and the share of these
+    // that come within a few passes of another one.
     let stats = points[1..].iter().flat_map(|p| p.0.iter().map(|s| s.coscheduling[0]));
     let (long, near) = stats.fold((0, 0), |(l, n), s| (l + s.long_waits, n + s.long_neighbours));
     let passes: u64 = points[1..].iter().map(|p| p.waits(0, 64)).sum();
@@ -214,7 +214,8 @@ fn fig7_8(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     Ok(())
 }
 
-/// Of LU at each online rate: run time, waits over the threshold, and how often VCRD is HIGH.
+/// Statements about LU at each online rate: run time, waits over the threshold, and how often VCRD
+/// is HIGH.
 fn statements_of_lu(ctx: &Ctx, e: &mut Entry, credit: &[f64], asman: &[f64]) -> Result<(), Error> {
     let ratios: Vec<f64> = credit.iter().zip(asman).map(|(c, a)| c / a).collect();
     let evidence = format!("Credit's run time over ASMan's: {}", listed(ratios.clone(), 3));
@@ -274,7 +275,7 @@ fn sensitivity(ctx: &Ctx) -> Result<String, Error> {
 /// Figure 9: slowdowns of the NAS benchmarks.
 fn fig9(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let mut all = Vec::new();
-    // The others are drawn, and compared with nothing.
+    // Further arms are drawn, but not compared.
     let arms = ["credit", "asman", "asman-outside", "con"];
     for name in &arms {
         let of = |profile: &&str| slowdowns(ctx, profile, name);
@@ -348,7 +349,7 @@ fn fig10(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     Ok(())
 }
 
-/// Units a second of each VM in a mix over those under Credit, by arm: CON, ASMan, from outside.
+/// Units per second of each VM in a mix relative to Credit, by arm: CON, ASMan, from outside.
 fn mix(ctx: &Ctx, profiles: &[&str]) -> Result<Vec<Vec<f64>>, Error> {
     let credit = many_vms(ctx, profiles, "credit")?;
     let over = |name: &&str| {
@@ -382,7 +383,7 @@ fn bars(e: &mut Entry, profiles: &[&str], arms: &[Vec<f64>], prefix: &str) {
     }
 }
 
-/// Figure 11: two VMs that synchronize and two that do not; four that do.
+/// Figure 11: two VMs that synchronize beside two that do not; four VMs that synchronize.
 fn fig11(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let mixed = ["gcc", "bzip2", "sp", "lu"];
     let four = ["sp", "lu", "sp", "lu"];

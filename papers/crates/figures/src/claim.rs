@@ -21,7 +21,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As claims are written.
+    /// The name in files of claims.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Define => "define",
@@ -44,24 +44,23 @@ pub struct Claim {
     pub value: Value,
     #[serde(default)]
     pub note: String,
-    /// What is measured, and against what; required for kind `predict`.
+    /// What is measured, and relative to what; required for kind `predict`.
     #[serde(default)]
     pub condition: String,
-    /// The tolerance of ours, by the names of values; for other values the general rule applies.
+    /// The tolerances of our values, by their names. The general rule applies to other values.
     #[serde(default)]
     pub within: toml::Table,
-    /// Why it is not blind: our value was known when one of its programs was chosen. Empty: it was
-    /// not known.
+    /// Why the claim is not blind: how our value was known when one of its programs was chosen.
+    /// Empty if it was not known.
     #[serde(default)]
     pub seen: String,
 }
 
-/// The name of the value of a claim that is one statement or one number.
+/// The name of the value in a claim with a single statement or number.
 pub(crate) const WHOLE: &str = "value";
 
 impl Claim {
-    /// Names of its values, in their order: keys, those of inner tables after a dot. A list is one
-    /// value.
+    /// Names of its values in their order. Keys of inner tables follow a dot. A list is one value.
     pub fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
         leaves("", &self.value, &mut names);
@@ -81,14 +80,14 @@ impl Claim {
         }
     }
 
-    /// The tolerance in its `within` for the value with this name, or for an element of a list:
-    /// numbers.
+    /// The tolerance in its `within` for the value with this name, or for an element of a list, if
+    /// it is a range.
     pub fn span(&self, name: &str) -> Option<Span> {
         let (keys, index) = element(name)?;
         within::span(self.within_of(keys)?, index)
     }
 
-    /// The tolerance in its `within` for this value: rules of a text.
+    /// The tolerance in its `within` for this value, if it is a text with rules.
     pub fn rules(&self, name: &str) -> Vec<Rule> {
         self.statement(name).map_or(Vec::new(), within::rules)
     }
@@ -128,7 +127,7 @@ impl Claim {
     }
 }
 
-/// The name of a value and, of `name[1]`, which element.
+/// Splits `name[1]` into the value's name and the element's index.
 fn element(name: &str) -> Option<(&str, Option<usize>)> {
     match name.strip_suffix(']').and_then(|n| n.split_once('[')) {
         Some((keys, index)) => Some((keys, Some(index.parse().ok()?))),
@@ -160,7 +159,7 @@ fn leaves(at: &str, value: &Value, names: &mut Vec<String>) {
     }
 }
 
-/// A paper's file.
+/// The file of a paper.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -170,10 +169,10 @@ struct File {
     claims: Vec<Claim>,
 }
 
-/// All of them.
+/// The claims of all papers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Claims {
-    /// The papers' keys, and where each appeared, in the order in which they are shown.
+    /// The papers' keys and places of publication, in the order of display.
     pub papers: Vec<(&'static str, String)>,
     pub all: Vec<Claim>,
 }
@@ -197,7 +196,7 @@ impl Claims {
         Ok(claims)
     }
 
-    /// Those of one paper.
+    /// The claims of one paper.
     pub fn of<'a>(&'a self, paper: &'a str) -> impl Iterator<Item = &'a Claim> + 'a {
         self.all.iter().filter(move |claim| claim.paper == paper)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What experiments run on: scenarios and profiles of the project, simulated on all cores, each
-//! run once however many figures show it.
+//! The basis of experiments: scenarios and profiles of the project, simulated on all cores. Each
+//! run is simulated once, for any number of figures.
 
 use crate::error::Error;
 use crate::paper::KEYS;
@@ -18,7 +18,7 @@ use unspin_sim::{simulate_setup, Host, Kernel, Setup, Simulated};
 pub enum Step<'a> {
     /// A run was simulated.
     Run,
-    /// An entry is made.
+    /// An entry is complete.
     Entry(&'a str),
 }
 
@@ -47,17 +47,18 @@ impl Ctx {
         Ctx { root: root.to_path_buf(), repeats, made, watch: Box::new(watch) }
     }
 
-    /// Where the project's files are.
+    /// Directory of the project's files.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// How often a point is repeated with further seeds, `usual` if nothing else was asked for.
+    /// Number of repeats of a point with further seeds; `usual` unless another number was
+    /// requested.
     pub fn repeats(&self, usual: u32) -> u32 {
         self.repeats.unwrap_or(usual)
     }
 
-    /// Says that an entry is made.
+    /// Reports that an entry is complete.
     pub fn entry_made(&self, id: &str) {
         (self.watch)(Step::Entry(id));
     }
@@ -119,7 +120,7 @@ impl Ctx {
         expand(&scenario, &text, &profiles.into(), selection).map_err(|e| wrong(e.to_string()))
     }
 
-    /// The selected runs of a scenario on `kernel`; `[host] model` says which costs.
+    /// The selected runs of a scenario on `kernel`. `[host] model` selects the costs.
     ///
     /// # Errors
     /// As [`Ctx::plan`].
@@ -153,7 +154,7 @@ impl Ctx {
     }
 
     fn one(&self, setup: &Setup) -> Result<Arc<Simulated>, Error> {
-        // The number of a run in its plan does not affect its result.
+        // A run's number in its plan does not affect its result.
         let mut setup = setup.clone();
         setup.run.id = 0;
         let key = format!("{setup:?}");
@@ -176,7 +177,8 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Those of one profile, number of VMs and arm, all repeats. Runs alone are left out.
+    /// The runs of one profile, number of VMs and arm, all repeats. Runs of one VM alone are left
+    /// out.
     pub fn of<'a>(
         &'a self,
         profile: &'a str,
@@ -189,7 +191,7 @@ impl Runs {
         })
     }
 
-    /// Units of work a second, of all VMs together, mean of the repeats; `NaN` without a run.
+    /// Units of work per second, of all VMs together, mean of the repeats; `NaN` without a run.
     pub fn units_per_s(&self, profile: &str, vms: u32, arm: &str) -> f64 {
         mean(self.of(profile, vms, arm).map(|r| {
             let units: u64 = r.vm.iter().flat_map(|v| &v.units).sum();
@@ -197,7 +199,7 @@ impl Runs {
         }))
     }
 
-    /// Units of work a second of the first VM, mean of the repeats; `NaN` without a run.
+    /// Units of work per second of the first VM, mean of the repeats; `NaN` without a run.
     pub fn units_per_s_of_first(&self, profile: &str, vms: u32, arm: &str) -> f64 {
         mean(self.of(profile, vms, arm).map(|r| {
             let units: u64 = r.vm.iter().take(1).flat_map(|v| &v.units).sum();
@@ -210,8 +212,8 @@ impl Runs {
         self.units_per_s(profile, vms, arm) / self.units_per_s(profile, vms, baseline)
     }
 
-    /// Wasted cycles (spinning until an exit, and its handling) over CPU cycles, mean of the
-    /// repeats; `NaN` where the module did not count.
+    /// Wasted cycles (spinning until an exit, and its handling) relative to CPU cycles, mean of the
+    /// repeats; `NaN` if the module did not count.
     pub fn inefficiency(&self, profile: &str, vms: u32, arm: &str) -> f64 {
         mean(self.of(profile, vms, arm).map(|r| {
             let modules = || r.vm.iter().filter_map(|v| v.module.as_ref());
@@ -222,10 +224,10 @@ impl Runs {
     }
 }
 
-/// A change of a set-up, to see how results depend on it.
+/// A change of a set-up, to test how results depend on it.
 pub(crate) type Change = fn(&mut Setup);
 
-/// The arithmetic mean; `NaN` of nothing.
+/// The arithmetic mean; `NaN` without values.
 pub(crate) fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
     let (sum, n) = values.into_iter().fold((0.0, 0u32), |(sum, n), x| (sum + x, n + 1));
     sum / f64::from(n)

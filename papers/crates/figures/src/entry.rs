@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An entry that is reproduced: our values beside the paper's, and the data of its picture.
+//! A reproduced entry: our values, the paper's values, and the data of its picture.
 
 use crate::claim::{Claim, Kind};
 use crate::row::{ends, judge, Row};
@@ -9,11 +9,11 @@ use unspin_report::{plot_svg, Plot};
 
 pub use unspin_report::PlotSeries as Series;
 
-/// What rows of a condition are called before its words.
+/// Prefix of the names of rows for conditions.
 pub(crate) const CONDITION: &str = "condition";
 
-/// One entry. The claim has the paper's values by name. Values that are not entered are missing,
-/// and count against the entry.
+/// One entry. The claim has the paper's values by name. Values without an entered result are
+/// missing, and count against the entry.
 #[derive(Debug)]
 pub struct Entry {
     pub claim: Claim,
@@ -29,7 +29,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Nothing entered yet. `seed`: the first of its runs.
+    /// An empty entry. `seed`: the first of its runs.
     pub fn new(claim: &Claim, seed: u64) -> Entry {
         let title = format!("{} ({}, {})", claim.id, claim.paper, claim.section);
         Entry {
@@ -87,7 +87,7 @@ impl Entry {
         paper.unwrap_or_else(|| panic!("{} has {known}, no {value}", self.claim.id))
     }
 
-    /// The rule of a statement: clause number `clause` of the claim's `within` for it, or else
+    /// The rule of a statement: clause number `clause` of its `within` in the claim, or else
     /// `usual`.
     pub fn rule(&self, name: &str, clause: usize, usual: Rule) -> Rule {
         let said = self.claim.rules(name);
@@ -99,63 +99,63 @@ impl Entry {
         }
     }
 
-    /// A performance normalised to a baseline's (1.34: 34 % more).
+    /// Enters a performance relative to a baseline (1.34: 34 % more).
     pub fn performance(&mut self, name: &str, ours: f64) {
         self.row(name, Measure::Points, number(ours), Some(1.0));
     }
 
-    /// A gain, loss or cut as a fraction (0.34: 34 % more).
+    /// Enters a gain, loss or cut as a fraction (0.34: 34 % more).
     pub fn gain(&mut self, name: &str, ours: f64) {
         self.row(name, Measure::Points, number(ours), Some(0.0));
     }
 
-    /// A share of a whole. It has no direction.
+    /// Enters a share of a whole, which has no direction.
     pub fn share(&mut self, name: &str, ours: f64) {
         self.row(name, Measure::Points, number(ours), None);
     }
 
-    /// A ratio, or a time as a ratio; above and below 1 are its directions.
+    /// Enters a ratio, or a time as a ratio. Its directions are above and below 1.
     pub fn ratio(&mut self, name: &str, ours: f64) {
         self.row(name, Measure::Ratio, number(ours), Some(1.0));
     }
 
-    /// A count or quantity. `reference`: the baseline's value, if it has one; directions are above
-    /// and below it.
+    /// Enters a count or quantity. `reference`: the baseline's value, if any; the directions are
+    /// above and below it.
     pub fn count(&mut self, name: &str, ours: f64, reference: Option<f64>) {
         self.row(name, Measure::Ratio, number(ours), reference);
     }
 
-    /// The paper's value is the largest.
+    /// Enters a value for which the paper's is the largest.
     pub fn at_most(&mut self, name: &str, ours: f64) {
         self.row(name, Measure::AtMost, number(ours), None);
     }
 
-    /// The paper's value is the smallest.
+    /// Enters a value for which the paper's is the smallest.
     pub fn at_least(&mut self, name: &str, ours: f64) {
         self.row(name, Measure::AtLeast, number(ours), None);
     }
 
-    /// The paper's value is a range.
+    /// Enters a value for which the paper has a range.
     pub fn between(&mut self, name: &str, ours: f64) {
         self.row(name, Measure::Between, number(ours), None);
     }
 
-    /// A statement, and the evidence for it.
+    /// Enters a statement, and the evidence for it.
     pub fn holds(&mut self, name: &str, holds: bool, evidence: impl Into<String>) {
         self.row(name, Measure::Holds, json!(holds), None).evidence = evidence.into();
     }
 
-    /// One of several parts of a statement: its row is called `name: part`.
+    /// Enters one of several parts of a statement, whose row is named `name: part`.
     pub fn part_holds(&mut self, name: &str, part: &str, holds: bool, evidence: impl Into<String>) {
         self.holds(&format!("{name}: {part}"), holds, evidence);
     }
 
-    /// An order or a direction that the claim's condition names, beside its values.
+    /// Enters an order or a direction that the claim's condition names, besides its values.
     pub fn condition(&mut self, said: &str, holds: bool, evidence: impl Into<String>) {
         self.part_holds(CONDITION, said, holds, evidence);
     }
 
-    /// A value that says how the experiment is set up.
+    /// Enters a value that describes the set-up of the experiment.
     pub fn setting(&mut self, name: &str) {
         assert!(self.claim.get(name).is_some(), "{} has no {name}", self.claim.id);
         self.settings.push(name.to_string());
@@ -173,13 +173,12 @@ impl Entry {
         self.plot.series.push(Series { name: name.to_string(), points });
     }
 
-    /// A sentence for the page.
+    /// Adds a sentence to the page.
     pub fn note(&mut self, text: impl Into<String>) {
         self.notes.push(text.into());
     }
 
-    /// Marks values that were not entered as missing, and draws the existing ones if no series was
-    /// given.
+    /// Marks values without a result as missing. Draws the others if no series was given.
     pub(crate) fn finish(&mut self, reproduced: bool) {
         self.reproduced = reproduced;
         if self.claim.kind == Kind::Define {
@@ -234,7 +233,7 @@ impl Entry {
     }
 }
 
-/// JSON has no infinity: what cannot be a number is none.
+/// JSON has no infinity: other values become null.
 fn number(x: f64) -> Value {
     serde_json::Number::from_f64(x).map_or(Value::Null, Value::Number)
 }

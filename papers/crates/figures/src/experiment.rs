@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a claim is reproduced.
+//! The reproduction of a claim.
 
 use crate::ctx::Ctx;
 use crate::entry::Entry;
 use crate::error::Error;
 
-/// A claim, reproduced.
+/// A claim, and how to reproduce it.
 #[derive(Debug, Clone, Copy)]
 pub struct Experiment {
     /// The claim's id.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The papers' figures, made again on the simulator and held against what the papers say.
+//! Reproduces the papers' figures on the simulator, and compares them with the papers.
 //!
-//! `papers/KEY/claims.toml` has every claim of a paper; an [`Experiment`] per claim makes its values
-//! again and hands them to an [`Entry`], which knows what the paper printed. To add one: a function in
+//! `papers/KEY/claims.toml` has every claim of a paper. An [`Experiment`] per claim computes its
+//! values and passes them to an [`Entry`], which has the paper's values. To add a claim: a function in
 //! the file of its paper (or a new file), and a line in that file's `EXPERIMENTS`. To add a paper: a
 //! line in [`PAPERS`].
 //!
@@ -59,12 +59,12 @@ pub const PAPERS: &[Paper] = &[
     Paper { key: paper::DISSERTATION, experiments: dissertation::EXPERIMENTS },
 ];
 
-/// All experiments there are.
+/// All experiments.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
     PAPERS.iter().flat_map(|paper| paper.experiments.iter().copied().flatten())
 }
 
-/// The claims with these ids, or all of them.
+/// The claims with these ids; all claims if there are none.
 ///
 /// # Errors
 ///
@@ -84,8 +84,8 @@ pub fn select<'c>(claims: &'c Claims, ids: &[String]) -> Result<Vec<&'c Claim>, 
     Ok(claims.all.iter().filter(|c| ids.is_empty() || ids.contains(&c.id)).collect())
 }
 
-/// Reproduces an entry. Without an experiment all its values are missing: it counts as predicted
-/// and not within.
+/// Reproduces an entry. Without an experiment all its values are missing: the entry then counts as
+/// predicted and not within tolerance.
 ///
 /// # Errors
 ///

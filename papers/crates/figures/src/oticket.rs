@@ -21,7 +21,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
 const LKC: &str = "oticket-lkc";
 const EXIM: &str = "oticket-exim";
 const METIS: &str = "oticket-metis";
-/// Uses of EXIM's lock a message (`papers/oticket/profiles/oticket-exim.toml`).
+/// Uses of EXIM's lock per message (`papers/oticket/profiles/oticket-exim.toml`).
 const USES_A_MESSAGE: f64 = 72.0;
 /// Additional work of a core with both hardware threads busy (D. Marr et al., "Hyper-Threading
 /// technology architecture and microarchitecture", Intel Technology Journal 2002: up to 30 %).
@@ -34,14 +34,14 @@ const THREADS: [u32; 8] = [90, 100, 110, 120, 130, 140, 150, 160];
 /// (Westmere-EX) without C6, with which the stock lock would collapse from 10 vCPUs on
 /// (oticket_fig2_pvm_collapse).
 const IDLE_STATES: &[IdleState] = IdleState::NEHALEM.split_at(3).0;
-/// Thresholds are turns of a loop with PAUSE, as in the paper's figure 5. Its queued lock is that
-/// of section 2, first come, first served.
+/// Thresholds are turns of a loop with PAUSE, as in the paper's figure 5. The queued lock is that
+/// of section 2, which is first come, first served.
 const BUDGETS: Budgets =
     Budgets { by_turns: true, pv_ticket_turns: None, pv_queued_in_order: true };
 
 /// Throughput and halts of VMs of some sizes, by lock.
 struct Sweep {
-    /// vCPUs and, by arm, uses of the lock a second of one VM and halts a use.
+    /// Number of vCPUs; for each arm, one VM's uses of the lock per second, and halts per use.
     points: Vec<(u32, Vec<Point>)>,
 }
 
@@ -52,7 +52,7 @@ struct Point {
     halts: f64,
 }
 
-/// A host with as many of its `cores` in use as needed for a hardware thread per vCPU.
+/// A host that uses as many of its `cores` as are needed for a hardware thread per vCPU.
 fn host(cores: u32, vcpus: u32) -> Host {
     let host = Host::server(vcpus, Kernel::V3_19);
     let (cores, n) = (f64::from(cores), f64::from(vcpus));
@@ -71,7 +71,7 @@ fn sweep(
     sweep_of(ctx, profile, cores_and_vms, sizes, arms, (u32::MAX, |_| {}))
 }
 
-/// A sweep of set-ups changed by `change`, with that many seeds at most.
+/// A sweep of changed set-ups, with a limit for the number of seeds.
 fn sweep_of(
     ctx: &Ctx,
     profile: &str,
@@ -138,7 +138,7 @@ impl Sweep {
         self.points.iter().map(|(n, _)| *n)
     }
 
-    /// The size at which it does most.
+    /// The size with the largest throughput.
     fn peak(&self, arm: &str) -> u32 {
         let better = |a: &u32, b: &u32| self.per_s(*a, arm).total_cmp(&self.per_s(*b, arm));
         self.sizes().max_by(better).unwrap_or(0)
@@ -166,8 +166,8 @@ fn all_sizes() -> Vec<u32> {
     CORES.into_iter().chain(THREADS).collect()
 }
 
-/// Where a lock falls behind the machine without VMs by more than 2 %, and from where on it does
-/// about what it does on all cores.
+/// The size from which a lock is more than 2 % behind the machine without VMs, and the size from
+/// which it does about as much as on all cores.
 fn collapse(s: &Sweep, arm: &str, cores: u32) -> (u32, u32) {
     let begins = s.sizes().find(|n| s.ratio(*n, arm, "native") < 0.98).unwrap_or(u32::MAX);
     let last = s.per_s(cores, arm);
@@ -205,7 +205,7 @@ fn fig2_oticket(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let up_to_80: Vec<f64> = CORES.iter().map(|n| s.per_s(*n, "oticket")).collect();
     let scales = up_to_80.windows(2).all(|w| step.allows(w[1] / w[0]));
     e.holds(name, scales, CORES.map(|n| s.text(n, &["oticket"])).join("; "));
-    // From where the stock lock has collapsed.
+    // The size from which the stock lock has collapsed.
     let (_, from) = collapse(&s, "pvm", 80);
     let after: Vec<u32> = s.sizes().filter(|n| *n >= from).collect();
     let ahead = after.iter().all(|n| Rule::EFFECT.allows(s.ratio(*n, "oticket", "pvm")));
@@ -215,7 +215,7 @@ fn fig2_oticket(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     Ok(())
 }
 
-/// Parameters that are not printed, and figures 2, 6 and 9 with other values.
+/// Changes of parameters that are not printed, for figures 2, 6 and 9.
 const VARIANTS: [(&str, Change); 4] = [
     ("as calibrated", |_| {}),
     ("idle cores stay in C1", |s| s.host.idle_states = &IDLE_STATES[..1]),
@@ -260,7 +260,7 @@ fn fig6(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let evidence = [40, 60, 80].map(|n| s.text(n, &arms)).join("; ");
     let never_behind = CORES.iter().all(|n| over(*n));
     e.part_holds("oticket", "slightly better than either part", never_behind, evidence);
-    // Ahead of both parts there, or at its own best.
+    // Ahead of both parts at that size, or at its own best size.
     let best =
         over(80) || order.allows(s.per_s(80, "oticket") / s.per_s(s.peak("oticket"), "oticket"));
     e.part_holds("oticket", "best at 80", best, s.text(80, &arms));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! reproduction.md: every value of the papers, ours beside it, and why it misses.
+//! reproduction.md: every value of the papers with ours, and the reasons for misses.
 
 use crate::claim::{Claim, Claims, Kind};
 use crate::reasons::Reasons;
@@ -9,7 +9,8 @@ use crate::text::{anchor, cell, closed, figure, share, show};
 use crate::within::Measure;
 use std::fmt::Write;
 
-/// The page in Markdown: a summary, then per paper its entries, their values, and why some miss.
+/// The page in Markdown: a summary; then for each paper its entries, their values, and the reasons
+/// for misses.
 pub fn page(claims: &Claims, summary: &Summary, reasons: &Reasons) -> String {
     let mut text = head();
     text += &totals(claims, summary);
@@ -56,7 +57,7 @@ fn title(paper: &str, place: &str) -> String {
     format!("{paper} ({place})")
 }
 
-/// How many entries agree, per paper and of all.
+/// The number of entries that agree, per paper and in all.
 fn totals(claims: &Claims, summary: &Summary) -> String {
     let mut text =
         "| paper | predicted | within tolerance | direction right | blind | of them within \
@@ -90,7 +91,7 @@ fn total(name: &str, entries: &[&EntrySummary]) -> String {
     )
 }
 
-/// A paper's entries, a line each.
+/// A paper's entries, one line each.
 fn contents(summary: &Summary, entries: &[Made]) -> String {
     let mut text = "| entry | section | kind | blind | values within | directions right | |\n\
                     |---|---|---|---|---|---|---|\n"
@@ -197,7 +198,7 @@ fn agrees(row: &Row, claim: &Claim) -> String {
     }
 }
 
-/// Under which heading the reason for a value stands: its own, or its entry's.
+/// The heading of the reason for a value: the value's own, or its entry's.
 fn heading(row: &Row, reasons: &Reasons) -> Option<String> {
     if reasons.of_value(row).is_some() {
         return Some(format!("Why {}, {}", row.entry, row.name));
@@ -228,7 +229,7 @@ fn whys(summary: &Summary, entries: &[Made], paper: &str, reasons: &Reasons) -> 
     text
 }
 
-/// With a capital and a full stop.
+/// The text as a sentence, with a capital and a full stop.
 fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
@@ -331,7 +332,7 @@ mod tests {
         assert!(text.contains("\n#### Why p_fig1\n\nLocks | are short.\n"), "{text}");
         assert!(text.contains("\n#### Why p_fig1, x.y\n\nIt is rounded.\n"), "{text}");
         assert!(!text.contains("nothing misses") && !text.contains("Why values of q"), "{text}");
-        // In tables there are links alone.
+        // Tables must contain only links.
         let cells = text.lines().filter(|l| l.starts_with('|'));
         assert!(!cells.clone().any(|l| l.contains("rounded") || l.contains("are short")));
     }

@@ -12,5 +12,5 @@ pub const ASMAN: &str = "asman";
 /// J. Shan, New Jersey Institute of Technology 2018.
 pub const DISSERTATION: &str = "dissertation";
 
-/// All of them, in the order in which they are shown.
+/// All keys, in the order of display.
 pub const KEYS: [&str; 5] = [APPLES, PMTLOCK, OTICKET, ASMAN, DISSERTATION];

@@ -22,7 +22,7 @@ const HACKBENCH: &str = "pmtlock-hackbench";
 const KERNBENCH: &str = "pmtlock-kernbench";
 const EBIZZY: &str = "pmtlock-ebizzy";
 const DVDSTORE: &str = "pmtlock-dvdstore";
-/// Profiles and the most VMs the paper runs of each.
+/// Profiles, with the largest number of VMs in the paper.
 const CASES: [(&str, u32); 4] = [(HACKBENCH, 3), (KERNBENCH, 3), (EBIZZY, 5), (DVDSTORE, 4)];
 const TICKET: &str = "ticket";
 const PREEMPTABLE: &str = "preemptable";
@@ -39,9 +39,9 @@ fn host() -> Host {
     Host { khz: 2_600_000, tick_ns: 1_000_000, skew_tick: false, ..Host::server(8, Kernel::V3_19) }
 }
 
-/// Other tasks on each core of the host: 100 us ten times per second, not from the paper. Without
-/// them the vCPUs of VMs that never sleep, and whose slices end at the same ticks, run together
-/// forever, and none is preempted in a lock.
+/// Other tasks on each core of the host: 100 us ten times per second. They are not in the paper.
+/// Without them the vCPUs of VMs that never sleep, and whose slices end at the same ticks, always
+/// run together, and none is preempted in a lock.
 fn add_host_tasks(setup: &mut Setup) {
     let length = |op, mean| Step { op, dist: Dist::Exp { mean, max: 0 }, lock: 0, permille: 1000 };
     let cores = setup.host.pcpus;
@@ -58,11 +58,11 @@ fn add_host_tasks(setup: &mut Setup) {
     setup.vms.push(tasks);
 }
 
-/// Keeps their random numbers apart from the VMs'.
+/// Separates their random numbers from the VMs'.
 const HOST_TASKS_SEED: u64 = 0x686f_7374;
 
-/// Other than under the ticket lock, throughput differs by less than 1 % between seeds, and the
-/// program with the most events takes most of the time.
+/// Whether a run with a further seed is needed. Except under the ticket lock, throughput differs by
+/// less than 1 % between seeds, and the program with the most events takes most of the time.
 fn is_needed(run: &Run) -> bool {
     let seeds = match (run.arm.name == TICKET && run.vms.len() > 1, run.profile == HACKBENCH) {
         (true, _) => u32::MAX,
@@ -77,7 +77,7 @@ fn is_needed(run: &Run) -> bool {
 const BUDGETS: Budgets =
     Budgets { by_turns: false, pv_ticket_turns: Some(2048), pv_queued_in_order: false };
 
-/// Every run of one profile with up to as many VMs as the paper has.
+/// Every run of one profile, up to the number of VMs in the paper.
 fn runs(ctx: &Ctx, profile: &str) -> Result<Runs, Error> {
     let most = CASES.iter().find(|(name, _)| *name == profile).map_or(0, |(_, vms)| *vms);
     runs_of(ctx, profile, 1..=most, |_| {})
@@ -110,7 +110,7 @@ fn runs_of(
     Ok(Runs { all: made.iter().map(|made| Arc::new(of_vms_alone(made))).collect() })
 }
 
-/// Without the host's tasks, whose passes are no work of a VM.
+/// The run without the host's tasks, whose passes are not work of a VM.
 fn of_vms_alone(made: &Simulated) -> Simulated {
     let mut made = made.clone();
     let vms = made.result.run.vms.len();
@@ -150,13 +150,13 @@ fn table1(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     Ok(())
 }
 
-/// Speed of the first VM over that under the ticket lock, with as many VMs: "one VM of the set".
+/// Speed of the first VM relative to the ticket lock with as many VMs: "one VM of the set".
 fn speedup(runs: &Runs, profile: &str, vms: u32, arm: &str) -> f64 {
     let speed = |arm| runs.units_per_s_of_first(profile, vms, arm);
     speed(arm) / speed(TICKET)
 }
 
-/// The picture: every lock over the ticket lock at as many VMs.
+/// The picture: every lock relative to the ticket lock with as many VMs.
 fn draw(e: &mut Entry, runs: &Runs, profile: &str, most: u32) {
     e.axes("VMs", "throughput, ticket = 1");
     for arm in NEW {
@@ -170,7 +170,7 @@ fn speedups(e: &mut Entry, runs: &Runs, profile: &str, name: &str, vms: u32) {
     }
 }
 
-/// "Comparable": the others differ from the ticket lock by no more than this.
+/// Checks "comparable": the others differ from the ticket lock by at most this.
 fn comparable(e: &mut Entry, runs: &Runs, profile: &str) {
     let holds = NEW.iter().all(|arm| Rule::SIMILAR.allows(speedup(runs, profile, 1, arm)));
     e.condition("one VM: comparable", holds, listed(runs, profile, 1));
@@ -181,7 +181,7 @@ fn listed(runs: &Runs, profile: &str, vms: u32) -> String {
     format!("{vms} VMs: {}", ALL.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
-/// Parameters that are not printed, or printed in two ways.
+/// Changes of parameters that are not printed, or printed in two ways.
 const VARIANTS: [(&str, Change); 7] = [
     ("as made", |_| {}),
     ("tau of 2 us (section 4.2)", |s| {
@@ -240,7 +240,7 @@ fn fig5b(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether `arm` keeps to `rule` against each of the others, and the values.
+/// Whether `arm` follows `rule` against each of the others; and the values.
 fn against(
     runs: &Runs,
     (profile, vms): (&str, u32),
@@ -253,7 +253,7 @@ fn against(
     (holds, listed(runs, profile, vms))
 }
 
-/// The statement `name`, for each of these numbers of VMs.
+/// Enters the statement `name` for each of these numbers of VMs.
 fn states(
     e: &mut Entry,
     runs: &Runs,

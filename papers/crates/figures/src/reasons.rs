@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why values miss, as far as known: `papers/KEY/reasons.toml`, a sentence per entry or value.
+//! Known reasons for misses: `papers/KEY/reasons.toml`, one sentence per entry or value.
 //!
 //! ```toml
 //! apples_fig6_ebizzy = "for the whole entry"
@@ -11,12 +11,12 @@ use crate::{Claims, Error, Row, Summary};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Reasons by entry, or by entry and value's name with a space between.
+/// Reasons by entry, or by entry and value's name separated by a space.
 #[derive(Debug, Clone, Default)]
 pub struct Reasons(BTreeMap<String, String>);
 
 impl Reasons {
-    /// Reads those of all papers; `root` holds `papers/`.
+    /// Reads the reasons of all papers; `root` holds `papers/`.
     ///
     /// # Errors
     /// A file that cannot be read, a reason for what its paper does not say.
@@ -45,17 +45,17 @@ impl Reasons {
         Reasons(reasons.iter().map(|(key, why)| (key.to_string(), why.to_string())).collect())
     }
 
-    /// Said of this value alone.
+    /// The reason for this value alone.
     pub fn of_value(&self, row: &Row) -> Option<&str> {
         self.0.get(&value_key(row)).map(String::as_str)
     }
 
-    /// Said of all values of an entry that have no reason of their own.
+    /// The reason for all values of an entry without a reason of their own.
     pub fn of_entry(&self, entry: &str) -> Option<&str> {
         self.0.get(entry).map(String::as_str)
     }
 
-    /// Reasons of entries that were made, for values that do not miss (any more).
+    /// Reasons of complete entries for values that do not miss.
     pub fn idle(&self, summary: &Summary) -> Vec<&str> {
         let used: BTreeSet<String> = (summary.rows.iter().filter(|r| r.misses()))
             .map(|r| {
@@ -68,7 +68,7 @@ impl Reasons {
     }
 }
 
-/// Under which a value's own reason stands.
+/// The key of a value's own reason.
 fn value_key(row: &Row) -> String {
     format!("{} {}", row.entry, row.name)
 }

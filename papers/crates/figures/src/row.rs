@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One value of the paper beside ours, and whether the two agree.
+//! One value of the paper and ours, and whether the two agree.
 
 use crate::claim::Kind;
 use crate::within::{Measure, Span, TIE};
@@ -12,23 +12,23 @@ use serde_json::Value;
 pub struct Row {
     /// The claim's id.
     pub entry: String,
-    /// Which of its values.
+    /// The name of the value.
     pub name: String,
     pub kind: Kind,
     pub measure: Measure,
-    /// As in the claim.
+    /// The value in the claim.
     pub paper: Value,
     /// A number, or whether a statement holds; null if missing.
     pub ours: Value,
-    /// What "no effect" would be, in the paper's unit: 1 for a normalised performance, the
-    /// baseline's value for a count. Null: the value has no direction.
+    /// The value of "no effect" in the paper's unit: 1 for a normalised performance, the baseline's
+    /// value for a count. Null: the value has no direction.
     pub reference: Option<f64>,
-    /// From which value to which ours agrees; null: without end. Statements have none.
+    /// The range in which ours agrees; null: no bound. Statements have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed: Option<[Option<f64>; 2]>,
     pub within: bool,
     pub direction_right: bool,
-    /// The rule by which a statement was judged.
+    /// The rule for a statement.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub evidence: String,
     /// First seed of the runs.
@@ -36,7 +36,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Not within tolerance, or in the wrong direction.
+    /// Whether it is not within tolerance, or has the wrong direction.
     pub fn misses(&self) -> bool {
         !(self.within && self.direction_right)
     }
@@ -51,16 +51,17 @@ pub struct Judged {
     pub direction_right: bool,
 }
 
-/// Ends without infinity, which JSON does not have.
+/// The bounds of a range without infinity, which JSON lacks.
 pub(crate) fn ends(span: Span) -> [Option<f64>; 2] {
     [span.low, span.high].map(|end| Some(end).filter(|end| end.is_finite()))
 }
 
 /// Compares a value of ours with what agrees with the paper's.
 ///
-/// A direction is right where ours agrees, or lies on the paper's side of `reference` by more than a
-/// tie: [`TIE`] as points, or as a part of a reference that is no share. No effect is no direction.
-/// Bounds, statements and values without a reference have the right direction where they agree.
+/// A direction is right if our value agrees, or differs from `reference` in the paper's direction by
+/// more than a tie: [`TIE`] in points, or as a part of a reference that is not a share. No effect is
+/// not a direction. For bounds, statements and values without a reference the direction is right if
+/// they agree.
 pub fn judge(
     ours: &Value,
     paper: &Value,
@@ -76,7 +77,7 @@ pub fn judge(
     let (low, high) = (low.unwrap_or(f64::NEG_INFINITY), high.unwrap_or(f64::INFINITY));
     let within = Span { low, high }.has(x);
     let effect = |r: f64| {
-        // Of a text what it allows says the side.
+        // For a text, the side follows from the range that it allows.
         let side = paper.as_f64().map_or((low - r).max(0.0) + (high - r).min(0.0), |p| p - r);
         (x - r) * side > 0.0 && (x - r).abs() > TIE * r.abs().max(1.0)
     };
@@ -84,7 +85,7 @@ pub fn judge(
 }
 
 impl Row {
-    /// Judges the row again: whether `within` and `direction_right` are what its values say.
+    /// Judges the row again. Returns whether `within` and `direction_right` follow from its values.
     pub fn is_honest(&self) -> bool {
         let j = match self.measure {
             Measure::Missing => Judged { within: false, direction_right: false },
@@ -106,7 +107,7 @@ mod tests {
         (j.within, j.direction_right)
     }
 
-    /// Half the width of what agrees, as the rule in words has it.
+    /// Half the width of the range that agrees, according to the rule.
     fn half(measure: Measure, x: f64, reference: Option<f64>) -> f64 {
         match (measure, reference) {
             (Measure::Points, None) => 0.10,
@@ -148,15 +149,15 @@ mod tests {
             prop_assert!(by_rule(AtMost, json!(a), a - 5.0, None).0);
         }
 
-        /// Of counts it is two parts in a hundred.
+        /// For counts it is two per cent.
         #[test]
         fn bounds_of_counts_are_widened_by_a_part(n in 2.0..1e6f64) {
             prop_assert!(by_rule(Measure::AtMost, json!(n), 1.0199 * n, None).0);
             prop_assert!(!by_rule(Measure::AtMost, json!(n), 1.0201 * n, None).0);
         }
 
-        /// An effect of a printed size is none where ours is a tie with the baseline, unless the
-        /// printed size itself is within its tolerance of none.
+        /// A tie with the baseline does not agree with a printed effect, unless the printed size
+        /// itself is within its tolerance of no effect.
         #[test]
         fn no_effect_is_no_direction(p in 0.11..30.0f64, tie in -0.02..0.02f64) {
             prop_assert_eq!(by_rule(Measure::Points, json!(p), tie, Some(0.0)), (false, false));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! summary.json: every value, and counts that anyone can make again from the rows.
+//! summary.json: every value, and counts that follow from the rows.
 
 use crate::claim::Kind;
 use crate::entry::Entry;
@@ -7,7 +7,7 @@ use crate::row::Row;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// What `unspin-lab figures` leaves in `summary.json`.
+/// The contents of `summary.json` by `unspin-lab figures`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
@@ -16,13 +16,13 @@ pub struct Summary {
     pub version: String,
     /// Its share of the entries, as in `--shard`; null: all requested entries.
     pub shard: Option<String>,
-    /// Ids asked for, all shards together.
+    /// Requested ids, of all shards together.
     pub asked: Vec<String>,
     /// Entries of kind `predict`.
     pub predicted: u32,
-    /// Of those, with all values within tolerance.
+    /// Entries of kind `predict` with all values within tolerance.
     pub within: u32,
-    /// Of those, with the direction of all values right.
+    /// Entries of kind `predict` with the right direction of all values.
     pub direction_right: u32,
     pub entries: Vec<EntrySummary>,
     /// Every value, by entry in the order of the claims.
@@ -39,7 +39,8 @@ pub struct EntrySummary {
     pub reproduced: bool,
     pub within: bool,
     pub direction_right: bool,
-    /// Of kind `predict`: ours was known when a program it is made with was chosen; it is not blind.
+    /// For kind `predict`: our value was known when one of its programs was chosen, so it is not
+    /// blind.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub seen: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -47,7 +48,7 @@ pub struct EntrySummary {
 }
 
 impl Summary {
-    /// Of entries made; definitions have no rows and are left out.
+    /// The summary of complete entries. Definitions have no rows and are left out.
     pub fn new(
         entries: &[Entry],
         version: &str,
@@ -82,7 +83,8 @@ impl Summary {
         summary
     }
 
-    /// Predicted entries, those within, those with the right direction: from the rows alone.
+    /// Predicted entries, those within tolerance, and those with the right direction, from the rows
+    /// alone.
     pub fn counts(&self) -> (u32, u32, u32) {
         let predicted = self.rows.iter().filter(|r| r.kind == Kind::Predict);
         let ids: BTreeSet<&str> = predicted.map(|r| r.entry.as_str()).collect();
@@ -93,7 +95,7 @@ impl Summary {
         (ids.len() as u32, count(|r| r.within), count(|r| r.direction_right))
     }
 
-    /// Whether everything in it follows from its rows' values.
+    /// Checks that everything in it follows from its rows' values.
     ///
     /// # Errors
     /// The first thing that does not.

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-/// A share in per cent, in brackets after a count; empty for none.
+/// A percentage in brackets, to follow a count; empty if there is none.
 pub fn share(n: u32, of: u32) -> String {
     match of {
         0 => String::new(),
@@ -11,7 +11,7 @@ pub fn share(n: u32, of: u32) -> String {
     }
 }
 
-/// With a full stop.
+/// The text with a full stop.
 pub fn closed(text: &str) -> String {
     format!("{}.", text.trim_end_matches('.'))
 }
@@ -22,7 +22,7 @@ pub fn anchor(heading: &str) -> String {
     heading.to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")
 }
 
-/// As a cell of a table.
+/// The text as a cell of a table.
 pub fn cell(s: &str) -> String {
     s.replace('|', "\\|").replace('\n', " ")
 }
@@ -42,7 +42,7 @@ pub fn show(v: &Value) -> String {
     }
 }
 
-/// Three significant digits or the whole number, as papers print them.
+/// Three significant digits, or the whole number, as papers print them.
 pub fn figure(x: f64) -> String {
     match x.abs() {
         a if a >= 100.0 => format!("{x:.0}"),

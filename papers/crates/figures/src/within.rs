@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How far a value of ours may differ from a paper's: a claim's `within`, or else the general rule
-//! (papers/README.md, "Tolerances").
+//! The allowed difference of our value from a paper's: the claim's `within`, or else the general
+//! rule (papers/README.md, "Tolerances").
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -15,33 +15,33 @@ pub enum Measure {
     Points,
     /// A ratio, a count, or a time (given as a ratio).
     Ratio,
-    /// The paper's value is the largest there is.
+    /// The paper's value is an upper bound.
     AtMost,
-    /// The paper's value is the smallest there is.
+    /// The paper's value is a lower bound.
     AtLeast,
-    /// The paper gives the ends of a range.
+    /// The paper has a range.
     Between,
-    /// A statement that holds or does not.
+    /// A statement, which holds or does not.
     Holds,
     /// There is no value to compare.
     Missing,
 }
 
-/// A share or level of a whole, or a change, agrees within this many points.
+/// Tolerance of a share or level of a whole, or of a change, in points.
 const POINTS: f64 = 0.10;
-/// A ratio, count or time agrees within this part of the value, and a change within this part of
-/// the change if that is more than [`POINTS`].
+/// Tolerance of a ratio, count or time, as a part of the value; also of a change, as a part of the
+/// change, if that is more than [`POINTS`].
 const PART: f64 = 0.25;
-/// A change of less than [`POINTS`] agrees within this many points.
+/// Tolerance of a change of less than [`POINTS`], in points.
 const SMALL: f64 = 0.05;
-/// How much an order may be reversed and still count as a tie; an effect must be larger.
+/// An order may be reversed by this much and still counts as a tie; an effect must be larger.
 pub const TIE: f64 = 0.02;
-/// Similar, comparable or equal values differ by no more than this.
+/// Tolerance of similar, comparable or equal values.
 const SIMILAR: f64 = 0.10;
-/// Numbers that lie on an end of a range as printed lie in it.
+/// Numbers on a printed end of a range are within it.
 const ROUNDING: f64 = 1e-9;
 
-/// The values that agree: from `low` to `high`, both included.
+/// The values that agree, from `low` to `high`, both included.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Span {
     pub low: f64,
@@ -55,11 +55,11 @@ impl Span {
             && x <= self.high + ROUNDING * self.high.abs().max(1.0)
     }
 
-    /// The tolerance of the general rule; `reference` is the value of "no effect". `None` if it is
-    /// not a number, or not a pair of numbers where the paper prints a range.
+    /// The tolerance by the general rule. `reference` is the value of "no effect". `None` if the
+    /// paper's value is not a number or, for a range, not a pair of numbers.
     pub fn by_rule(measure: Measure, paper: &Json, reference: Option<f64>) -> Option<Span> {
         let around = |x: f64, by: f64| Some(Span { low: x - by, high: x + by });
-        // Points for a share, and a part for values above a whole.
+        // In points for a share, and as a part for values above a whole.
         let bound = |x: f64| TIE * x.abs().max(1.0);
         if measure == Measure::Between {
             let end = |i: usize| paper.get(i).and_then(Json::as_f64);
@@ -80,7 +80,7 @@ impl Span {
         }
     }
 
-    /// From a pair of numbers, which may be infinite.
+    /// Parses a pair of numbers, which may be infinite.
     fn read(value: &Value) -> Option<Span> {
         let [low, high] = value.as_array()?.as_slice() else { return None };
         Some(Span { low: number(low)?, high: number(high)? })
@@ -91,16 +91,16 @@ fn number(v: &Value) -> Option<f64> {
     v.as_float().or(v.as_integer().map(|i| i as f64))
 }
 
-/// The required ratio of two of our values.
+/// A rule for the ratio of two of our values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Rule {
     /// At least this.
     AtLeast(f64),
     /// At most this.
     AtMost(f64),
-    /// More by over this part.
+    /// More than 1 by over this part.
     Beyond(f64),
-    /// Different by no more than this part, in either direction.
+    /// Different from 1 by at most this part, in either direction.
     Similar(f64),
     /// Less than that.
     Below(f64),
@@ -109,7 +109,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// An order holds unless it is turned round by more than a tie.
+    /// An order holds unless it is reversed by more than a tie.
     pub const ORDER: Rule = Rule::AtLeast(1.0 - TIE);
     /// An effect without a printed size is more than a tie.
     pub const EFFECT: Rule = Rule::Beyond(TIE);
@@ -135,8 +135,8 @@ const FORMS: &str = "\"at least 0.98 of …\", \"0.98 of …\", \"1.02 of …\",
                      \"no step down by more than 2 %\", \"within 10 %\", \"ranking, 2 %\", \"below 1\", \
                      \"[1.5, 2.5] …\"";
 
-/// The rules of a text: one of each clause that has a form, clauses apart by commas and semicolons;
-/// other clauses explain.
+/// The rules of a text. Clauses are separated by commas and semicolons; clauses in none of the
+/// forms are explanations.
 pub fn rules(text: &str) -> Vec<Rule> {
     let mut all = Vec::new();
     let clauses = clauses(text);
@@ -147,7 +147,7 @@ pub fn rules(text: &str) -> Vec<Rule> {
     all
 }
 
-/// Brackets hold commas together.
+/// Splits a text into clauses. Commas in brackets do not split.
 fn clauses(text: &str) -> Vec<String> {
     let (mut all, mut depth) = (vec![String::new()], 0u32);
     for c in text.to_lowercase().chars() {
@@ -203,7 +203,7 @@ fn rule(clause: &str, next: &str) -> Option<Rule> {
     }
 }
 
-/// The number that a text begins with.
+/// The number at the start of a text.
 fn leading(text: &str) -> Option<f64> {
     text.trim().split([' ', '%']).next()?.parse().ok()
 }
@@ -255,7 +255,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Just inside passes, just outside fails; an effect is more than a tie, an order bears one.
+        /// Values just inside pass, values just outside fail. An effect is more than a tie; an order
+        /// permits one.
         #[test]
         fn rules_hold_to_their_ends(end in 0.03..3.0f64, part in 0.01..0.5f64) {
             let (inside, outside) = (0.9999, 1.0001);

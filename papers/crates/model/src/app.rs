@@ -23,7 +23,7 @@ const UNITS_MAX: u32 = 4096;
 const PHASES_MAX: usize = 4096;
 const MS_MAX: f64 = 3_600_000.0;
 
-/// A profile that is none.
+/// An error in a profile.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AppError {
     #[error("{0}")]
@@ -37,18 +37,18 @@ pub enum AppError {
 #[serde(deny_unknown_fields)]
 pub struct Phase {
     pub threads: u32,
-    /// Its length on a dedicated machine, ms.
+    /// Length on a dedicated machine, ms.
     pub ms: f64,
 }
 
-/// Which threads work where not all do.
+/// Which threads work in phases in which not all do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sequential {
     /// The same in every phase.
     #[default]
     Same,
-    /// In each phase the next.
+    /// Another one in each phase.
     Rotating,
 }
 
@@ -67,7 +67,7 @@ pub struct App {
     pub blocks_per_s: f64,
     #[serde(default)]
     pub sequential: Sequential,
-    /// Where its numbers are from; it changes no prediction.
+    /// Source of its numbers; it does not affect predictions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
     #[serde(rename = "phase")]
@@ -98,13 +98,13 @@ impl App {
         Ok(app)
     }
 
-    /// Two profiles with the same one are the same application, whatever they are called and however
-    /// they came to be.
+    /// A hash that is equal for profiles of the same application, regardless of their names and
+    /// sources.
     pub fn fingerprint(&self) -> String {
         fingerprint(&App { name: String::new(), calibration: None, ..self.clone() })
     }
 
-    /// Whether all its numbers are possible. `file` is what errors call it.
+    /// Checks that all its numbers are possible. `file` is the file's name in errors.
     ///
     /// # Errors
     /// The first that is not.

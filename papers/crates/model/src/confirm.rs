@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The same application on the simulator: does it scale as the model says?
+//! Runs the same application on the simulator, to check that it scales as the model predicts.
 
 use crate::{App, Prediction, Sequential};
 use unspin_scenario::plan::{Arm, CgroupLayout, Dist, Op, Platform, Run, Step};
@@ -7,7 +7,7 @@ use unspin_sim::{simulate_setup, Host, Kernel, Setup, VmSetup};
 
 /// Cycles of the modelled server in a millisecond; one iteration is one.
 const CYCLES_PER_MS: f64 = 2_400_000.0;
-/// Iterations of one step at most.
+/// Largest number of iterations of one step.
 const ITERATIONS_MAX: f64 = 1e9;
 const WARMUP_MS: u64 = 200;
 
@@ -16,7 +16,7 @@ const WARMUP_MS: u64 = 200;
 pub struct Confirmed {
     pub speedup_pm: f64,
     pub speedup_vm: f64,
-    /// The part of the VM's time slices its work used.
+    /// The part of the VM's time slices that its work used.
     pub efficiency_vm: f64,
 }
 
@@ -41,7 +41,7 @@ pub fn program(app: &App, units: u32) -> Vec<Step> {
         let iterations = (ms * CYCLES_PER_MS).round().clamp(0.0, ITERATIONS_MAX) as u32;
         Step { op, dist: Dist::Const { iterations }, lock: 0, permille: 1000 }
     };
-    // In as many steps as it takes: one has its longest.
+    // Divided into several steps if necessary, because a step has a maximum length.
     let parts = |op, ms: f64| {
         let parts = (ms * CYCLES_PER_MS / ITERATIONS_MAX).ceil().max(1.0);
         std::iter::repeat_n(step(op, ms / parts), parts as usize)
@@ -54,7 +54,7 @@ pub fn program(app: &App, units: u32) -> Vec<Step> {
     let barrier = Step { op: Op::Barrier, ..step(Op::Barrier, 0.0) };
     for phase in app.phases.iter().filter(|p| p.threads > 0) {
         let threads = f64::from(phase.threads);
-        // Of its time, what all work in; in the rest one does.
+        // The part of its time in which all work; one works in the rest.
         let all = if full > 1.0 { (threads - 1.0) / (full - 1.0) } else { 1.0 };
         let (parallel_ms, sequential_ms) = (phase.ms * all, phase.ms * (1.0 - all));
         if sequential_ms > 0.0 {
@@ -70,7 +70,7 @@ pub fn program(app: &App, units: u32) -> Vec<Step> {
             steps.push(barrier);
         }
     }
-    // The first phase of the next pass makes all wait.
+    // The first phase of the next pass makes all threads wait.
     let joins = |s: &Step| matches!(s.op, Op::SerialFirst | Op::SerialRotating);
     if steps.len() > 1 && steps.first().is_some_and(joins) && steps.last() == Some(&barrier) {
         steps.pop();
@@ -119,7 +119,7 @@ pub fn setup(app: &App, units: u32, physical: bool, window_ms: u64, seed: u64) -
     let host = Host { skew_tick: false, group_load_lags: true, llc_pcpus: Some(8), ..host };
     let mut setup = Setup::new(&host, &run);
     for hog in setup.vms.iter_mut().skip(1) {
-        // Counts, and never rests.
+        // A program that counts and never rests.
         let compute = Step {
             op: Op::Compute,
             dist: Dist::Const { iterations: 2_400_000 },
@@ -164,19 +164,19 @@ mod tests {
         let app = app(4, &[(1, 5.0), (4, 5.0)]);
         let c = confirm(&app, 2000, 1).unwrap();
         let p = app.predict(Allocation::Even);
-        // 3.60 in the VM, where the model says 2.50.
+        // The simulator gives 3.60 in the VM, the model 2.50.
         assert!(!c.agrees_with(&p), "{c:?} {p:?}");
         assert!(c.agrees_with(&Prediction { speedup_vm: c.speedup_vm / 1.2, ..p }));
         assert!(!c.agrees_with(&Prediction { speedup_pm: p.speedup_pm * 1.4, ..p }));
         assert!((c.speedup_pm - p.speedup_pm).abs() < 0.1, "{c:?} {p:?}");
-        // Longer than the longest step, alone and together.
+        // Longer than the longest step, for one thread and for all.
         let long = self::app(4, &[(1, 500.0), (4, 600.0)]);
         let (c, p) = (confirm(&long, 20_000, 1).unwrap(), long.predict(Allocation::Even));
         assert!((c.speedup_pm / p.speedup_pm - 1.0).abs() < 0.05, "{c:?} {p:?}");
         let endless = self::app(4, &[(1, 3_600_000.0)]);
         assert!(confirm(&endless, 10, 1).unwrap_err().to_string().contains("steps"));
-        // Faster than the slices of one vCPU, and than a machine: who works alone has more than a
-        // quarter of its core. Not faster than with all of the cores' time.
+        // Faster than the slices of one vCPU, and faster than a machine: a thread that works alone
+        // has more than a quarter of its core. Not faster than with the cores' whole time.
         assert!(c.speedup_vm > c.speedup_pm && c.speedup_vm < c.speedup_pm / 0.25, "{c:?}");
     }
 }

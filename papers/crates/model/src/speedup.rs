@@ -4,17 +4,17 @@
 use crate::{App, Sequential};
 use std::fmt;
 
-/// From this share of units at work on, parallelism is high (4.3.2).
+/// From this share of working units on, parallelism is high (4.3.2).
 const HIGH_PARALLELISM: f64 = 0.75;
-/// Allocation periods that are looked at.
+/// Number of allocation periods that are computed.
 const PERIODS: usize = 400;
 
-/// How a VM's CPU time is dealt out to its vCPUs.
+/// How a VM's CPU time is divided among its vCPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Allocation {
-    /// To each the same.
+    /// All vCPUs get the same.
     Even,
-    /// To each what its work asks for (4.4.2).
+    /// Each vCPU gets what its work needs (4.4.2).
     Matched,
 }
 
@@ -53,9 +53,9 @@ impl fmt::Display for Kind {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prediction {
     pub kind: Kind,
-    /// Units at work, mean over time.
+    /// Working units, mean over time.
     pub parallelism: f64,
-    /// Against one core, and one vCPU.
+    /// Relative to one core, and to one vCPU.
     pub speedup_pm: f64,
     pub speedup_vm: f64,
     /// The part of available CPU time that is used: `speedup_pm / units`, `speedup_vm / units`.
@@ -73,7 +73,7 @@ impl App {
         self.phases.iter().map(|p| p.ms).sum()
     }
 
-    /// Units at work, mean over time (4.3.2).
+    /// Working units, mean over time (4.3.2).
     pub fn parallelism(&self) -> f64 {
         let work: f64 = self.phases.iter().map(|p| f64::from(p.threads) * p.ms).sum();
         work / self.pass_ms()
@@ -175,8 +175,8 @@ impl App {
         sum / PERIODS as f64
     }
 
-    /// All of it, the VM's time dealt out as `allocation` says. The profile must be checked
-    /// ([`App::check`]).
+    /// The complete prediction, with the VM's time divided by `allocation`. The profile must be
+    /// checked ([`App::check`]).
     pub fn predict(&self, allocation: Allocation) -> Prediction {
         let units = f64::from(self.units);
         let parallelism = self.parallelism();
@@ -200,7 +200,7 @@ impl App {
     }
 }
 
-/// Where in its phases an application is.
+/// The position of an application in its phases.
 struct Progress {
     phase: usize,
     worker: usize,

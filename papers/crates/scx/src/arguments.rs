@@ -7,7 +7,7 @@ use crate::shared::{Gang, PCPUS_MAX, VCPUS_MAX, VMS_MAX};
 #[derive(Debug, PartialEq)]
 pub struct Arguments {
     pub gang: Gang,
-    /// No VM gets more than its weight's share.
+    /// Whether no VM gets more than its weight's share.
     pub capped: bool,
     pub slot_us: u32,
     pub pcpus: u32,
@@ -18,7 +18,7 @@ pub struct Arguments {
 #[derive(Debug, PartialEq)]
 pub struct Vm {
     pub weight: u32,
-    /// Its vCPUs run together, if the mode always does so for named VMs.
+    /// Whether its vCPUs always run together, in the mode for named VMs.
     pub named: bool,
     pub tids: Vec<u32>,
 }

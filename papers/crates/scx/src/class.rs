@@ -6,12 +6,12 @@ use std::io;
 /// Of include/uapi/linux/sched.h.
 const SCHED_EXT: i32 = 7;
 
-/// Gives a thread to the scheduler that is loaded.
+/// Gives a thread to the loaded scheduler.
 pub fn set_ext(tid: u32) -> io::Result<()> {
     set(tid, SCHED_EXT)
 }
 
-/// Makes the thread an ordinary one again. Does nothing if it has ended.
+/// Returns the thread to the class SCHED_OTHER. Does nothing if it has ended.
 pub fn set_normal(tid: u32) {
     let _ = set(tid, libc::SCHED_OTHER);
 }
@@ -25,7 +25,7 @@ fn set(tid: u32, policy: i32) -> io::Result<()> {
     }
 }
 
-/// Of the first `count` CPUs, those on which a thread may run.
+/// The CPUs on which a thread may run, of the first `count`.
 pub fn affinity(tid: u32, count: u32) -> io::Result<Vec<u32>> {
     // SAFETY: plain data, and the kernel writes no more than its size.
     unsafe {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From the arguments to the scheduler's settings.
+//! Computes the scheduler's settings from the arguments.
 
 use unspin_guest_abi::rng::splitmix64;
 
@@ -8,7 +8,7 @@ use crate::class::affinity;
 use crate::error::Error;
 use crate::shared::{Config, VcpuConfig, PCPUS_MAX, VCPUS_MAX};
 
-/// Of a vCPU that is not there.
+/// VM of a vCPU that does not exist.
 const NO_VM: u32 = u32::MAX;
 
 pub fn config(asked: &Arguments) -> Result<Config, Error> {
@@ -41,7 +41,7 @@ pub fn config(asked: &Arguments) -> Result<Config, Error> {
     Ok(config)
 }
 
-/// Where a VM's vCPU with this number waits first, and whether it is pinned there.
+/// The pCPU on which a VM's vCPU with this number waits first, and whether it is pinned there.
 fn place(tid: u32, allowed: &[u32], number: u32, pcpus: u32) -> Result<(u32, bool), Error> {
     match allowed {
         [pcpu] => Ok((*pcpu, true)),
@@ -50,7 +50,7 @@ fn place(tid: u32, allowed: &[u32], number: u32, pcpus: u32) -> Result<(u32, boo
     }
 }
 
-/// When the first slot of each pCPU ends: a part of a slot that is not zero.
+/// End of the first slot of each pCPU: a part of a slot, but not zero.
 fn phases(seed: u64, slot_ns: u64) -> [u64; PCPUS_MAX] {
     std::array::from_fn(|pcpu| 1 + splitmix64(seed ^ splitmix64(pcpu as u64)) % slot_ns)
 }

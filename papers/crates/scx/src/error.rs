@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why the scheduler cannot be loaded.
+//! Reasons why the scheduler cannot be loaded.
 
 use std::io;
 

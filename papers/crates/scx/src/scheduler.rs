@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The scheduler, loaded, and threads given to it.
+//! The loaded scheduler, with the threads given to it.
 
 use std::sync::Mutex;
 
@@ -13,15 +13,15 @@ const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/credit.bpf.o"));
 const STATE: &str = "/sys/kernel/sched_ext/state";
 const NAME: &str = "/sys/kernel/sched_ext/root/ops";
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
-/// The program that hears guests.
+/// Name of the program that receives guests' reports.
 const HEARS: &str = "reported";
-/// Lines of the kernel's last words that an error has.
+/// Number of lines of the kernel's last messages in an error.
 const LOG_LINES: usize = 20;
 
 /// Messages of libbpf, including the verifier's log.
 static LOG: Mutex<String> = Mutex::new(String::new());
 
-/// The scheduler with its threads. Dropping it unloads it, and the threads are ordinary ones again.
+/// The scheduler with its threads. Dropping it unloads it, and returns the threads to SCHED_OTHER.
 pub struct Scheduler {
     object: Object,
     _links: Vec<Link>,
@@ -46,7 +46,7 @@ impl Scheduler {
         Ok(scheduler)
     }
 
-    /// Whether the kernel has still got it.
+    /// Checks that the scheduler is still loaded.
     pub fn check(&self) -> Result<Report, Error> {
         let report = self.report()?;
         match report.exit_kind {
@@ -90,7 +90,7 @@ fn open(config: &Config) -> libbpf_rs::Result<Object> {
     open.load()
 }
 
-/// The guests' words first: a scheduler that is attached schedules.
+/// Attaches the program for guests' reports first: an attached scheduler starts to schedule.
 fn attach(object: &mut Object, config: &Config) -> libbpf_rs::Result<Vec<Link>> {
     let mut links = Vec::new();
     for program in object.progs_mut() {

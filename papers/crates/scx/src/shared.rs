@@ -6,7 +6,7 @@ pub const VMS_MAX: usize = 8;
 pub const PCPUS_MAX: usize = 8;
 const REASON_BYTES: usize = 128;
 
-/// Whose vCPUs run together.
+/// The VMs whose vCPUs run together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Gang {
@@ -76,7 +76,7 @@ const _: () =
     assert!(std::mem::size_of::<Config>() == 8 + 8 * PCPUS_MAX + 24 + 8 * VMS_MAX + 16 * VCPUS_MAX);
 
 impl Report {
-    /// `None` if there are fewer bytes.
+    /// `None` if there are too few bytes.
     pub fn of(bytes: &[u8]) -> Option<Report> {
         if bytes.len() < std::mem::size_of::<Report>() {
             return None;

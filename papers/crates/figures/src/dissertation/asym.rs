@@ -44,7 +44,7 @@ const ALL: [(&str, f64); 14] = [
     ("fmm", 6.0),
     ("dbt1", 1.0),
 ];
-/// The six of sections 5.5.6 to 5.5.8.
+/// The six programs of sections 5.5.6 to 5.5.8.
 const SIX: [&str; 6] = ["bodytrack", "facesim", "dedup", "streamcluster", "ocean_cp", "volrend"];
 const HOGS: [&str; 3] = ["matmul"; 3];
 
@@ -52,7 +52,7 @@ const HOGS: [&str; 3] = ["matmul"; 3];
 struct Point(Vec<Arc<Simulated>>);
 
 impl Point {
-    /// Units of work a second of the first VM.
+    /// Units of work per second of the first VM.
     fn units_per_s(&self) -> f64 {
         mean(self.0.iter().map(|s| {
             let units: u64 = s.result.vm[0].units.iter().sum();
@@ -60,8 +60,8 @@ impl Point {
         }))
     }
 
-    /// The part of the host's CPU time that its VMs used for their own work: neither exits nor
-    /// switches count (5.5.4).
+    /// The part of the host's CPU time that its VMs used for their own work, without exits and
+    /// switches (5.5.4).
     fn utilization(&self, pcpus: u32) -> f64 {
         mean(self.0.iter().map(|s| {
             let spent = s.result.vm.iter().filter_map(|vm| vm.attribution);
@@ -73,26 +73,26 @@ impl Point {
     }
 }
 
-/// Chapter 2's profile if it is calibrated by the program's results there.
+/// Chapter 2's profile if it is calibrated with the program's results there.
 fn profile(ctx: &Ctx, name: &str) -> Result<Profile, Error> {
     let part = if ["volrend", "dedup"].contains(&name) { "factors" } else { "asym" };
     ctx.profile(&format!("dissertation-{part}-{name}"))
 }
 
-/// pCPUs of a VM's vCPUs, no two on the same. Where a guest's scheduler has put its first thread is
-/// chance: VM `number`'s begins anywhere.
+/// pCPUs of a VM's vCPUs, all different. The place of a VM's first thread depends on chance, so VM
+/// `number` begins at a random pCPU.
 fn layout(vcpus: u32, seed: u64, number: usize) -> Vec<u32> {
     let draw = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(13 * number as u32);
     let first = (draw >> 33) as u32 % vcpus;
     (0..vcpus).map(|v| (first + v) % vcpus).collect()
 }
 
-/// VMs with those benchmarks, each of `vcpus` vCPUs on as many pCPUs.
+/// VMs with these benchmarks, each of `vcpus` vCPUs on as many pCPUs.
 fn point(ctx: &Ctx, vms: &[&str], vcpus: u32, arm: &str) -> Result<Point, Error> {
     point_but(ctx, vms, vcpus, arm, &|_, _| {})
 }
 
-/// The same with something changed.
+/// The same with a change.
 fn point_but(
     ctx: &Ctx,
     vms: &[&str],
@@ -132,7 +132,7 @@ fn beside<'a>(name: &'a str, others: &[&'a str]) -> Vec<&'a str> {
     std::iter::once(name).chain(others.iter().copied()).collect()
 }
 
-/// Performance of the first VM under an arm beside others, over the first scenario's.
+/// Performance of the first VM under an arm beside others, relative to the first scenario.
 fn performance(ctx: &Ctx, name: &str, others: &[&str], arm: &str) -> Result<f64, Error> {
     let like = vec![name; others.len() + 1];
     let normal = point(ctx, &like, 16, "symmetric")?.units_per_s();
@@ -189,7 +189,7 @@ fn fig3_symmetric(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     Ok(())
 }
 
-/// Figure 5.3 with them.
+/// Figure 5.3 with asymmetric vCPUs.
 fn fig3_asymmetric(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let symmetric = performances(ctx, "symmetric", true)?;
     let all = performances(ctx, "asymmetric", true)?;
@@ -240,7 +240,7 @@ fn sensitivity(ctx: &Ctx, symmetric: &[f64]) -> Result<String, Error> {
 
 /// Figure 5.4: four VMs with the same.
 fn fig4(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
-    // The text leaves DBT-1 out of its 26 here.
+    // Here the text omits DBT-1 from its 26 benchmarks.
     let all: Vec<(&str, f64)> = ALL.into_iter().filter(|(n, _)| *n != "dbt1").collect();
     let names = names(&all);
     let mut gains = Vec::new();
@@ -317,7 +317,7 @@ fn divided(program: &[Step], n: u32) -> Vec<Step> {
     program.iter().map(of).collect()
 }
 
-/// Work done with 1 to 16 vCPUs over that with 1, and that with 16, units a second.
+/// Work done with 1 to 16 vCPUs relative to 1; and units per second with 16.
 fn speedups(ctx: &Ctx, name: &str, others: &[&str], arm: &str) -> Result<(Vec<f64>, f64), Error> {
     let vms = beside(name, others);
     let in_rounds = |s: &Step| {
@@ -354,7 +354,7 @@ fn fig6_7(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
                 e.ratio(&format!("dedup_at_16[{row}]"), is / was);
             }
             let best = |s: &[f64], from: usize| s[from..4].iter().copied().fold(f64::MIN, f64::max);
-            // The text names these two.
+            // The text names only these two.
             let named = ["ocean_cp", "volrend"].contains(&name);
             let (s, a) = (&symmetric, &asymmetric);
             let wrong = [
@@ -377,7 +377,7 @@ fn fig6_7(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     Ok(())
 }
 
-/// Figures 5.8 and 5.9: how much performance varies with the neighbour.
+/// Figures 5.8 and 5.9: how much performance depends on the neighbour.
 fn fig8_9(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let neighbours = ["matmul", "streamcluster", "fluidanimate"];
     e.axes("benchmark", "standard deviation");
@@ -424,5 +424,5 @@ fn fig10(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     Ok(())
 }
 
-/// What figure 5.10 adds one after the other.
+/// The components in figure 5.10, in the order in which they are added.
 const PARTS: [&str; 4] = ["time allocation", "latency", "both", "resolver"];

@@ -23,15 +23,15 @@ pub const EXPERIMENTS: &[Experiment] = &[
 ];
 
 const SCENARIO: &str = "papers/dissertation/scenarios/dissertation-factors.toml";
-/// Those of the text's seven benchmarks slowed down by more than 20 % that it says something about.
+/// The benchmarks that the text describes among the seven slowed down by more than 20 %.
 const SLOWED: [&str; 5] = ["dedup", "streamcluster", "volrend", "facesim", "ocean_ncp"];
-/// Two for all others.
+/// Two benchmarks that represent all others.
 const MILD: [&str; 2] = ["canneal", "bodytrack"];
 /// Benchmarks of the suites, to count those that are slowed down by more than 20 % (2.3).
 const BENCHMARKS: f64 = 26.0;
 const SLOWED_OF_THEM: f64 = 7.0;
 
-/// What runs, and on what.
+/// What runs, and on which host.
 #[derive(Clone)]
 struct Case<'a> {
     program: Vec<Step>,
@@ -41,7 +41,7 @@ struct Case<'a> {
     arm: &'a str,
     pcpus: u32,
     khz: u64,
-    /// pCPUs of each vCPU of each VM; none: anywhere.
+    /// pCPUs of each vCPU of each VM; empty: any.
     pin: Vec<Vec<u32>>,
 }
 
@@ -79,7 +79,7 @@ impl<'a> Case<'a> {
         ctx.simulate(&setups)
     }
 
-    /// Units of work a second, of all VMs together.
+    /// Units of work per second, of all VMs together.
     fn units_per_s(&self, ctx: &Ctx) -> Result<f64, Error> {
         Ok(mean(self.made(ctx)?.iter().map(|s| {
             let units: u64 = s.result.vm.iter().flat_map(|vm| &vm.units).sum();
@@ -87,7 +87,7 @@ impl<'a> Case<'a> {
         })))
     }
 
-    /// Time over that of the machine itself with one such instance, less one.
+    /// Time relative to one such instance on the machine itself, less one.
     fn slowdown(&self, ctx: &Ctx) -> Result<f64, Error> {
         let pin = vec![(0..self.vcpus).collect()];
         let program = without_nested_pages(&self.program);
@@ -102,7 +102,7 @@ impl<'a> Case<'a> {
         Ok(many.units_per_s(ctx)? / self.units_per_s(ctx)?)
     }
 
-    /// The same program with all its own spinning replaced by sleeping.
+    /// The same program, with sleeping in place of its own spinning.
     fn blocking(mut self) -> Self {
         for step in &mut self.program {
             if matches!(step.op, Op::UserBarrier | Op::Barrier | Op::CondBarrier) {
@@ -151,7 +151,7 @@ fn slowdowns(ctx: &Ctx, names: &[&str], arm: &str, threads: u32) -> Result<Vec<f
     names.iter().map(of).collect()
 }
 
-/// The mean over all benchmarks of the suites, ours standing for those like them.
+/// The mean over all benchmarks of the suites; each of ours represents similar ones.
 fn overall(ctx: &Ctx, threads: u32) -> Result<f64, Error> {
     let slowed = mean(slowdowns(ctx, &SLOWED, "default", threads)?);
     let mild = mean(slowdowns(ctx, &MILD, "default", threads)?);
@@ -191,7 +191,7 @@ fn fig2(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     Ok(())
 }
 
-/// Figure 2.3 as KVM is.
+/// Figure 2.3 with KVM's defaults.
 fn fig3_default(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let each = slowdowns(ctx, &SLOWED, "default", 16)?;
     e.gain("avg_slowdown", mean(each.iter().copied()));
@@ -213,7 +213,7 @@ fn fig3_breakdown(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let neither = of("polling idle, PLE off", "polling-idle-ple-off")?;
     e.axes("benchmark", "slowdown");
     e.gain("polling_idle", mean(polling.iter().copied()));
-    // Run times, over those on the machine itself.
+    // Run times relative to the machine itself.
     let time = |slowdowns: &[f64]| 1.0 + mean(slowdowns.iter().copied());
     let faster = [(&default, &no_ple), (&polling, &neither)].map(|(on, off)| time(on) / time(off));
     e.condition(
@@ -302,7 +302,7 @@ fn fig6(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
         .collect();
     let evidence = shown.join(", ");
     e.part_holds("value", "smaller", smaller, evidence.clone());
-    // The largest part of its slowdown.
+    // Whether this is the largest part of its slowdown.
     let is_most = Rule::ORDER.allows((1.0 - most) / (1.0 - cut[0]));
     e.part_holds("value", "dedup most", is_most, evidence);
     e.note("An instance is a VM of its own here, of eight vCPUs: a simulated VM runs one program.");

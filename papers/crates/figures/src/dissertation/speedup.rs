@@ -28,8 +28,8 @@ fn app(ctx: &Ctx, name: &str) -> Result<App, Error> {
     App::parse(&name, &text).map_err(|e| Error::Wrong { path, text: e.to_string() })
 }
 
-/// CPU time of the application's work, over that with one unit. A pass that is cut off at the end
-/// of the measuring time does not falsify it.
+/// CPU time of the application's work, relative to one unit. A pass that is cut off at the end of
+/// the measuring time does not distort it.
 fn speedup(ctx: &Ctx, one: Setup, many: Setup) -> Result<f64, Error> {
     let made = ctx.simulate(&[one, many])?;
     let useful = |s: &Simulated| s.result.vm[0].attribution.map_or(0, |a| a.useful_ns) as f64;
@@ -77,7 +77,7 @@ fn fig2_vm(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     Ok(())
 }
 
-/// The four types in a VM with something changed.
+/// The four types in a VM with a change.
 fn by_type_but(ctx: &Ctx, change: impl Fn(&mut App)) -> Result<String, Error> {
     let mut shown = Vec::new();
     for name in TYPES {
@@ -92,7 +92,7 @@ fn by_type_but(ctx: &Ctx, change: impl Fn(&mut App)) -> Result<String, Error> {
 const FOURTH: [(&str, f64); 5] =
     [("canneal", 1.0), ("lu_cb", 1.0), ("fft", 1.0), ("raytrace", 1.0), ("type4", 4.0)];
 
-/// The model of one of them: `canneal-phases`, as `canneal` is a program that runs.
+/// The model of one benchmark. `canneal-phases` is the model, because `canneal` is a program.
 fn benchmark(ctx: &Ctx, name: &str) -> Result<App, Error> {
     match name {
         "type4" => app(ctx, name),
