@@ -45,7 +45,8 @@ pub struct Program<'a> {
 impl Program<'_> {
     /// Compiles it to `object`. `out` is the build script's OUT_DIR; libbpf's headers go there.
     ///
-    /// # Errors clang is missing, or refuses the program; its message is on standard error.
+    /// # Errors
+    /// clang is missing, or refuses the program; its message is on standard error.
     pub fn compile(&self, out: &Path, object: &Path) -> Result<(), Error> {
         let headers = libbpf_headers(out)?;
         let mut clang = Command::new("clang");

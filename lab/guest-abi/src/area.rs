@@ -11,7 +11,8 @@ pub const BYTES: usize = 0x1_0000;
 pub const RESERVE: &str = "memmap=64K$0x800000";
 pub const MAGIC: u64 = 0x6165_7261_7073_6e75;
 pub const VERSION: u32 = 3;
-/// Word of the guest kernel's command line that has the runner load unspin-guest, with its parameters.
+/// Word of the guest kernel's command line that makes the runner load unspin-guest, with its
+/// parameters.
 pub const MODULE_WORD: &str = "UNSPIN_GUEST_MODULE=";
 pub const SLOTS: usize = 960;
 pub const NAME_BYTES: usize = 64;
@@ -49,7 +50,7 @@ pub struct Host {
     pub program: [AtomicU8; NAME_BYTES],
 }
 
-/// What the guest's kernel reports to use.
+/// What the guest's kernel reports that it uses.
 #[repr(C)]
 pub struct Found {
     pub kernel: [AtomicU8; TEXT_BYTES],
@@ -68,7 +69,7 @@ pub struct Slot {
     pad: [u64; 7],
 }
 
-/// Times that a program notes, in TSC cycles.
+/// Times that a program stores, in TSC cycles.
 #[repr(C)]
 pub struct Responses {
     pub count: AtomicU64,

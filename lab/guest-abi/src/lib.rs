@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What guests and every machine that runs them agree on: the bench guest's shared page (`guest/`), the
-//! steps a plan's program becomes, the random numbers, and the area a Linux guest shares with its host
-//! (`guest/linux/`). Knows no KVM.
+//! Definitions shared by guests and every machine that runs them: the bench guest's shared page
+//! (`guest/`), the steps of a compiled program, the random numbers, and the area that a Linux guest
+//! shares with its host (`guest/linux/`). Independent of KVM.
 
 pub mod area;
 mod page;

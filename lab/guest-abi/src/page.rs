@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The page that guest and host share: mirror of `guest/abi.h`; `tests/abi.rs` holds the two together.
+//! The page that guest and host share: a mirror of `guest/abi.h`; `tests/abi.rs` compares the two.
 
 use unspin_scenario::result::RESPONSE_BUCKETS;
 
@@ -63,7 +63,7 @@ pub const OP_SHOOTDOWN_LAZY: u32 = 10;
 pub const OP_COMPUTE_FIRST: u32 = 11;
 pub const OP_COMPUTE_ROTATING: u32 = 12;
 pub const OP_COMPUTE_MOVING: u32 = 13;
-/// Passes of one vCPU before the next has the work of [`OP_COMPUTE_MOVING`].
+/// Passes of one vCPU before the next one gets the work of [`OP_COMPUTE_MOVING`].
 pub const UNITS_PER_MOVE: u32 = 256;
 
 pub const MEMORY_LEFT: u32 = 0;

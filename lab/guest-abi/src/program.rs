@@ -5,16 +5,16 @@ use unspin_scenario::plan::{Dist, LockKind, Op, Step};
 
 use crate as abi;
 
-/// A program no guest can run, and why.
+/// A program that no guest can run, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("program: {0}")]
 pub struct ProgramError(pub String);
 
-/// Cut of an exponential distribution that names none, in means.
+/// Limit of an exponential distribution without a limit of its own, in means.
 const EXP_CUT_MEANS: u32 = 16;
 
-/// Compiles `program` for a guest at `cpl`. A program that could not run to its end (a lock never
-/// released, a barrier inside a critical section, HLT at CPL 3) is refused.
+/// Compiles `program` for a guest at `cpl`. Refuses programs that could not run to their end: a
+/// lock that is never released, a barrier inside a critical section, HLT at CPL 3.
 pub fn compile(program: &[Step], cpl: u8) -> Result<Vec<abi::Step>, ProgramError> {
     if program.is_empty() || program.len() > abi::STEPS_MAX {
         return Err(ProgramError(format!(
@@ -50,7 +50,7 @@ pub fn compile(program: &[Step], cpl: u8) -> Result<Vec<abi::Step>, ProgramError
     }
 }
 
-/// The guest's number for a lock.
+/// The guest's number of a lock.
 pub fn lock_kind(lock: LockKind) -> u32 {
     match lock {
         LockKind::Tas => abi::LOCK_TAS,
@@ -69,8 +69,8 @@ pub fn lock_kind(lock: LockKind) -> u32 {
     }
 }
 
-/// Follows the locks held up to `step`; locks nest in ascending order only, so no two vCPUs can
-/// wait for each other.
+/// Tracks the locks that are held up to `step`. Locks nest only in ascending order, so no two vCPUs
+/// can wait for each other.
 fn check(step: &Step, held: &mut Vec<u32>, cpl: u8) -> Result<(), String> {
     if step.permille > 1000 {
         return Err(format!("permille is {}; at most 1000", step.permille));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Seeds, and the guest's own random functions (`guest/rng.h`) for programs that follow the guest.
+//! Seeds, and the guest's own random functions (`guest/rng.h`) for other programs that imitate the
+//! guest.
 
 /// Spreads a seed over 64 bits (S. Vigna's splitmix64).
 pub fn splitmix64(x: u64) -> u64 {

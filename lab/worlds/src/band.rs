@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the outcomes of worlds lie.
+//! The distribution of the outcomes of worlds.
 
 use crate::quantile::{quantile, sorted};
 use serde::Serialize;
@@ -12,14 +12,14 @@ pub struct Band {
     pub p50: f64,
     pub p75: f64,
     pub p95: f64,
-    /// The share of worlds in which the ratio is above 1; of those in which it is 1, half.
+    /// The share of worlds in which the ratio is above 1. Worlds in which it is 1 count as half.
     pub p_gain: f64,
-    /// Worlds it is from.
+    /// Number of worlds.
     pub worlds: usize,
 }
 
 impl Band {
-    /// Of the logarithms of ratios; `None` of none.
+    /// The band of logarithms of ratios; `None` without any.
     pub fn of(outcomes: &[f64]) -> Option<Band> {
         let all = sorted(outcomes.iter().copied());
         let at = |p| quantile(&all, p).map(f64::exp);

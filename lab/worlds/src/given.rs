@@ -9,14 +9,15 @@ use crate::quantile::variance;
 use crate::random::Random;
 use crate::share::Share;
 
-/// Halves of the sample that an interval is from.
+/// Number of halves of the sample from which an interval is computed.
 const HALVES: usize = 200;
-/// Two-sided 90 % of the normal distribution.
+/// Quantile of the normal distribution for a two-sided 90 % interval.
 const Z: f64 = 1.645;
 
-/// The share of each input: `points[world][input]`, and each world's outcome. The interval is from how
-/// halves of the sample differ (jackknife that leaves out half: J. Shao and C. F. J. Wu, 1989). Empty
-/// of fewer than eight worlds; no input has a share where all outcomes are the same.
+/// The share of each input, from `points[world][input]` and each world's outcome. The interval is
+/// computed from the differences between halves of the sample (delete-half jackknife: J. Shao and C.
+/// F. J. Wu, 1989). Empty for fewer than eight worlds. No input has a share if all outcomes are the
+/// same.
 pub fn shares(points: &[Vec<f64>], outcomes: &[f64], seed: u64) -> Vec<Share> {
     let inputs = points.first().map_or(0, Vec::len);
     if points.len() < 8 || points.len() != outcomes.len() {
@@ -36,7 +37,7 @@ pub fn shares(points: &[Vec<f64>], outcomes: &[f64], seed: u64) -> Vec<Share> {
     (0..inputs).map(of).collect()
 }
 
-/// Of worlds in the order of an input.
+/// The share from worlds in the order of an input.
 fn share(sorted: &[usize], outcomes: &[f64]) -> f64 {
     let y: Vec<f64> = sorted.iter().map(|i| outcomes[*i]).collect();
     let (n, whole) = (y.len(), variance(&y));
@@ -50,12 +51,12 @@ fn share(sorted: &[usize], outcomes: &[f64]) -> f64 {
     1.0 - by_chance * within / (n as f64 * whole)
 }
 
-/// Number of groups: more groups hide less, fewer are distinguished from chance more reliably.
+/// Number of groups. More groups hide less of the effect; with fewer, chance is easier to exclude.
 fn groups(worlds: usize) -> usize {
     ((0.4 * worlds as f64).sqrt().round() as usize).clamp(2, 20)
 }
 
-/// Half of them, in the same order.
+/// A random half of the worlds, in the same order.
 fn half(sorted: &[usize], random: &mut Random) -> Vec<usize> {
     let mut left = sorted.len() / 2;
     let mut half = Vec::with_capacity(left);

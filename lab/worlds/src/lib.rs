@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Worlds: what a prediction does not know, drawn many times, and what the outcomes say together.
+//! Worlds: random draws of what a prediction does not know, and statistics of their outcomes.
 //!
-//! A world is a point in the unit cube, a coordinate from 0 to 1 for each input. Whoever makes a world
-//! turns coordinates into values. An outcome is the logarithm of a ratio, so that twice and half are
-//! as far from 1. No I/O here.
+//! A world is a point in the unit cube, with a coordinate from 0 to 1 for each input. The caller
+//! converts coordinates to values. An outcome is the logarithm of a ratio, so that twice and half are
+//! equally far from 1. No I/O here.
 //!
 //! ```text
 //! random    numbers that follow from a seed

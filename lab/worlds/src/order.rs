@@ -7,14 +7,15 @@ use std::collections::BTreeMap;
 /// The most probable order of some arms.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Order {
-    /// Numbers of the arms, the best first.
+    /// Numbers of the arms, best first.
     pub best_first: Vec<usize>,
     /// The share of worlds with this order.
     pub probability: f64,
     pub pairs: Vec<Pair>,
 }
 
-/// How probably an arm does more than another; of worlds in which both do the same, half.
+/// The probability that an arm does more than another. Worlds in which both do the same count as
+/// half.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Pair {
     pub better: usize,
@@ -32,7 +33,8 @@ pub fn order(worlds: &[Vec<f64>]) -> Option<Order> {
         arms.sort_by(|a, b| world[*b].total_cmp(&world[*a]));
         *seen.entry(arms).or_default() += 1;
     }
-    // Of two that are as frequent the first by its numbers, so that the same worlds say the same.
+    // Of two equally frequent orders, take the first by its numbers, so that the result is
+    // reproducible.
     let (best, count) = seen.into_iter().rev().max_by_key(|(_, n)| *n)?;
     let n = worlds.len() as f64;
     let mut pairs = Vec::new();

@@ -12,7 +12,7 @@ pub fn quantile(sorted: &[f64], p: f64) -> Option<f64> {
 }
 
 /// The quantile `p` (above 0, below 1) of the normal distribution (P. J. Acklam's rational
-/// approximation, 2003; off by 1.2e-9 of the value at most).
+/// approximation, 2003; relative error at most 1.2e-9).
 pub fn normal_quantile(p: f64) -> f64 {
     const A: [f64; 6] = [
         -39.69683028665376,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Numbers that follow from a seed, the same everywhere.
+//! Random numbers that depend only on a seed, the same on every computer.
 
 use unspin_guest_abi::rng::splitmix64;
 

@@ -2,16 +2,16 @@
 //! A plain sample of worlds: Sobol's sequence with Owen's scrambling (B. Burley, "Practical hash-based
 //! Owen scrambling", JCGT 2020). It fills the cube evenly, and the first N of 2 N worlds are the same.
 
-/// Most worlds of a sample.
+/// Largest number of worlds in a sample.
 pub const SAMPLES_MAX: u32 = 1 << 16;
-/// Most coordinates of a world.
+/// Largest number of coordinates of a world.
 pub const DIMENSIONS_MAX: usize = 256;
 
-/// World number `index` (from 0) of the sample with that seed: `dimensions` coordinates from 0 to 1,
-/// without 1.
+/// World number `index` (from 0) of the sample with this seed: `dimensions` coordinates from 0,
+/// all below 1.
 ///
 /// # Panics
-/// From [`SAMPLES_MAX`] worlds and above [`DIMENSIONS_MAX`] coordinates on.
+/// If `index` is [`SAMPLES_MAX`] or more, or `dimensions` is more than [`DIMENSIONS_MAX`].
 pub fn point(index: u32, dimensions: usize, seed: u64) -> Vec<f64> {
     assert!(index < SAMPLES_MAX && dimensions <= DIMENSIONS_MAX, "{index} of {dimensions}");
     let seed = (seed ^ (seed >> 32)) as u32;

@@ -19,13 +19,13 @@ impl Share {
         Share { share: fit(share), low: fit(low), high: fit(high) }
     }
 
-    /// Whether the input differs from one without influence.
+    /// Whether the input's influence is significant.
     pub fn is_told(&self) -> bool {
         self.low > 0.0
     }
 
-    /// The remaining width of a band once the input is known: the root of the remaining variance,
-    /// as in a normal distribution.
+    /// The remaining width of a band once the input is known: the square root of the remaining
+    /// variance, as in a normal distribution.
     pub fn width_left(&self) -> f64 {
         (1.0 - self.share).sqrt()
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Designs and outcomes as CSV. A column for each input has its coordinate, from 0 to 1: SALib's
-//! problems then have bounds of 0 and 1. Columns of outcomes have the logarithms of ratios.
+//! Designs and outcomes as CSV. Columns of inputs have coordinates from 0 to 1, so SALib's problems
+//! have bounds of 0 and 1. Columns of outcomes have logarithms of ratios.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ impl Design {
     /// Reads a design whose columns are the inputs, in any order.
     ///
     /// # Errors
-    /// Columns that are missing, not known or there twice, and values that are no coordinates.
+    /// Missing, unknown or repeated columns, and values that are not coordinates.
     pub fn read(text: &str, inputs: &[String]) -> Result<Design, TableError> {
         let mut reader =
             csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
@@ -77,7 +77,7 @@ impl Design {
     }
 }
 
-/// Columns of a CSV file, each with a value for each world; `None` is left empty.
+/// Columns of a CSV file, each with a value per world; `None` gives an empty cell.
 #[derive(Debug, Clone, Default)]
 pub struct Columns(Vec<(String, Vec<Option<String>>)>);
 
@@ -87,10 +87,10 @@ impl Columns {
         self.0.push((name.to_string(), values.into_iter().collect()));
     }
 
-    /// The file.
+    /// The contents of the file.
     ///
     /// # Errors
-    /// None but of the writer of CSV.
+    /// Only errors of the CSV writer.
     pub fn write(&self) -> Result<Vec<u8>, TableError> {
         let mut writer = csv::Writer::from_writer(Vec::new());
         writer.write_record(self.0.iter().map(|(name, _)| name))?;

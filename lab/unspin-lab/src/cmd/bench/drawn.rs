@@ -105,7 +105,8 @@ impl<'a> Drawn<'a> {
     /// Reports how long this computer's share of the design's worlds takes, before they are
     /// simulated.
     ///
-    /// # Errors The time is more than a day.
+    /// # Errors
+    /// The time is more than a day.
     pub fn say_time(&self, design: &Design) -> anyhow::Result<()> {
         let (jobs, shares) =
             (self.bench.jobs(), self.bench.args.shard.map_or(1, |s| s.of as usize));
