@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A journal whose writer is killed at any instant: afterwards every value is as before, or another
-//! hand's.
+//! A journal whose writer is killed at any instant. Afterwards every target has its old value, or
+//! one that another program set.
 
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
@@ -13,7 +13,7 @@ use std::rc::Rc;
 use unspin_host::journal::{Back, Disk, Error, Hands, Journal, Target};
 use unspin_host::Host;
 
-/// Steps that are left until everything stops.
+/// Number of steps until everything stops.
 type Left = Rc<Cell<usize>>;
 
 fn step(left: &Left) -> io::Result<()> {
@@ -26,7 +26,7 @@ fn step(left: &Left) -> io::Result<()> {
     }
 }
 
-/// A file in memory, which outlives its writer. What is appended may be torn.
+/// A file in memory that outlives its writer. Appended data may be torn.
 struct Memory {
     bytes: Rc<RefCell<Vec<u8>>>,
     left: Left,
@@ -51,7 +51,7 @@ impl Disk for Memory {
         }
         assert!(alive);
         self.bytes.borrow_mut().extend(bytes);
-        // Written, and killed before it returns.
+        // It has written, and is killed before it returns.
         step(&self.left)
     }
 
@@ -96,12 +96,13 @@ impl Tree {
         files.into_iter().map(file).chain(threads).collect()
     }
 
-    /// Another target of the same name: a thread that got the id, a cgroup that was made again.
+    /// Replaces a target by another one of the same name: a thread with a reused id, or a recreated
+    /// cgroup.
     fn replace(&self, target: &Target, value: &str) {
         match target {
             Target::File { path } => {
                 let dir = path.parent().unwrap();
-                // The old directory stays elsewhere, so that its inode is not used again.
+                // Keep the old directory elsewhere, so that its inode is not reused.
                 let name = format!("old-{}", fs::read_dir(&self.dir).unwrap().count());
                 fs::rename(dir, self.dir.join(name)).unwrap();
                 fs::create_dir_all(dir).unwrap();
@@ -163,15 +164,15 @@ fn before(index: usize) -> String {
     format!("{index}")
 }
 
-/// What is done until somebody is killed.
+/// Actions until a process is killed.
 #[derive(Debug, Clone)]
 enum Do {
-    /// Changes some targets (bits) to this value.
+    /// Changes the targets in this bit set to a value.
     Change(u8, u8),
     PutBack,
-    /// Another hand sets a target.
+    /// Another program sets a target.
     Other(usize, u8),
-    /// A target of the same name comes.
+    /// Another target of the same name appears.
     Replace(usize, u8),
 }
 
@@ -184,8 +185,8 @@ fn what() -> impl Strategy<Value = Do> {
     ]
 }
 
-/// One process: it opens the journal, puts back what it finds, does these things, and puts back. An error
-/// is its end.
+/// One process: it opens the journal, restores what it finds, performs these actions, and restores. An
+/// error ends it.
 fn live(
     tree: &Tree,
     disk: &Rc<RefCell<Vec<u8>>>,
@@ -206,7 +207,7 @@ fn live(
                 journal.change(tree, &wanted)?;
             }
             Do::PutBack => drop(journal.put_back(tree)?),
-            // Others are not killed with it, and write what nobody else does.
+            // Other programs are not killed, and write distinct values.
             Do::Other(which, value) => {
                 let left = tree.left.replace(usize::MAX);
                 expected[*which] = format!("other-{value}");
@@ -214,7 +215,8 @@ fn live(
                 tree.left.set(left);
             }
             Do::Replace(which, value) => {
-                // It may have the very value that was set: it is another's all the same.
+                // The value may equal the one that the process set; it is another program's
+                // nevertheless.
                 expected[*which] = format!("set-{value}");
                 tree.replace(&targets[*which], &expected[*which]);
             }
@@ -230,7 +232,7 @@ fn live(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// Three processes are killed one after the other, at any step, and a fourth is not.
+    /// Three processes are killed one after the other, each at any step; a fourth runs to its end.
     #[test]
     fn killed_at_any_step_it_is_put_back(
         lives in proptest::collection::vec(
@@ -290,7 +292,7 @@ fn a_file_is_held_by_one_and_kept_from_others() {
     assert!(open.to_string().contains("chmod go-w"), "{open}");
 }
 
-/// One of two has another value than was thought: neither is set, and nothing is noted.
+/// One of two targets has an unexpected value: neither is set, and nothing is recorded.
 #[test]
 fn values_are_exchanged_all_or_none() {
     let tree = Tree::new("exchange");
@@ -356,7 +358,7 @@ fn a_target_that_was_changed_often_is_put_back_once() {
     }
     journal.change(&tree, &[(other, "5".into())]).unwrap();
     drop(journal);
-    // The last was noted, and not made.
+    // The last change was recorded, but not made.
     tree.write(&target, "5").unwrap();
     let mut journal = Journal::open(&path, &proc).unwrap();
     assert_eq!(journal.changes().len(), 5);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A process that changes files and a real thread's CPUs, and is killed (SIGKILL) again and again.
+//! A process that changes files and a real thread's CPUs, and is killed (SIGKILL) repeatedly.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,7 +9,8 @@ use std::time::Duration;
 use unspin_host::journal::{Back, Hands, Journal, Target};
 use unspin_host::Host;
 
-/// Says to the test below that it is the process to kill, and where its tree is.
+/// Environment variable that tells the test below that it is the process to kill, and where its
+/// tree is.
 const TREE: &str = "UNSPIN_TEST_JOURNAL_TREE";
 const THREAD: &str = "UNSPIN_TEST_JOURNAL_THREAD";
 const KILLS: u64 = 300;
@@ -22,7 +23,7 @@ fn wanted(tree: &Path, tid: u32, value: &str) -> Vec<(Target, String)> {
     all
 }
 
-/// Changes and puts back for ever.
+/// Changes and restores in an endless loop.
 #[test]
 fn the_process_to_kill() {
     let Some(tree) = std::env::var_os(TREE).map(PathBuf::from) else { return };
@@ -68,8 +69,8 @@ fn whenever_it_is_killed_a_later_one_puts_back() {
         process.args(["--exact", "the_process_to_kill"]).env(TREE, &tree);
         process.env(THREAD, tid.to_string()).stdout(Stdio::null()).stderr(Stdio::null());
         let process = Killed(process.spawn().unwrap());
-        // Until it is seen to have changed something, however busy this computer is; then some time that
-        // differs, in which it puts back and changes again.
+        // Wait until it has changed a value, on a computer of any load; then for a varying time, in
+        // which it restores and changes again.
         while read() == before {
             std::thread::sleep(Duration::from_micros(200));
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where VMs compete for CPU time, on hosts made of files: the layouts of cgroups that managers of VMs make.
+//! Where VMs compete for CPU time, in the cgroup layouts of VM managers, on hosts made of files.
 
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ impl Fake {
         fs::write(path, text).unwrap();
     }
 
-    /// A process in this cgroup, with threads in these; `kvm`: it has a VM.
+    /// A process in this cgroup, with threads in these cgroups; `kvm`: it has a VM.
     fn process(&self, pid: u32, program: &str, main: &str, vcpus: &[&str], kvm: bool) {
         self.write(&format!("proc/{pid}/cmdline"), &format!("{program}\0-name\0vm{pid}\0"));
         self.write(&format!("proc/{pid}/status"), &format!("Name:\tx\nTgid:\t{pid}\n"));
@@ -55,23 +55,24 @@ impl Drop for Fake {
     }
 }
 
-/// A VM, and what is to be found of it.
+/// A VM, and the expected results.
 struct Vm {
     pid: u32,
-    /// Lines of /proc/TID/cgroup: of the VMM, and of each vCPU.
+    /// Lines of /proc/TID/cgroup: of the VMM; `vcpus` has those of each vCPU.
     main: &'static str,
     vcpus: &'static [&'static str],
-    /// The cgroup by whose weight it competes, and its weight; `None`: the host's first.
+    /// The cgroup with whose weight it competes, and the weight; `None`: the host's root cgroup.
     place: Option<(&'static str, f64)>,
     is_own: bool,
     beside: &'static [u32],
-    /// Every quota, outer ones first: where, CPUs, whose (`vm`, `vcpu N`, `others`).
+    /// All quotas, outer ones first: cgroup, CPUs, and to whom it applies (`vm`, `vcpu N`,
+    /// `others`).
     quotas: &'static [(&'static str, f64, &'static str)],
-    /// What all its vCPUs may use, and what raises that.
+    /// The CPUs that all its vCPUs together may use, and how to raise them.
     limit: Option<(f64, &'static str)>,
 }
 
-/// One that has a cgroup of its own and no quota.
+/// A VM that has a cgroup of its own and no quota.
 const OWN: Vm = Vm {
     pid: 0,
     main: "",
@@ -90,7 +91,7 @@ struct Layout {
     vms: &'static [Vm],
     /// Other processes, and their cgroups.
     helpers: &'static [(u32, &'static str)],
-    /// Who competes beside the first VM, or around it: cgroups with their weights, first levels first.
+    /// Cgroups that compete beside the first VM or around it, with their weights, upper levels first.
     rivals: &'static [(&'static str, Option<f64>)],
 }
 
@@ -498,7 +499,7 @@ fn written(of: &Limited) -> String {
     }
 }
 
-/// What is found of each VM is what is expected of it.
+/// Compares the results for each VM with the expected ones.
 #[track_caller]
 fn check(name: &str, host: &Host, vms: &[Vm]) -> (Tree, Groups, Vec<VmProcess>) {
     let tree = Tree::of(host);
@@ -563,7 +564,7 @@ fn vms_compete_where_their_managers_put_them() {
     }
 }
 
-/// A container that has the host's processes and a namespace of cgroups of its own.
+/// A container that sees the host's processes and has a cgroup namespace of its own.
 #[test]
 fn from_within_a_namespace_the_hosts_tree_is_read() {
     let pod = "kubepods/pod2/vm";
@@ -700,7 +701,7 @@ fn a_scheduler_in_bpf_is_told() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..Default::default() })]
 
-    /// Whatever cgroups VMs are in, and for which the controller is on.
+    /// For any cgroups of VMs, and any cgroups with the controller on.
     #[test]
     fn no_vm_is_at_two_places(
         seed in any::<u32>(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every VMM in every layout of cgroups, with and without a name: the names of each VM, and the threads
-//! that run its vCPUs. All run on one faked host.
+//! that run its vCPUs. All are on one fake host.
 
 mod common;
 
@@ -8,14 +8,14 @@ use common::{Fake, VM};
 use std::collections::BTreeMap;
 use unspin_host::{keep_told, meant, By, Host, Kind, VmProcess};
 
-/// How a VMM shows which threads run vCPUs.
+/// How to recognize a VMM's threads that run vCPUs.
 #[derive(Clone, Copy)]
 enum Shows {
-    /// By their names: what stands before and after the number.
+    /// By their names: prefix and suffix of the number.
     Names(&'static str, &'static str),
-    /// Not by names: they wait in KVM_RUN, but for the last, which has been in a guest.
+    /// Not by names: they wait in KVM_RUN, except the last one, which has been in a guest.
     Calls,
-    /// Not at all: they were never run.
+    /// Not at all: they never ran.
     Nothing,
 }
 
@@ -125,7 +125,7 @@ fn pod_uid(vm: usize) -> String {
     format!("0a0b0c0d-1111-2222-3333-{vm:012}")
 }
 
-/// Lines of `/proc/PID/cgroup`, and the names that they give. `VM` stands for the VM's number.
+/// Lines of `/proc/PID/cgroup`, and the names in them. `VM` stands for the VM's number.
 const LAYOUTS: &[(&str, &[(Kind, &str)])] = &[
     (r"0::/machine.slice/machine-qemu\x2d3\x2dlvVM.scope/libvirt/emulator", &[(Kind::Libvirt, "lvVM")]),
     (r"4:cpu,cpuacct:/machine.slice/machine-ch\x2d3\x2dlvVM.scope", &[(Kind::Libvirt, "lvVM")]),
@@ -154,7 +154,7 @@ const LAYOUTS: &[(&str, &[(Kind, &str)])] = &[
     ("0::/", &[]),
 ];
 
-/// A VM of the matrix, and what is expected of it.
+/// A VM of the matrix, and the expected results.
 struct Cell {
     pid: u32,
     monitor: &'static str,
@@ -173,7 +173,7 @@ fn uuid(vm: usize) -> String {
     format!("c7a5fdb2-cdaf-9455-926a-{vm:012}")
 }
 
-/// What engines note of the containers of this layout.
+/// Writes the records of engines about the containers of this layout.
 fn note(fake: &Fake, layout: usize, vm: usize) {
     let id = container(vm);
     let (path, text) = match LAYOUTS[layout].0 {
@@ -190,7 +190,7 @@ fn note(fake: &Fake, layout: usize, vm: usize) {
             format!(r#"{{"Name": "/d{vm}", "Config": {{"Labels": {{}}}}}}"#),
         ),
         path if path.contains("libpod") => {
-            // One file has all.
+            // One file has the records of all.
             let cells =
                 (0..MONITORS.len() * LAYOUTS.len()).filter(|cell| cell % LAYOUTS.len() == layout);
             let of = |vm| format!(r#"{{"id": "{}", "names": ["p{vm}"]}}"#, container(vm));
@@ -198,7 +198,7 @@ fn note(fake: &Fake, layout: usize, vm: usize) {
             let path = "var/lib/containers/storage/overlay-containers/containers.json";
             (path.to_string(), format!("[{}]", all.join(",")))
         }
-        // The pod was deleted meanwhile.
+        // The pod has been deleted.
         _ => return,
     };
     fake.write(&format!("1/root/{path}"), text.as_bytes());
@@ -224,7 +224,7 @@ fn cell(fake: &Fake, number: usize, monitor: &Monitor, layout: usize, is_named: 
             names.insert(Kind::Uuid, uuid(number));
         }
     }
-    // Numbers need not follow each other, and their order is not that of the threads.
+    // Numbers may have gaps, and may be in another order than the threads.
     let count = 1 + number % 4;
     let numbers: Vec<u32> = (0..count as u32).map(|n| 2 * n).rev().collect();
     let mut vcpus = Vec::new();
@@ -255,7 +255,7 @@ fn cell(fake: &Fake, number: usize, monitor: &Monitor, layout: usize, is_named: 
         }
     }
     if matches!(monitor.shows, Shows::Calls) {
-        // A thread of the kernel's own, copied from that of a vCPU.
+        // A kernel thread, copied from a vCPU's.
         let task = format!("{pid}/task/{}", pid + 9);
         fake.write(&format!("{task}/syscall"), b"16 0x14 0xae80 0x0 0x0 0x0 0x0 0x7 0x8\n");
         fake.write(
@@ -267,7 +267,7 @@ fn cell(fake: &Fake, number: usize, monitor: &Monitor, layout: usize, is_named: 
     Cell { pid, monitor: monitor.name, names, count, vcpus }
 }
 
-/// The VMs that a text means, by their processes.
+/// The VMs that a text selects, by their processes.
 fn found(vms: &[VmProcess], given: &[u8]) -> Vec<(u32, By)> {
     let by = |vm: &VmProcess| Some((meant(given, Some(vm), None)?, vm.pid));
     let mut found = vms.iter().filter_map(by).collect();
@@ -286,7 +286,7 @@ fn every_vm_is_seen_as_what_it_is() {
         }
     }
     assert!(cells.len() > 150);
-    // Others look like VMMs, and hold no VM.
+    // Other processes look like VMMs, and have no VM.
     fake.process(
         2,
         &[b"/usr/bin/qemu-system-x86_64", b"-name", b"web1"],
@@ -303,7 +303,7 @@ fn every_vm_is_seen_as_what_it_is() {
         assert_eq!(names, cell.names, "{vm:?}");
         let vcpus: Vec<(u32, u32)> = vm.vcpus.iter().map(|vcpu| (vcpu.index, vcpu.tid)).collect();
         assert_eq!((vm.vcpu_count, vcpus), (cell.count, cell.vcpus.clone()), "{vm:?}");
-        // What it is called means it alone.
+        // The title selects only this VM.
         assert_eq!(found(&vms, vm.title().as_bytes()), [(vm.pid, By::Exact)], "{}", vm.title());
         for (kind, name) in vm.names.iter() {
             let explicit = format!("{}:{name}", kind.key());
@@ -317,7 +317,7 @@ fn every_vm_is_seen_as_what_it_is() {
             assert!(explicit.iter().all(has_it), "{kind:?} {name}");
         }
     }
-    // The names that people see.
+    // The names that are shown.
     let title = |monitor: usize, layout: usize| {
         let number = monitor * LAYOUTS.len() + layout;
         vms[number].title().replace(&number.to_string(), "N")

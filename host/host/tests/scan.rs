@@ -54,7 +54,7 @@ fn vms_are_found_with_names_and_vcpus() {
     assert_eq!(web.vcpus, [Vcpu { index: 2, tid: 311 }, Vcpu { index: 10, tid: 312 }]);
     assert_eq!(host.threads(300), [300, 309, 311, 312]);
     assert!(host.threads(7).is_empty(), "there is none");
-    // A thread of the process made the VM.
+    // A thread of the process created the VM.
     for id in ["300-0", "309-3"] {
         assert_eq!(host.of_module_id(id).as_ref(), Some(web), "{id}");
     }
@@ -63,7 +63,8 @@ fn vms_are_found_with_names_and_vcpus() {
     }
 }
 
-/// Old kernels do not number descriptors; a process that names threads as vCPUs has no more than KVM says.
+/// Old kernels do not number descriptors. A process whose threads are named as vCPUs has only as many as
+/// KVM reports.
 #[test]
 fn vcpus_are_those_that_kvm_has() {
     let fake = Fake::new("vcpus");
@@ -86,7 +87,7 @@ fn vcpus_are_those_that_kvm_has() {
     assert_eq!(of(10), Some((2, vec![(0, 12)], false)));
     call(10, 11, 21);
     assert_eq!(of(10), Some((2, vec![(0, 11), (1, 12)], true)));
-    // A descriptor that is not a vCPU's, and one that was closed.
+    // A descriptor that is not of a vCPU, and one that was closed.
     call(10, 10, 9);
     call(10, 12, 77);
     assert_eq!(of(10), Some((2, vec![(0, 11)], false)));
@@ -130,7 +131,7 @@ fn qemu(options: &[&str]) -> Option<Qemu> {
     child.ok().map(Qemu)
 }
 
-/// A VM of this computer, when that is so; `None`: there can be none.
+/// A VM on this computer, once the condition holds; `None`: this computer cannot run one.
 fn of_this_computer(
     options: &[&str],
     is_so: impl Fn(&VmProcess) -> bool,
@@ -173,7 +174,7 @@ fn a_vm_of_this_computer_is_found() {
     assert!(Host::default().vm_processes().unwrap().iter().any(|p| p.pid == pid));
 }
 
-/// The second vCPU waits within KVM_RUN, for nothing starts it.
+/// The second vCPU waits within KVM_RUN, because nothing starts it.
 #[test]
 fn vcpus_without_names_are_found_on_this_computer() {
     let waits = |vm: &VmProcess| vm.vcpus.iter().any(|vcpu| vcpu.index == 1);

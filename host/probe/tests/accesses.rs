@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a small guest of this computer's KVM accesses is counted, each by its name.
+//! Accesses of a small guest under this computer's KVM are counted, each with its name.
 
 mod guest;
 
@@ -11,7 +11,7 @@ use unspin_probe::{Error, Probe, Thread};
 
 const ROUNDS: u64 = 200;
 
-/// `None` and a word to the person where this computer cannot.
+/// `None`, and a message, if this computer cannot run the test.
 fn needed() -> Option<(Probe, Guest)> {
     let probe = match Probe::load_detailed(false) {
         Ok(probe) => probe,
@@ -53,7 +53,7 @@ fn accesses_of_a_guest_have_names() {
     let port =
         find("ports 0x70-0x71: real-time clock (RTC)").unwrap_or_else(|| panic!("{groups:?}"));
     let memory = find("memory 0xa0000: display (VGA)").unwrap_or_else(|| panic!("{groups:?}"));
-    // The last one may be under way.
+    // The last round may not be finished.
     assert!((2 * ROUNDS - 1..=2 * ROUNDS).contains(&port.accessed.count), "{port:?}");
     assert!((ROUNDS - 1..=ROUNDS).contains(&memory.accessed.count), "{memory:?}");
     if states.exits.total() == 0 {
@@ -73,7 +73,7 @@ fn accesses_of_a_guest_have_names() {
     );
 }
 
-/// Of two threads that compute and sleep: they want a CPU while they run or wait for one.
+/// Two threads compute and sleep: they want a CPU while they run or wait for one.
 #[test]
 fn how_many_want_a_cpu_is_counted() {
     let Some((mut probe, _)) = needed() else { return };
@@ -103,14 +103,14 @@ fn how_many_want_a_cpu_is_counted() {
     let asleep = [State::Blocked, State::Halted, State::Stopped];
     let wanted: u64 = seen.values().map(|of| of.times.total() - of.times.of(&asleep)).sum();
     let counted: u64 = (0..).zip(&wanting).map(|(many, ns)| many * ns).sum();
-    // What they did before their first event after they were entered is not known.
+    // Their time before the first event is unknown.
     assert!(counted.abs_diff(wanted) < wanted / 5, "{counted} of {wanted}: {wanting:?}");
     assert!(wanting.iter().sum::<u64>() <= wall, "{wanting:?}");
     assert!(wanting[0] > 0 && wanting[1] > 0, "{wanting:?}");
     assert_eq!(wanting[3..].iter().sum::<u64>(), 0, "{wanting:?}");
 }
 
-/// A thread that computes is watched no more, as one that turns out to be no vCPU.
+/// A thread that computes is no longer watched, like one that turns out not to run a vCPU.
 #[test]
 fn a_thread_that_is_dropped_wants_no_cpu() {
     let Some((mut probe, _)) = needed() else { return };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! This computer's kernel takes the programs, and they count what its threads do.
+//! This computer's kernel accepts the programs, and they count what its threads do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ fn computes(time: Duration) {
     }
 }
 
-/// To the programs any thread that is entered is a vCPU; this one never enters a guest.
+/// For the programs any registered thread is a vCPU; this one never enters a guest.
 fn is_on_a_cpu_ready_or_asleep(loaded: Result<Probe, Error>) {
     let mut probe = match loaded {
         Ok(probe) => probe,
@@ -36,7 +36,7 @@ fn is_on_a_cpu_ready_or_asleep(loaded: Result<Probe, Error>) {
     let wall = start.elapsed().as_nanos() as u64;
     let times = after.times.since(&before.times);
     let spent: Vec<(State, u64)> = times.spent().collect();
-    // The two readings are not exactly where the clock was read.
+    // The two readings are slightly later than the readings of the clock.
     assert!(times.total().abs_diff(wall) < 2_000_000, "{spent:?} of {wall}");
     let asleep = times[State::Blocked] + times[State::Halted];
     assert!(asleep.abs_diff(200_000_000) < 20_000_000, "{spent:?}");
@@ -50,7 +50,7 @@ fn a_thread_is_on_a_cpu_ready_or_asleep() {
     is_on_a_cpu_ready_or_asleep(Probe::load(false));
 }
 
-/// Where /proc has a thread as running it may be in a guest, in its VMM, or wait for a CPU.
+/// A thread that /proc shows as running may be in a guest, in its VMM, or waiting for a CPU.
 #[test]
 fn nothing_is_known_of_a_thread_before_its_first_event() {
     let mut probe = match Probe::load(false) {
@@ -84,7 +84,7 @@ fn so_it_is_where_less_is_told_apart() {
     is_on_a_cpu_ready_or_asleep(Probe::load_brief());
 }
 
-/// Keeps this thread on one CPU.
+/// Pins this thread to one CPU.
 fn stays_on(cpu: usize) {
     // SAFETY: zeroes are a value of it, and the calls read and write only it.
     unsafe {
@@ -100,8 +100,8 @@ fn a_cpu() -> usize {
     unsafe { libc::sched_getcpu() as usize }
 }
 
-/// Two that compute on one CPU: whenever one has it, the other is ready and stopped by its sibling.
-/// Others may have the CPU, too.
+/// Two threads compute on one CPU: while one has it, the other is ready, and its sibling has the
+/// CPU. Other threads may have the CPU, too.
 #[test]
 fn siblings_on_one_cpu_stop_each_other() {
     let mut probe = match Probe::load_with_takers(false) {
@@ -126,7 +126,8 @@ fn siblings_on_one_cpu_stop_each_other() {
     let both: BTreeSet<Thread> = tids.iter().take(2).map(|tid| Thread { tid, pid }).collect();
     probe.watch(&both).unwrap();
     std::thread::sleep(Duration::from_millis(100));
-    // Times and takers are not read at the same moment: between two readings of takers.
+    // Times and takers are not read at the same moment, so read the times between two readings of
+    // takers.
     let look = || (probe.takers().unwrap(), probe.read().unwrap(), probe.takers().unwrap());
     let (sooner, before, taken_before) = look();
     std::thread::sleep(Duration::from_millis(400));
@@ -136,7 +137,7 @@ fn siblings_on_one_cpu_stop_each_other() {
     for seen in seen {
         let by_sibling = seen.times[State::ReadySibling];
         let costop = seen.costop.unwrap();
-        // They are not read at the same moment as each other.
+        // The two are not read at the same moment.
         assert!(costop.abs_diff(by_sibling) < 20_000_000, "{costop} of {by_sibling}: {seen:?}");
         all += State::ALL.iter().filter(|s| s.is_ready()).map(|s| seen.times[*s]).sum::<u64>();
         own += by_sibling + seen.times[State::ReadyVmm];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which programs are chosen for other kernels, by their type information, and which kernels are refused.
+//! Which programs are chosen for other kernels, from their type information, and which kernels are
+//! refused.
 
 mod btf;
 
@@ -8,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 use unspin_probe::{Error, Exit, Extent, Plan, Throttling};
 
-/// What a kernel shows; the lines of each file of /sys/kernel/btf.
+/// A kernel, as the lines of each file of /sys/kernel/btf.
 #[derive(Clone)]
 struct Kernel {
     release: &'static str,
@@ -94,7 +95,7 @@ fn v7_3() -> Kernel {
 }
 
 impl Kernel {
-    /// The same, in whose lines `of` is `by`.
+    /// The same kernel, with `of` replaced by `by` in its lines.
     fn with(mut self, of: &str, by: &str) -> Kernel {
         let was = (self.vmlinux.clone(), self.modules.clone());
         self.vmlinux = self.vmlinux.replace(of, by);
@@ -128,7 +129,7 @@ impl Kernel {
         intel
     }
 
-    /// Why it is refused, which is of this computer.
+    /// The reason of a refusal, which must name this computer as the cause.
     fn why_not(&self) -> String {
         let error = self.plan().expect_err(self.release);
         assert!(error.is_of_this_computer(), "{error}");
@@ -137,7 +138,7 @@ impl Kernel {
     }
 }
 
-/// A directory of its own, removed at the end.
+/// A temporary directory, removed when dropped.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -180,17 +181,17 @@ fn each_kernel_has_its_programs() {
 fn kernels_without_types_of_kvm_are_refused() {
     for kernel in [debian_11(), Kernel { modules: None, ..el8() }] {
         assert!(kernel.why_not().contains("/sys/kernel/btf/kvm"), "{}", kernel.why_not());
-        // What takes no tracepoint of KVM works there.
+        // Programs without tracepoints of KVM work there.
         assert!(kernel.plan_on("kvm_intel", Extent::Brief).is_ok());
     }
-    // A kernel that KVM is a part of has them among its own.
+    // A kernel with built-in KVM has the types among its own.
     let mut builtin = debian_12();
     let modules = builtin.modules.take().unwrap();
     builtin.vmlinux = format!("{}\n{}", builtin.vmlinux, modules.join("\n"));
     assert_eq!(builtin.plan().unwrap().exit, Exit::Vcpu);
 }
 
-/// Whatever a tracepoint passes instead, or if there is none.
+/// A tracepoint passes any other arguments, or does not exist.
 #[test]
 fn a_tracepoint_of_another_kind_is_named() {
     for (of, name) in [
@@ -206,7 +207,7 @@ fn a_tracepoint_of_another_kind_is_named() {
                 true => format!("{name}({passed}{}", if passed.is_empty() { "" } else { "," }),
                 false => format!("{name}({passed})"),
             };
-            // What is left of a longer list still is what is taken.
+            // What remains of a longer list still has the needed arguments.
             if by == "kvm_hypercall(" {
                 continue;
             }
@@ -216,7 +217,7 @@ fn a_tracepoint_of_another_kind_is_named() {
         let gone = v7_3().with(&format!("trace {name}("), &format!("trace {name}_2("));
         assert!(gone.why_not().contains(&format!("no tracepoint {name}")), "{}", gone.why_not());
     }
-    // What 5.18 as first released passed.
+    // The arguments in the first release of 5.18.
     let first = "bool, unsigned int, struct task_struct *, struct task_struct *";
     let why = debian_12().with(SWITCH_OF_4, first).why_not();
     let passed =
@@ -238,7 +239,7 @@ fn a_field_that_is_missing_is_named() {
         let said = debian_13().with(of, by).why_not();
         assert!(said.contains(why), "{said}");
     }
-    // The vendor's structures matter where that vendor's module is loaded.
+    // A vendor's structures matter only if the vendor's module is loaded.
     let of_intel =
         debian_13().with("vcpu_vmx { struct vmx_exit_reason exit_reason", "vcpu_vmx { u32 other");
     let of_amd = debian_13().with("u32 exit_code", "u32 code");
@@ -250,7 +251,7 @@ fn a_field_that_is_missing_is_named() {
         assert!(said.contains(why), "{said}");
         assert!(kernel.plan_on(other, Extent::Whole).is_ok());
     }
-    // A tracepoint that tells the reason makes them needless.
+    // A tracepoint that passes the reason makes them unnecessary.
     let before = of_intel.with(EXIT, EXIT_FOR);
     assert_eq!(before.plan_on("kvm_intel", Extent::Whole).unwrap().exit, Exit::Reason);
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! docs/sysfs.md says what uapi/unspin.h says: every name once, with its bounds, its default and, as
-//! the first words about it, its meaning.
+//! docs/sysfs.md agrees with uapi/unspin.h: it has every name once, with its bounds, its default
+//! and, as the first words about it, its meaning.
 
 use std::collections::{BTreeMap, BTreeSet};
 use unspin_uapi::{Coscheduling, Counter, Mode, ModuleValue, Number, Refusal, Value, Variant};
 
 const DOC: &str = include_str!("../../../docs/sysfs.md");
 
-/// The tables' rows: what stands in the first cell, and the other cells.
+/// Rows of the tables, by the first cell.
 fn rows() -> BTreeMap<&'static str, Vec<&'static str>> {
     let mut rows = BTreeMap::new();
-    // A name may be a mode's and a variant's, or a coscheduling's and a file's: the second has the later
-    // row.
+    // A mode and a variant may have the same name, and so may a coscheduling and a file. The second has
+    // the later row.
     for line in DOC.lines().filter(|line| line.starts_with("| `")) {
         let mut cells = line.trim_matches('|').split('|').map(str::trim);
         let name = cells.next().unwrap().trim_matches('`');

@@ -267,7 +267,7 @@ mod tests {
         assert_eq!((mode("42-0"), keeper.is_ambiguous()), ("hvs".into(), false));
     }
 
-    /// The name of one VM is the VMID of another: whoever names his VM so gets no settings of the other's.
+    /// The name of one VM is the VMID of another: the VM with that name gets no settings of the other.
     #[test]
     fn a_name_that_is_an_id_of_another_vm_sets_none() {
         let fake = Fake::new("keep-vmid");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin diagnose VM --ab CAUSE` on a host made of files, whose vCPUs are real threads that sleep: what
-//! it finds and refuses, and that all is put back, however it ends.
+//! `unspin diagnose VM --ab CAUSE` on a host made of files, whose vCPUs are real threads that sleep: its
+//! results and refusals, and that it restores everything, for any end.
 
 mod common;
 #[path = "common/vm_host.rs"]
@@ -26,7 +26,7 @@ const FILES: [(&str, &str); 5] = [
     ("delta_cycles", "1024"),
 ];
 
-/// A host with a module, one VM of two vCPUs, and two CPUs of `caches`.
+/// A host with a module, one VM of two vCPUs, and two CPUs with `caches`.
 struct Fake(VmHost);
 
 impl Deref for Fake {
@@ -49,7 +49,7 @@ impl Fake {
         fake
     }
 
-    /// CPUs 0 and 1 are of these caches.
+    /// Sets the caches of CPUs 0 and 1.
     fn caches(&self, lists: [&str; 2]) {
         for (cpu, list) in lists.iter().enumerate() {
             let dir = format!("sys/devices/system/cpu/cpu{cpu}/cache/index3");
@@ -109,7 +109,7 @@ impl Fake {
     }
 }
 
-/// It ends with 1, and says these words.
+/// Checks that it ends with 1 and prints these words.
 #[track_caller]
 fn fails(child: Child, words: &str) {
     let out = child.wait_with_output().unwrap();
@@ -171,7 +171,7 @@ fn vcpus_are_placed_and_placed_back() {
     fake.refuses("cache", "guest=1/guest=1", 77, "(0-1) share one last-level cache");
     fake.caches(["0", "1"]);
     fake.refuses("cache", "guest=1/guest=1", 77, "2 vCPUs, and no last-level cache has as many");
-    // A VM of one vCPU, which is moved for real.
+    // A VM of one vCPU, whose thread is really moved.
     let second = fake.dir.join(format!("proc/{}/task/{}", fake.vm, fake.vcpus[1]));
     fs::remove_dir_all(second).unwrap();
     let command = fake.ab("cache", "guest=1/guest=1", &["--seconds=1", "--rounds=2"]);
@@ -215,7 +215,7 @@ fn what_would_harm_or_mislead_is_refused() {
     assert!(said(&out).contains("sudo unspin load"), "{}", said(&out));
 }
 
-/// What is restored and what is not is said as it is, also to those who may not look.
+/// Reports what is restored and what is not, also to users who may not read the journal.
 #[test]
 fn put_back_denies_no_change() {
     let fake = Fake::new("denied");
@@ -223,7 +223,7 @@ fn put_back_denies_no_change() {
     let out = put_back().output().unwrap();
     assert!(out.status.success() && said(&out).contains("nothing to restore"), "{}", said(&out));
     let journal = fake.dir.join("run/journal");
-    // A line that was written to its end, with a byte that is wrong.
+    // A complete line with a wrong byte.
     let text = "0badc0de {\"begin\":{\"schema\":1,\"boot\":\"b\"}}\n";
     fs::create_dir_all(journal.parent().unwrap()).unwrap();
     fs::set_permissions(journal.parent().unwrap(), fs::Permissions::from_mode(0o700)).unwrap();
@@ -278,7 +278,7 @@ fn killed_it_is_put_back_by_its_guard() {
     child.kill().unwrap();
     fake.comes_back();
     let mut text = String::new();
-    // The guard has it open, too: it ends with it.
+    // The guard also has it open, so it ends with the guard.
     child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
     child.wait().unwrap();
     assert!(text.contains("ended before it restored"), "{text}");

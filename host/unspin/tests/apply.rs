@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin apply` as unspin.service runs it, with a module made of files: a `modprobe` and an `rmmod`
-//! of our own make and remove them.
+//! `unspin apply` as in unspin.service, with a module made of files, which our own `modprobe` and
+//! `rmmod` create and remove.
 
 use std::fs;
 use std::os::unix::fs::{symlink, PermissionsExt};
@@ -76,7 +76,7 @@ impl Host {
         self.command(&[&["apply"], args, &more].concat())
     }
 
-    /// What is expected to come true soon.
+    /// Checks that a condition becomes true soon.
     #[track_caller]
     fn wait(&self, what: &str, is_so: impl Fn(&Host) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(30);
@@ -93,7 +93,7 @@ impl Drop for Host {
     }
 }
 
-/// `unspin apply --stay`, which says what it says to the file `said`.
+/// `unspin apply --stay`, with its output in the file `said`.
 struct Service(Child);
 
 impl Service {
@@ -142,7 +142,7 @@ fn the_service_loads_sets_reads_again_and_leaves_all_as_it_was() {
     host.wait("a VM that came later", |h| h.read("sys/vms/41-0/mode") == "apples");
     let second = host.apply(&["--stay"]).output().unwrap();
     assert!(failed(&second, 1).contains("another unspin"));
-    // A broken file changes nothing; a right one does.
+    // A file with an error changes nothing; a correct one does.
     host.write("unspin.toml", "[default]\nmode = \"hvs\"\n[vm.a]\nmode = \"on\"\n");
     service.signal(libc::SIGHUP);
     host.wait("the refusal", |h| h.read("said").contains("the settings are unchanged"));
@@ -178,7 +178,7 @@ fn what_a_killed_service_leaves_is_cleared() {
     service.signal(libc::SIGKILL);
     service.code();
     assert_eq!(host.read("sys/default/mode"), "observe");
-    // One that stays loaded is off.
+    // A module that stays loaded is off.
     host.tool("rmmod", "echo 'rmmod: ERROR: Module unspin is in use' >&2; exit 1");
     let out = host.apply(&["--stop"]).output().unwrap();
     assert!(failed(&out, 0).contains("stays loaded, in mode off: rmmod: ERROR"));
@@ -259,7 +259,7 @@ fn names_serve_in_status_and_set() {
     assert!(failed(&set("twin"), 2).contains("several VMs: 43-0 (twin), 44-0 (twin)"));
     failed(&set("44"), 0);
     assert_eq!(host.read("sys/vms/44-0/mode"), "hvs");
-    // A module of another version is shown, and not set.
+    // A module of another version is shown, but not set.
     host.write("sys/version", "0.0.9");
     assert!(failed(&set("web,1"), 77).contains("has version 0.0.9, this command has"));
     let out = host.command(&["status"]).output().unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command as its users meet it: what it prints, how it exits.
+//! The command as users see it: its output and its exit codes.
 
 mod common;
 #[path = "common/script.rs"]
@@ -31,7 +31,7 @@ fn a_full_output_is_1_and_a_closed_one_is_no_error() {
 fn what_this_computer_cannot_do_is_77() {
     fails(&["status", "--sysfs", "/nonexistent"], 77, "not loaded");
     fails(&["set", "mode=off", "--sysfs", "/nonexistent"], 77, "not loaded");
-    // What is wrong with any module is said first.
+    // Errors that do not depend on the module are reported first.
     fails(&["set", "turn_us=5", "--sysfs", "/nonexistent"], 2, "1000 to 100000 microseconds");
     fails(&["set", "cosheduling=con", "--sysfs", "/nonexistent"], 2, "no setting \"cosheduling\"");
     fails(&["set", "turn_us=6000", "turn_us=7000", "--sysfs", "/nonexistent"], 2, "given twice");
@@ -47,7 +47,7 @@ fn set_lists_every_setting() {
     }
 }
 
-/// .ci/deps, with scripts that stand for tools.
+/// .ci/deps with scripts in place of tools.
 #[test]
 fn what_must_be_there_first_is_named() {
     let dir = std::env::temp_dir().join(format!("unspin-cli-{}-deps", std::process::id()));
@@ -134,7 +134,7 @@ fn status_shows_vms_as_table_and_json() {
     std::fs::remove_dir_all(root).unwrap();
 }
 
-/// What bash offers after these words.
+/// Bash's completions after these words.
 fn offered(words: &[&str]) -> String {
     let script = String::from_utf8(unspin(&["completions", "bash"]).stdout).unwrap();
     let ask = format!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin diagnose` where there is no VM: what it refuses.
+//! `unspin diagnose` without VMs: its refusals.
 
 mod common;
 
@@ -20,7 +20,7 @@ fn wrong_usage_is_2() {
     fails(&["one", "two"], 2, "unexpected argument 'two'");
 }
 
-/// A host without processes has no VM, whatever else it has.
+/// A host without processes has no VM, regardless of its other files.
 #[test]
 fn a_host_without_vms_is_said_to_be_one() {
     let empty = std::env::temp_dir().join(format!("unspin-diagnose-{}", std::process::id()));
@@ -54,7 +54,7 @@ fn many_vms_have_a_line_each_the_worst_first() {
     assert!(lines[0].starts_with("VM ") && lines[1].starts_with("hpc"), "{text}");
     assert_eq!(lines[1..63].iter().filter(|line| !line.is_empty()).count(), 62, "{text}");
     assert!(lines.len() < 70 && lines.iter().all(|line| line.chars().count() <= 80), "{text}");
-    // All of each, if it is asked for, and of one that is named.
+    // Everything about each VM, if requested, and about a named one.
     let details = diagnosed(&[&many[..], &["--details"]].concat());
     assert!(details.contains("\nweb2 (process 106000): 2 vCPUs"), "{details}");
     let web = diagnosed(&[&many[..], &["web2"]].concat());
@@ -67,7 +67,7 @@ fn many_vms_have_a_line_each_the_worst_first() {
     assert!(web.lines().all(|line| line.chars().count() <= 80), "{web}");
 }
 
-/// What the guest accesses, and how many vCPUs it needs; null where it is unknown.
+/// The guest's accesses, and how many vCPUs it needs; null if unknown.
 #[test]
 fn an_idle_vm_has_a_cost() {
     let both = ["--synthetic", "6x2", "--seconds", "0.1"];
@@ -94,7 +94,7 @@ fn an_idle_vm_has_a_cost() {
     }
 }
 
-/// The signal may come before it has begun: then there is nothing to report, and more time is left.
+/// The signal may come before the measurement: then there is nothing to report.
 #[test]
 fn what_was_watched_until_ctrl_c_is_reported() {
     for seconds in [1, 2, 4, 8, 16, 32] {

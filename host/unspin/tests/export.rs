@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin export` with VMs that are made up: what it serves, what it refuses, and a real Prometheus that
-//! scrapes it and is asked all that contrib/ asks.
+//! `unspin export` with synthetic VMs: what it serves and refuses, and a real Prometheus that scrapes it
+//! and answers all queries of contrib/.
 
 mod common;
 
@@ -24,7 +24,7 @@ impl Drop for Running {
     }
 }
 
-/// Of each kind of VM one, and two VMs too many.
+/// One VM of each kind, and two VMs too many.
 fn exporter() -> (Running, SocketAddr) {
     let mut exporter = Command::new(env!("CARGO_BIN_EXE_unspin"))
         .args(["export", "--listen", "127.0.0.1:0", "--synthetic", "8x2", "--vcpus-max", "12"])
@@ -39,7 +39,7 @@ fn exporter() -> (Running, SocketAddr) {
     (Running(exporter), address.unwrap_or_else(|| panic!("{line}")))
 }
 
-/// The head and the body of an answer.
+/// Head and body of an answer.
 fn get(address: SocketAddr, path: &str, header: &str) -> std::io::Result<(String, String)> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(WAIT))?;
@@ -78,12 +78,12 @@ fn metrics_are_served_in_the_format_that_is_asked_for() {
         get(address, "/metrics", "Accept: application/openmetrics-text\r\n").unwrap();
     assert!(head.contains("Content-Type: application/openmetrics-text; version=1.0.0"), "{head}");
     assert!(open.ends_with("\n# EOF\n"), "{open}");
-    // As curl asks, for `promtool check metrics`.
+    // As a request of curl, for `promtool check metrics`.
     let (head, plain) = get(address, "/metrics?x", "Accept: */*\r\n").unwrap();
     assert!(head.contains("Content-Type: text/plain; version=0.0.4"), "{head}");
     assert!(!plain.contains("# EOF") && plain.contains("# TYPE unspin_vcpu_seconds_total counter"));
     assert!(get(address, "/metric", "").unwrap().0.starts_with("HTTP/1.1 404 "));
-    // Nothing is exported that tells where code of guests is.
+    // No metric has addresses of a guest's code.
     assert!(!plain.contains("0x"), "{plain}");
     let pid = exporter.0.id() as i32;
     // SAFETY: the process is ours, and was not waited for.
@@ -111,7 +111,7 @@ fn promtool(args: &[&str], input: &str) {
     assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&said));
 }
 
-/// Prometheus with our rules, scraping the exporter and a port where nobody listens.
+/// Prometheus with our rules, which scrapes the exporter and a closed port.
 fn prometheus(dir: &Path, exporter: SocketAddr) -> (Running, SocketAddr) {
     let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (nobody, address) = (free(), free());
@@ -142,7 +142,7 @@ fn url_encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02x}")).collect()
 }
 
-/// What Prometheus answers to a query; an error of its as such.
+/// Prometheus's answer to a query.
 fn ask(address: SocketAddr, query: &str) -> Result<Vec<Value>, String> {
     let path = format!("/api/v1/query?query={}", url_encoded(query));
     let (_, body) = get(address, &path, "").map_err(|e| e.to_string())?;
@@ -153,7 +153,7 @@ fn ask(address: SocketAddr, query: &str) -> Result<Vec<Value>, String> {
     }
 }
 
-/// The queries of a dashboard, with what Grafana puts in place of its variables.
+/// The queries of a dashboard, with Grafana's variables replaced.
 fn of_dashboard() -> Vec<String> {
     let text = fs::read_to_string(root().join("contrib/grafana/unspin.json")).unwrap();
     let board: Value = serde_json::from_str(&text).unwrap();
@@ -176,7 +176,8 @@ fn of_dashboard() -> Vec<String> {
     queries
 }
 
-/// The expressions of the alerts: each is a line, or the lines that follow and are indented further.
+/// The expressions of the alerts: each is one line, or the following lines that are indented
+/// further.
 fn of_rules() -> Vec<String> {
     let text = fs::read_to_string(root().join("contrib/prometheus/unspin.rules.yml")).unwrap();
     let mut lines = text.lines().peekable();
@@ -215,7 +216,7 @@ fn prometheus_scrapes_it_and_every_query_has_an_answer() {
     let dir = std::env::temp_dir().join(format!("unspin-prometheus-{}", std::process::id()));
     fs::create_dir_all(&dir).unwrap();
     let (_prometheus, prometheus) = prometheus(&dir, address);
-    // Queries that have no answer yet may have one when there are more samples.
+    // Queries without an answer may have one with more samples.
     let mut open: Vec<String> = of_dashboard().into_iter().chain(of_rules()).collect();
     assert!(open.len() > 20, "{open:?}");
     let end = Instant::now() + WAIT;
@@ -230,7 +231,7 @@ fn prometheus_scrapes_it_and_every_query_has_an_answer() {
         }
         std::thread::sleep(Duration::from_millis(500));
     }
-    // Lost time is what was made up: 33 % of the first vCPU, three quarters of that of the second.
+    // The synthetic lost time: 33 % of the first vCPU, three quarters of that of the second.
     let lost =
         "sum by (vm) (irate(unspin_vcpu_lost_seconds_total{cause=\"contention\"}[30s])) > 0.4";
     let rows = ask(prometheus, lost).unwrap();

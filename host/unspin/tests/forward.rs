@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Commands that moved to unspin-lab are run there, or are said to be there.
+//! Commands of unspin-lab are run there, or the error names it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,13 +10,14 @@ use std::process::{Command, Output};
 fn alone(name: &str) -> PathBuf {
     let dir = std::env::temp_dir().join(format!("unspin-forward-{}-{name}", std::process::id()));
     fs::create_dir_all(dir.join("path")).unwrap();
-    // By another process: a file that this one writes is open in the children of other tests.
+    // Copy it by another process: a file that this process writes would be open in children of
+    // other tests.
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_unspin")).arg(&dir).status().unwrap();
     assert!(copied.success());
     dir
 }
 
-/// A lab that says where it is, what it is told, and ends with 3.
+/// A lab that prints its path and its arguments, and ends with 3.
 fn lab(dir: &Path) {
     let path = dir.join("unspin-lab");
     fs::write(&path, format!("#!/bin/sh\necho {} \"$@\"\nexit 3\n", dir.display())).unwrap();

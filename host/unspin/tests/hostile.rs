@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hosts whose files nobody should have: names that look like something else, files without an end.
+//! Hosts with hostile files: names that look like something else, files without an end.
 
 #[path = "common/vm_host.rs"]
 #[allow(dead_code)]
@@ -105,7 +105,7 @@ fn neighbours(host: &Fake) -> Command {
     unspin(host, &["neighbours", "--seconds", "0.1"])
 }
 
-/// Lines that a terminal of that width shows as they are.
+/// Lines that fit a terminal of this width unchanged.
 #[track_caller]
 fn fits(text: &[u8], width: usize, what: &str) {
     let text = std::str::from_utf8(text).unwrap();
@@ -169,7 +169,7 @@ fn no_name_breaks_a_table_or_a_message() {
     fits(&none.stdout, 80, "without a terminal");
 }
 
-/// By what is shown of it, in whole or cut, a VM is found: itself, or it is one of several that are listed.
+/// The shown name of a VM, whole or shortened, selects it, or lists it among several.
 #[test]
 fn whatever_is_shown_is_taken() {
     let host = host("hostile-shown");
@@ -243,7 +243,7 @@ fn a_vm_that_is_not_there_is_1_everywhere_and_one_without_a_name_is_shown() {
     assert!(table.contains("│ 42-0 │ pid:42 │"), "{table}");
 }
 
-/// No file below /proc or among cgroups keeps a command waiting, or fills its memory.
+/// No file below /proc or among cgroups blocks a command, or fills its memory.
 #[test]
 fn a_file_without_an_end_is_not_read() {
     let host = Fake::new("hostile-endless");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the commands say of other kernels, whose /proc and /sys lie in directories.
+//! The commands on other kernels, whose /proc and /sys are in directories.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Another host, in a directory that is removed at the end.
+/// Another host in a directory, which is removed when dropped.
 struct Other(PathBuf);
 
 impl Other {
@@ -65,10 +65,10 @@ fn what_loading_meets_is_of_that_kernel() {
     assert!(said.contains("5.15.0-91-generic"), "{said}");
 }
 
-/// Type information in which there is nothing: a header without types, and the empty text.
+/// Empty type information: a header without types, and the empty text.
 const NO_TYPES: &[u8] = b"\x9f\xeb\x01\x00\x18\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0";
 
-/// Before anything is loaded, also for those who are not root.
+/// It refuses before it loads anything, also without root.
 #[test]
 fn monitors_end_with_the_reason_on_a_kernel_they_do_not_fit() {
     let other = Other::new("misfit", "9.1.0-1-generic");
@@ -105,7 +105,7 @@ fn monitors_end_with_the_reason_on_a_kernel_they_do_not_fit() {
     assert!(why.contains("no type information of the module kvm"), "{json}");
 }
 
-/// A text as one line, however it was wrapped.
+/// A text as one line, without its line breaks.
 fn words(text: &[u8]) -> String {
     String::from_utf8_lossy(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }

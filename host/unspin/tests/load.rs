@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin load --check` on hosts that are made of files: the verdict, what decides it, the advice.
+//! `unspin load --check` on hosts made of files: the verdict, the reasons, the advice.
 
 use serde_json::Value;
 use std::fs;
@@ -43,7 +43,7 @@ impl Host {
         command.stdin(Stdio::null()).output().unwrap()
     }
 
-    /// The text without a terminal: 80 columns, and the same words.
+    /// Without a terminal the text has 80 columns, and the same words.
     #[track_caller]
     fn fits(&self, args: &[&str], text: &str) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
@@ -53,7 +53,7 @@ impl Host {
         assert!(narrow.split_whitespace().eq(text.split_whitespace()), "{narrow}");
     }
 
-    /// The verdict and the ids of the reasons; exit codes and both formats agree.
+    /// The verdict and the ids of the reasons. Checks that exit codes and both formats agree.
     #[track_caller]
     fn judged(&self, args: &[&str]) -> (String, Vec<String>, String) {
         let out = self.run(&[args, &["--json"]].concat());
@@ -159,7 +159,7 @@ fn what_is_not_installed_is_advised_as_the_distribution_has_it() {
     }
 }
 
-/// A static `unspin` in a container has another host's /proc and /sys.
+/// A static `unspin` in a container uses another host's /proc and /sys.
 #[test]
 fn proc_and_sys_may_lie_elsewhere() {
     let host = Host::new("elsewhere");

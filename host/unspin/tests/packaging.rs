@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What packages are made of. `make test-deb` installs them.
+//! The contents of packages. `make test-deb` installs them.
 
 #[path = "common/script.rs"]
 mod script;
@@ -43,7 +43,7 @@ fn the_trees_for_dkms_are_whole() {
     check_dkms_tree("guest-module", "unspin-guest", 4);
 }
 
-/// A directory of an earlier build gets the sources that it lacks.
+/// A directory of an earlier build gets the missing sources.
 #[test]
 fn a_build_elsewhere_has_all_sources_each_time() {
     let build = std::env::temp_dir().join(format!("unspin-tree-{}", std::process::id()));
@@ -63,7 +63,7 @@ fn a_build_elsewhere_has_all_sources_each_time() {
     fs::remove_dir_all(build).unwrap();
 }
 
-/// A source that `make dkms-tree` forgets would be missed where DKMS builds the module.
+/// Checks that `make dkms-tree` copies all sources; a missing one would fail the build by DKMS.
 fn check_dkms_tree(folder: &str, module: &str, includes_min: u32) {
     let tree = std::env::temp_dir().join(format!("{module}-dkms-tree-{}", std::process::id()));
     let make = Command::new("make")
@@ -88,7 +88,7 @@ fn check_dkms_tree(folder: &str, module: &str, includes_min: u32) {
                 .next()
         });
         for name in names {
-            // Beside the file, or where a -I of Kbuild points.
+            // Beside the file, or in a directory of Kbuild's -I.
             let beside = file.parent().unwrap().join(name).is_file();
             let found = beside || all.iter().any(|f| f.ends_with(name));
             assert!(found, "{} includes {name}, which the tree has not", file.display());
@@ -113,7 +113,7 @@ fn the_service_is_what_the_command_takes() {
         .filter_map(|l| l.strip_prefix("Exec")?.split_once('=')?.1.split("/usr/bin/unspin ").nth(1))
         .collect();
     assert_eq!(commands, ["apply --stay", "apply --check", "apply --stop"]);
-    // As much is taken away from it as from the others, but for what it needs.
+    // It is as restricted as the others, except for what it needs.
     for word in [
         "SystemCallFilter=@system-service @module",
         "RestrictRealtime=yes",
@@ -132,7 +132,7 @@ fn the_service_is_what_the_command_takes() {
     assert!(checked.unwrap().success());
 }
 
-/// What a unit runs, which the command takes: only the option that is added is wrong.
+/// A unit's command, which must be valid: only the added option is wrong.
 fn start_of(unit: &str, option: &str) -> String {
     let unit = read(unit);
     let start = unit.lines().find_map(|l| l.strip_prefix("ExecStart=/usr/bin/unspin ")).unwrap();
@@ -151,14 +151,14 @@ fn the_unit_that_shapes_is_what_the_command_takes() {
 #[test]
 fn the_exporters_unit_is_what_the_command_takes() {
     let start = start_of("debian/unspin.unspin-export.service", "--vcpus-max");
-    // The port is one and the same wherever it is named.
+    // All files name the same port.
     for file in ["docs/export.md", "README.md", "host/unspin/src/cmd/export/mod.rs"] {
         assert!(read(file).contains("127.0.0.1:19455"), "{file}");
     }
     assert!(start.contains("127.0.0.1:19455"), "{start}");
 }
 
-/// What is installed for each of the tools, from what they read, without building packages.
+/// The installed files for each packaging tool, from its inputs, without building packages.
 #[test]
 fn what_make_install_installs_is_what_the_packages_list() {
     let dest = std::env::temp_dir().join(format!("unspin-install-{}", std::process::id()));
@@ -176,7 +176,7 @@ fn what_make_install_installs_is_what_the_packages_list() {
         all
     };
     let all = make(&[]);
-    // Each file is in %files of the .rpm, and each file of %files is installed.
+    // Each file is in %files of the .rpm, and each file in %files is installed.
     let spec = read("contrib/rpm/unspin.spec");
     let (_, listed) = spec.split_once("\n%files\n").unwrap();
     let (listed, _) = listed.split_once("\n\n").unwrap();
@@ -197,7 +197,7 @@ fn what_make_install_installs_is_what_the_packages_list() {
             "{file} is not installed"
         );
     }
-    // Both kinds of packages describe themselves alike; unspin-lab is Debian's only.
+    // Both kinds of packages have the same descriptions; only Debian has unspin-lab.
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let control = read("debian/control");
     let both = |part: &&str| !part.starts_with("Package: unspin-lab\n");
@@ -212,7 +212,7 @@ fn what_make_install_installs_is_what_the_packages_list() {
     assert!(debian.contains(&"/usr/share/zsh/vendor-completions/_unspin".into()), "{debian:?}");
     assert!(!debian.iter().any(|file| file.ends_with(".service")), "{debian:?}");
     assert_eq!(debian.len() + 3, all.len());
-    // Pages and examples are there.
+    // Pages and examples exist.
     for list in ["debian/unspin.docs", "debian/unspin.examples", "debian/unspin-guest-dkms.docs"] {
         for path in read(list).lines() {
             assert!(root().join(path).exists(), "{list}: {path}");
@@ -220,7 +220,7 @@ fn what_make_install_installs_is_what_the_packages_list() {
     }
 }
 
-/// apt's choice of headers for a host with these packages: by an empty system, and a repository of their names.
+/// apt's choice of headers on an empty system, with a repository that has these packages.
 fn headers_chosen(available: &[&str], installed: &str) -> Option<Vec<String>> {
     let dir = std::env::temp_dir().join(format!(
         "unspin-apt-{}-{}",
@@ -286,7 +286,7 @@ fn headers_chosen(available: &[&str], installed: &str) -> Option<Vec<String>> {
     Some(new)
 }
 
-/// A host gets headers of its own kernel, and none besides those that it has.
+/// A host gets headers of its own kernel, and no others than it has.
 #[test]
 fn recommended_headers_are_the_distributions() {
     let proxmox = ["linux-headers-amd64", "proxmox-default-headers"];
@@ -306,7 +306,7 @@ fn recommended_headers_are_the_distributions() {
     }
 }
 
-/// The scripts that are run before packages are removed, where rmmod never returns.
+/// The scripts that run before packages are removed, if rmmod never returns.
 #[test]
 fn removing_a_package_does_not_wait_for_the_kernel() {
     let dir = std::env::temp_dir().join(format!("unspin-prerm-{}", std::process::id()));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin run` as its users meet it.
+//! `unspin run` as users see it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A home of its own, so that the library is stored where the test can look (root's is elsewhere).
+/// A separate home directory, so that the test can read the stored library (root's is elsewhere).
 fn scratch(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&dir).unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin shape` on a host made of files, whose vCPUs are real threads that sleep: what it decides, sets
-//! and refuses, and that all is put back, however it ends.
+//! `unspin shape` on a host made of files, whose vCPUs are real threads that sleep: its decisions,
+//! settings and refusals, and that it restores everything, for any end.
 
 mod common;
 #[path = "common/vm_host.rs"]
@@ -18,10 +18,10 @@ const SCOPE: &str = r"machine.slice/machine-qemu\x2d1\x2dweb.scope";
 /// The first vCPU was runnable at the end, the second was idle.
 const PACES: &str = "0.5r,0.25";
 
-/// A host with one VM of two vCPUs, in cgroups as libvirt makes them.
+/// A host with one VM of two vCPUs, in cgroups as libvirt creates them.
 struct Fake(VmHost);
 
-/// A process that is killed in the end.
+/// A process that is killed when dropped.
 struct Ends(Child);
 
 impl Drop for Ends {
@@ -56,7 +56,7 @@ impl Fake {
         format!("cgroup/{SCOPE}/libvirt/vcpu{index}/{file}")
     }
 
-    /// What `/proc/TID/cgroup` of the vCPUs begins with.
+    /// Sets the prefix of the vCPUs' `/proc/TID/cgroup`.
     fn in_cgroups(&self, hierarchy: &str) {
         for (index, tid) in self.vcpus.iter().enumerate() {
             let text = format!("{hierarchy}/{SCOPE}/libvirt/vcpu{index}");
@@ -64,7 +64,7 @@ impl Fake {
         }
     }
 
-    /// The second vCPU is of this scheduling class (field 41 of stat).
+    /// Sets the scheduling class of the second vCPU (field 41 of stat).
     fn class(&self, number: &str) {
         let path = format!("proc/{}/stat", self.vcpus[1]);
         let text = fs::read_to_string(format!("/{path}")).unwrap();
@@ -138,13 +138,13 @@ fn a_dry_run_says_what_would_be_set_and_changes_nothing() {
     let json: Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!((&json["schema"], &json["refused"]), (&1.into(), &Value::Array(vec![])));
     let decisions = json["decisions"].as_array().unwrap();
-    // Due are 0.5 and 1 of the time, which is 0.75 each. Demands are 1.1 of the first's part, and what the
-    // second used: 0.825 to 0.25.
+    // Due are 0.5 and 1 of the time, which is 0.75 each. Demands are 1.1 of the first vCPU's part, and the
+    // time that the second one used: 0.825 to 0.25.
     for (index, then) in [(0, 153..=154), (1, 46..=47)] {
         let decision = &decisions[index];
         assert_eq!((&decision["vm"], &decision["vcpu"]), (&"web".into(), &index.into()));
         assert_eq!(decision["weight"]["now"], 100);
-        // They did not wake up: a kernel that has slices keeps them.
+        // They did not wake up: a kernel with slices keeps them.
         assert_eq!(decision["slice_us"]["now"], decision["slice_us"]["then"], "{decision}");
         assert!(then.contains(&decision["weight"]["then"].as_u64().unwrap()), "{decision}");
         assert!(decision["pcpu"]["now"].is_u64(), "{decision}");
@@ -191,7 +191,7 @@ fn what_weights_say_nothing_of_is_refused() {
     fake.refuses("does not name its vCPU threads");
 }
 
-/// Those of the vCPUs' real threads.
+/// Nice values of the vCPUs' real threads.
 fn nice_of(fake: &Fake) -> [i32; 2] {
     let proc = unspin_host::Host::at(Path::new("/proc"));
     fake.vcpus.map(|tid| proc.nice(tid).unwrap())
@@ -213,7 +213,7 @@ fn without_a_cgroup_each_they_get_nice_values() {
     fake.is_as_before();
 }
 
-/// swtpm is beside QEMU, as Proxmox has it: the scope is the VM's, and its weight is corrected.
+/// swtpm is beside QEMU, as with Proxmox: the scope is the VM's own, and its weight is corrected.
 #[test]
 fn a_helper_beside_the_monitor_is_the_vms() {
     let fake = Fake::new("helper");
@@ -235,7 +235,7 @@ fn a_helper_beside_the_monitor_is_the_vms() {
     assert_eq!((weight().as_str(), nice_of(&fake)), ("100", own));
 }
 
-/// The scheduler then sees the parent's group, which has another VM: that keeps its weight.
+/// The scheduler then sees the parent's cgroup, which has another VM; that VM keeps its weight.
 #[test]
 fn without_the_controller_neighbours_are_those_of_the_parent() {
     let fake = Fake::new("controller");
@@ -391,7 +391,7 @@ fn killed_with_its_guard_it_is_put_back_by_the_next() {
     child.wait().unwrap();
     assert_ne!(fake.weights()[0], "100");
     let next = started(fake.shape(&[]), || true);
-    // It takes signals before it puts back.
+    // It handles signals before it restores.
     fake.comes_back();
     signal(next.id(), libc::SIGTERM);
     let out = next.wait_with_output().unwrap();
@@ -411,7 +411,7 @@ fn another_hands_weight_stays() {
     assert_eq!(fake.journal(), "");
 }
 
-/// Of the VM's three vCPUs the last is taken away while they are shaped, and then given again.
+/// The last of the VM's three vCPUs is removed while they are shaped, and then added again.
 #[test]
 fn vcpus_come_and_go() {
     let fake = Fake::new("hotplug");
@@ -499,7 +499,8 @@ fn it_waits_for_a_vm_where_there_is_none() {
     fake.is_as_before();
 }
 
-/// `UNSPIN_KILLS` (25) times it is killed at some instant, with its guard, and the next start puts back.
+/// It is killed `UNSPIN_KILLS` (25) times at some instant, together with its guard, and the next start
+/// restores.
 #[test]
 fn killed_at_any_instant_the_next_puts_back() {
     let kills = std::env::var("UNSPIN_KILLS").map_or(25, |n| n.parse().expect("a number"));
@@ -507,7 +508,7 @@ fn killed_at_any_instant_the_next_puts_back() {
     let mut were_set = 0;
     for kill in 0..kills {
         let mut child = started(fake.shape(&[]), || true);
-        // At some instant of its start, or after it has begun to set something.
+        // At some instant of its start, or after its first change.
         let until_us = match kill % 2 {
             0 => 100_000 + kill * 7_919 % 200_000,
             _ => {
@@ -576,7 +577,7 @@ fn many(name: &str) -> Fake {
 #[test]
 fn five_hundred_vcpus_cost_little() {
     let fake = many("cost");
-    // Threads that sleep, as the BPF programs count them; and such as are made up, whose weights change.
+    // Threads that sleep, counted by the BPF programs; and synthetic ones, whose weights change.
     let paces = vec!["0.5r,0.25,0.1,0.2"; 126].join("/");
     let sources = [vec![], vec!["--synthetic-vcpus", paces.as_str()]];
     for source in sources {
@@ -595,7 +596,7 @@ fn five_hundred_vcpus_cost_little() {
         child.wait().unwrap();
         let of = if source.is_empty() { "that sleep" } else { "that are made up" };
         println!("shape, 500 vCPUs {of}: {:.2} % of a core", 100.0 * cost);
-        // Other tests run beside it, and what is made up is on a disk.
+        // Other tests run beside it, and the synthetic files are on a disk.
         assert!(cfg!(debug_assertions) || cost < 0.5, "{cost} of a core");
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin spinners` where there is no VM: what it refuses, and that nothing stays in tracefs.
+//! `unspin spinners` without VMs: its refusals, and that it leaves nothing in tracefs.
 
 mod common;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin top` with VMs that are made up: on a terminal, once as a table, and what it refuses.
+//! `unspin top` with synthetic VMs: on a terminal, once as a table, and its refusals.
 
 mod common;
 
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const WAIT: Duration = Duration::from_secs(20);
 
-/// What ends the use of the terminal's other screen, and what begins it.
+/// The sequence that leaves the terminal's alternate screen; and the one that enters it.
 const LEAVE: &str = "\u{1b}[?1049l";
 const ENTER: &str = "\u{1b}[?1049h";
 
@@ -33,7 +33,7 @@ fn wrong_usage_is_2() {
     fails(&["--synthetic", "1x1"], 2, "top needs a terminal, and standard output is not one");
 }
 
-/// A host without processes has no VM, whatever else it has.
+/// A host without processes has no VM, regardless of its other files.
 #[test]
 fn a_host_without_vms_is_said_to_be_one() {
     let empty = std::env::temp_dir().join(format!("unspin-top-{}", std::process::id()));
@@ -68,7 +68,7 @@ fn once_writes_a_table_or_what_diagnose_writes() {
     let vm = &json["vms"][0];
     assert_eq!((&vm["name"], &vm["dominant"]), (&"db1".into(), &"spin-switch".into()));
     assert_eq!(vm["vcpu"].as_array().unwrap().len(), 2);
-    // It waits for siblings alone.
+    // It waits only for siblings.
     let costop = (&vm["costop_pct"], &vm["vcpu"][0]["costop_pct"]);
     assert_eq!(costop, (&vm["ready_pct"], &vm["vcpu"][0]["ready_pct"]));
     assert!(vm["ready_pct"].as_f64().unwrap() > 1.0 && vm["limit_pct"] == 0.0, "{vm}");
@@ -92,13 +92,13 @@ fn a_table_is_as_wide_as_columns_says() {
     }
 }
 
-/// A terminal of 80 columns and 24 lines, and top on it.
+/// A terminal of 80 columns and 24 lines, on which top runs.
 struct Terminal {
     top: Child,
     keys: File,
-    /// Our end of the terminal's other side, so that it stays when top has ended.
+    /// Our descriptor of the terminal, which stays open after top has ended.
     side: OwnedFd,
-    /// How the terminal was before.
+    /// The terminal's modes before.
     before: (u32, u32),
     shown: Receiver<Vec<u8>>,
     all: String,
@@ -147,7 +147,7 @@ impl Terminal {
         Terminal { top, keys, side, before, shown, all: String::new() }
     }
 
-    /// Waits until this word is shown, and takes all up to then away.
+    /// Waits until this word is shown, and discards the output up to it.
     #[track_caller]
     fn shows(&mut self, word: &str) {
         let end = Instant::now() + WAIT;
@@ -167,7 +167,7 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Presses keys, and Ctrl-L: all is drawn anew, so that words come in one piece.
+    /// Presses keys, and Ctrl-L: this redraws everything, so that words come in one piece.
     #[track_caller]
     fn press_and_see(&mut self, keys: &str, word: &str) {
         self.press(keys);
@@ -216,7 +216,7 @@ fn keys_are_heard_and_the_terminal_is_given_back() {
     terminal.shows("hpc1");
     assert_ne!(modes(&terminal.side), terminal.before);
     terminal.press_and_see("\r", "spinning");
-    // F1 as xterm sends it.
+    // F1 as sent by xterm.
     terminal.press_and_see("\u{1b}OP", "PgUp");
     terminal.press_and_see("x", "SortBy");
     terminal.press("q");
@@ -236,7 +236,7 @@ fn signals_end_it_as_well() {
 
 #[test]
 fn it_ends_with_its_terminal() {
-    // The terminal is that of script, which is killed.
+    // The terminal belongs to script, which is killed.
     let mut script = Command::new("script");
     let top = format!("exec {} top --synthetic 6x2", env!("CARGO_BIN_EXE_unspin"));
     script.args(["-q", "-f", "-c", &top, "/dev/null"]).stdin(Stdio::null()).stdout(Stdio::piped());

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which VM a command means, and that every VM is shown: of hosts that are made of files.
+//! Which VM a command selects, and that every VM is shown, on hosts made of files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A host, in a directory that is removed at the end.
+/// A host in a directory, which is removed when dropped.
 struct Other(PathBuf);
 
 impl Other {
@@ -17,7 +17,8 @@ impl Other {
         Other(dir)
     }
 
-    /// A VM of Proxmox VE's, whose threads have no names. They are above all ids of this computer.
+    /// A VM of Proxmox VE whose threads have no names. Process ids are above those of this
+    /// computer.
     fn vm(&self, pid: u32, vmid: u32, name: &str, vcpus: u32) {
         let proc = self.0.join(format!("proc/{pid}"));
         fs::create_dir_all(proc.join("fd")).unwrap();

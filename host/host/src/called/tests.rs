@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What means which VM.
+//! Tests of which VM a text selects.
 
 use super::*;
 use crate::{Monitor, Names};
 use proptest::prelude::*;
 
-/// VMs with these names, in the order of process ids from 1 on.
+/// VMs with these names. Process ids count from 1.
 fn vms(names: Vec<Names>) -> Vec<VmProcess> {
     let of = |(pid, names)| VmProcess::new(pid, Monitor::Other, names, Vec::new());
     let mut vms: Vec<VmProcess> = (1..).zip(names).map(of).collect();
@@ -13,7 +13,7 @@ fn vms(names: Vec<Names>) -> Vec<VmProcess> {
     vms
 }
 
-/// The VMs that it means, where the module calls each after its process.
+/// The processes of the VMs that `given` selects. The module's id of each VM contains its process.
 fn found(vms: &[VmProcess], given: &[u8]) -> Vec<u32> {
     let by = |vm: &VmProcess| meant(given, Some(vm), Some(&format!("{}-0", vm.pid)));
     let mut found = vms.iter().filter_map(|vm| Some((by(vm)?, vm.pid))).collect();
@@ -21,7 +21,7 @@ fn found(vms: &[VmProcess], given: &[u8]) -> Vec<u32> {
     found.into_iter().map(|(_, pid)| pid).collect()
 }
 
-/// What may mean the VM of [`a_text_means_what_it_says`].
+/// Texts that may select the VM of [`a_text_means_what_it_says`].
 const MEANT: &[&str] = &[
     "name:web",
     "104",
@@ -53,7 +53,7 @@ const MEANT: &[&str] = &[
     "…eb",
     "9-0 (web, vmid:104) (process 7)",
 ];
-/// What does not.
+/// Texts that do not select it.
 const NOT_MEANT: &[&str] = &[
     "",
     "we",
@@ -154,7 +154,7 @@ fn what_tells_vms_apart_is_shown() {
     );
 }
 
-/// A name that looks like the title, the id, the label or a cut title of another VM.
+/// A name that looks like the title, the id, the label or a shortened title of another VM.
 #[test]
 fn no_name_hides_another_vm() {
     let named = |name: &str| Names::default().with(Kind::Name, name);
@@ -196,7 +196,7 @@ fn no_name_hides_another_vm() {
     assert_eq!(titles, ["web (vmid:104)", "web (vmid:104) (process 6)", "1-0 (process 8)"]);
 }
 
-/// A thread that made a VM is a number that means it.
+/// The number of the thread that created a VM selects the VM.
 #[test]
 fn a_number_that_is_anothers_thread_is_told_apart() {
     let named = |pid, name: &str| {

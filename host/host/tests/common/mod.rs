@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A /proc made of files.
+//! A fake /proc in files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -34,7 +34,7 @@ impl Fake {
         self.write(&format!("{tid}/status"), status.as_bytes());
     }
 
-    /// A thread that is not seen but as one of its process.
+    /// A thread that is visible only as a thread of its process.
     pub fn comm(&self, pid: u32, tid: u32, comm: &str) {
         self.write(&format!("{pid}/task/{tid}/comm"), format!("{comm}\n").as_bytes());
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes type information as a kernel's /sys/kernel/btf has it, from a few lines that are like C.
+//! Writes type information in the format of /sys/kernel/btf, from a few lines that resemble C.
 
 use libbpf_rs::libbpf_sys as sys;
 use std::ffi::CString;
@@ -14,8 +14,8 @@ fn text(name: &str) -> CString {
 }
 
 impl Types {
-    /// A kernel's, or those of a module of the kernel `base`. A line is `trace NAME(TYPE, …)` or
-    /// `struct NAME { TYPE FIELD; … }`. What is pointed to needs no line of its own.
+    /// Types of a kernel, or of a module of the kernel `base`. A line is `trace NAME(TYPE, …)` or
+    /// `struct NAME { TYPE FIELD; … }`. The targets of pointers need no line.
     pub fn new(lines: &str, base: Option<&Types>) -> Types {
         // SAFETY: the base outlives what is made of it: both are leaked.
         let types = Types(unsafe {

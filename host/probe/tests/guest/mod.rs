@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A guest of a few instructions: it reads the real-time clock's port, a register and the memory of a
-//! display, and halts, round after round.
+//! A guest of a few instructions: in each round it reads the real-time clock's port, a register and
+//! the memory of a display, and halts.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +20,7 @@ const KVM_EXIT_IO: u32 = 2;
 const KVM_EXIT_HLT: u32 = 5;
 const KVM_EXIT_MMIO: u32 = 6;
 
-/// Where its code lies, in memory that ends below the display.
+/// Address of its code, in memory that ends below the display.
 const CODE: usize = 0x1000;
 const MEMORY: usize = 0x4000;
 
@@ -38,7 +38,7 @@ const PROGRAM: &[u8] = &[
     0xeb, 0xe7, // to the begin
 ];
 
-/// As linux/kvm.h has it.
+/// Mirrors linux/kvm.h.
 #[repr(C)]
 struct Region {
     slot: u32,
@@ -109,7 +109,7 @@ impl Guest {
         Ok(Guest { vcpu, state, _others: [kvm, vm] })
     }
 
-    /// Goes on until it has halted so often.
+    /// Runs until it has halted this many times.
     pub fn run(&mut self, rounds: u64) -> io::Result<()> {
         let mut halts = 0;
         while halts < rounds {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command, as tests of what it refuses run it.
+//! Runs of the command, for tests of refusals.
 
 use std::process::{Command, Output, Stdio};
 
@@ -8,7 +8,7 @@ pub fn unspin(args: &[&str]) -> Output {
     command.args(args).stdin(Stdio::null()).output().unwrap()
 }
 
-/// It ends with that code, says those words, and prints nothing.
+/// Checks that it ends with this code and these words on standard error, and prints nothing.
 #[track_caller]
 pub fn fails(args: &[&str], code: i32, words: &str) {
     let out = unspin(args);

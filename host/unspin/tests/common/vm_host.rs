@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Something that is to happen does so within this time.
+/// Time limit for expected events.
 pub const WAIT: Duration = Duration::from_secs(60);
 
 pub struct VmHost {
     pub dir: PathBuf,
-    /// Its process, called `web`, and its two vCPUs.
+    /// Its process, named `web`, and its two vCPUs.
     pub vm: u32,
     pub vcpus: [u32; 2],
     sleepers: Vec<Child>,
@@ -63,7 +63,7 @@ impl VmHost {
         fs::read_to_string(self.dir.join("run/journal")).unwrap_or_default()
     }
 
-    /// The command, which sees this host; `dirs` are options, and where their directories are in it.
+    /// The command on this host. `dirs` are options, with their directories in the host.
     pub fn command(&self, args: &[&str], dirs: &[(&str, &str)]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
         // Wide enough for any sentence.
@@ -86,7 +86,7 @@ impl Drop for VmHost {
     }
 }
 
-/// Starts a command, which goes on until it is so.
+/// Starts a command, and waits for a condition.
 #[track_caller]
 pub fn started(mut command: Command, is_so: impl Fn() -> bool) -> Child {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -116,12 +116,12 @@ pub fn signal(pid: u32, signal: i32) {
     assert_eq!(unsafe { libc::kill(pid as i32, signal) }, 0);
 }
 
-/// The process that puts back if this one is killed.
+/// The process that restores if `child` is killed.
 pub fn guard_of(child: &Child) -> u32 {
     guard_if_any(child).unwrap()
 }
 
-/// It, if it is started already.
+/// The guard, if it has started.
 pub fn guard_if_any(child: &Child) -> Option<u32> {
     let children = format!("/proc/{0}/task/{0}/children", child.id());
     fs::read_to_string(children).unwrap().trim().parse().ok()
