@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long boots and runs of an emulated computer take on this one, estimated before they begin.
+//! How long boots and runs of an emulated computer take on this computer, estimated in advance.
 
 use super::guests;
 use std::hint::black_box;
@@ -7,21 +7,21 @@ use std::time::{Duration, Instant};
 use unspin_computers::Emulator;
 use unspin_scenario::plan::Plan;
 
-/// CPU seconds of this computer.
+/// Times in CPU seconds of this computer.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Takes {
-    /// Up to the first run.
+    /// Time to the first run.
     pub boot_s: f64,
     pub runs_s: f64,
 }
 
-/// What [`pass`] takes on the computer on which the figures of [`of`] were measured.
+/// Duration of [`pass`] on the computer on which the figures of [`of`] were measured.
 const PASS_THERE: Duration = Duration::from_micros(7_100);
-/// Virtual seconds of Linux guests from their start to the start of a run.
+/// Virtual seconds from the start of Linux guests to the start of a run.
 const GUESTS_UP_S: f64 = 4.0;
 
-/// Takes of a plan. A virtual second is as `unspin-lab lab speed` measured it with 4 busy CPUs; the boot
-/// is of 4 CPUs, and does little in parallel.
+/// The times of a plan. A virtual second costs what `unspin-lab lab speed` measured with 4 busy CPUs.
+/// The boot is that of 4 CPUs, and has little parallelism.
 pub fn of(emulator: Emulator, plan: &Plan) -> Takes {
     let (per_cpu_s, boot_s) = match emulator {
         Emulator::QemuAmd => (0.58, 10.0),
