@@ -177,7 +177,7 @@ fn for_contention(did: &Did, setting: &Setting, add: Add) {
     let others = part(State::ReadyVm);
     let what = "run fewer vCPUs or VMs on these CPUs; if all are needed, this time cannot be \
                 regained";
-    let waits = format!("waits {} of its vCPUs' time for other VMs", percent(others.share));
+    let waits = format!("its vCPUs wait {} of their time for other VMs", percent(others.share));
     add(&others, what.into(), waits);
     let parked = part(State::Parked);
     let what =

@@ -138,7 +138,7 @@ fn loss(did: &Did, cause: Cause) -> Loss {
             .map(|state| state.name())
             .collect();
         if names.is_empty() {
-            "no such time was measured".to_string()
+            "none of this time occurred".to_string()
         } else {
             names.join(", ")
         }

@@ -16,8 +16,8 @@ const HELP: &str = "\
 --check --json prints {\"schema\":1,\"verdict\":...,\"reasons\":[...],\"monitors\":...}. The verdict is can, \
 can_with or cannot. can_with: something has to be done first, or part of the module does not work, or the \
 kernel is untested. Each reason has an id, its own verdict, and a text. The decisive reason comes first. \
-The field monitors says whether top, diagnose and export fit this kernel, and if not, why; or what they \
-cannot measure on it. The exit code is 77 if the verdict is cannot, else 0.";
+The field monitors says whether top, diagnose and export work on this kernel, and if not, why, and what \
+they cannot measure. The exit code is 77 if the verdict is cannot, else 0.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]

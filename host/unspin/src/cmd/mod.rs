@@ -24,7 +24,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use examples::EXAMPLES;
 use unspin_cli::{completions, help, man};
 
-/// Stops vCPUs from spinning for a lock whose holder is preempted, and shows what VMs lose.
+/// Shows how much CPU time VMs lose, and runs the likely lock holder when a vCPU spins.
 ///
 /// Exit codes: 0 success, 1 failure, 2 wrong usage or an error in a file, 77 not possible on this
 /// computer.

@@ -36,13 +36,13 @@ The vCPUs of a VM have equal weights, and often unequal work: one holds the lock
 for. In each period this command reads how much CPU time each vCPU used, and whether it was runnable at \
 the end. A runnable vCPU gets a larger part of the VM's CPU time in the next period, an idle vCPU gets \
 as much as it used. The parts are set as cpu.weight of the vCPUs' cgroups, which libvirt creates. The \
-weight of the VM is corrected, so that the VM gets its share of the host, and no less than before.
+VM's own weight is adjusted, so that the VM keeps at least the share of the host that it had.
 
 A vCPU whose work is urgent gets a shorter slice, so that it runs sooner after a wake-up; others get \
 longer slices.
 
 The resolver pins each vCPU to a CPU, so that the busiest vCPUs do not share one. vCPUs that are \
-already pinned are not moved.
+already pinned are not moved unless --pinned.
 
 vCPUs that share a cgroup get nice values instead of weights.
 
@@ -61,9 +61,9 @@ const CPUS_MAX: u32 = 1 << 13;
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
-    /// The VMs: any of their names, their UUID or VMID, or PID-N from `unspin status`. KIND:NAME says what
-    /// is meant, as in pid:4242. Default: all VMs, including those that start later, whose process runs as
-    /// root, or as a user that is there to run VMs (qemu, libvirt-qemu, …).
+    /// The VMs: any of their names, their UUID or VMID, or PID-N from `unspin status`. KIND:NAME selects
+    /// the kind of name, as in pid:4242. Default: all VMs, including those that start later, whose process runs as
+    /// root, or as a user that exists to run VMs (qemu, libvirt-qemu, …).
     #[arg(value_name = "VM")]
     vms: Vec<OsString>,
     /// Change nothing, and print in each period what would be set.
@@ -83,13 +83,13 @@ pub struct Args {
           value_parser = clap::value_parser!(u64).range(20..=1000))]
     period_ms: u64,
     /// What to adapt. time: each vCPU's part of the VM's CPU time. latency: how soon a vCPU runs after a
-    /// wake-up (kernel 6.12 and later). resolver: the CPU of each vCPU (not for pinned VMs).
+    /// wake-up (kernel 6.12 and later). resolver: the CPU of each vCPU (not of pinned VMs, unless --pinned).
     #[arg(long, value_name = "PARTS", value_delimiter = ',', default_value = "time,latency")]
     parts: Vec<Part>,
     /// With the resolver: may move vCPUs between NUMA nodes.
     #[arg(long)]
     across_nodes: bool,
-    /// With the resolver: may move pinned vCPUs too, within the CPUs of all vCPUs of their VM.
+    /// With the resolver: may move pinned vCPUs too, within the CPUs that any vCPU of their VM may use.
     #[arg(long)]
     pinned: bool,
     #[arg(long, hide = true, default_value_os_t = unspin_host::place::sys().join("devices/system"))]
