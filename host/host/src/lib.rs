@@ -18,6 +18,7 @@ mod names;
 mod owner;
 pub mod place;
 mod placed;
+pub mod policy;
 mod qemu;
 mod rivals;
 mod sched_ext;
@@ -321,6 +322,23 @@ impl Host {
         (!cpus.is_empty()).then_some(cpus)
     }
 
+    /// Where it is that of a process's first thread, which is restored last, threads that it started with
+    /// SCHED_EXT since get it, too: no journal knows them.
+    fn set_policy(&self, tid: u32, policy: i32) -> io::Result<()> {
+        policy::set(tid, policy)?;
+        if policy == policy::EXT || self.process_of(tid) != Some(tid) {
+            return Ok(());
+        }
+        let others = self.threads(tid).into_iter().filter(|other| *other != tid);
+        for other in others.filter(|other| policy::of(*other).is_ok_and(|of| of == policy::EXT)) {
+            match policy::set(other, policy) {
+                Err(e) if e.raw_os_error() != Some(libc::ESRCH) => return Err(e),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     fn dir(&self, pid: u32) -> PathBuf {
         self.proc.join(pid.to_string())
     }
@@ -337,9 +355,10 @@ impl Hands for Host {
                     found => Ok(Some(found?.ino())),
                 }
             }
-            Target::Affinity { tid } | Target::Slice { tid } | Target::Nice { tid } => {
-                Ok(self.start_time(*tid))
-            }
+            Target::Affinity { tid }
+            | Target::Slice { tid }
+            | Target::Nice { tid }
+            | Target::Policy { tid } => Ok(self.start_time(*tid)),
         }
     }
 
@@ -355,6 +374,7 @@ impl Hands for Host {
                 let nice = self.nice(*tid).ok_or(ErrorKind::NotFound)?;
                 Ok(nice.to_string())
             }
+            Target::Policy { tid } => Ok(policy::of(*tid)?.to_string()),
         }
     }
 
@@ -377,6 +397,9 @@ impl Hands for Host {
             }
             Target::Nice { tid } => {
                 set_nice(*tid, value.parse().map_err(|_| ErrorKind::InvalidInput)?)
+            }
+            Target::Policy { tid } => {
+                self.set_policy(*tid, value.parse().map_err(|_| ErrorKind::InvalidInput)?)
             }
         }
     }

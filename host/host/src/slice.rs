@@ -12,25 +12,25 @@ const BASE: &str = "/sys/kernel/debug/sched/base_slice_ns";
 /// The first version of `struct sched_attr` of uapi/linux/sched/types.h.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
-struct Attr {
-    size: u32,
-    policy: u32,
-    flags: u64,
-    nice: i32,
-    priority: u32,
-    runtime: u64,
-    deadline: u64,
-    period: u64,
+pub(crate) struct Attr {
+    pub(crate) size: u32,
+    pub(crate) policy: u32,
+    pub(crate) flags: u64,
+    pub(crate) nice: i32,
+    pub(crate) priority: u32,
+    pub(crate) runtime: u64,
+    pub(crate) deadline: u64,
+    pub(crate) period: u64,
 }
 
-fn result(status: libc::c_long) -> io::Result<()> {
+pub(crate) fn result(status: libc::c_long) -> io::Result<()> {
     match status {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-fn get(tid: u32) -> io::Result<Attr> {
+pub(crate) fn get(tid: u32) -> io::Result<Attr> {
     let mut attr = Attr::default();
     // SAFETY: the kernel writes as many bytes as it is told there are.
     let status = unsafe {

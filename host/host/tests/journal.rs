@@ -81,7 +81,10 @@ impl Tree {
                     fs::create_dir_all(path.parent().unwrap()).unwrap();
                     fs::write(path, format!("{}\n", before(index))).unwrap();
                 }
-                Target::Affinity { tid } | Target::Slice { tid } | Target::Nice { tid } => {
+                Target::Affinity { tid }
+                | Target::Slice { tid }
+                | Target::Nice { tid }
+                | Target::Policy { tid } => {
                     tree.threads.borrow_mut().insert(*tid, (1, before(index)));
                 }
             }
@@ -108,7 +111,10 @@ impl Tree {
                 fs::create_dir_all(dir).unwrap();
                 fs::write(path, value).unwrap();
             }
-            Target::Affinity { tid } | Target::Slice { tid } | Target::Nice { tid } => {
+            Target::Affinity { tid }
+            | Target::Slice { tid }
+            | Target::Nice { tid }
+            | Target::Policy { tid } => {
                 let mut threads = self.threads.borrow_mut();
                 let (start, is) = threads.get_mut(tid).unwrap();
                 (*start, *is) = (*start + 1, value.into());
@@ -132,9 +138,10 @@ impl Hands for Tree {
         step(&self.left)?;
         match target {
             Target::File { .. } => self.host().key(target),
-            Target::Affinity { tid } | Target::Slice { tid } | Target::Nice { tid } => {
-                Ok(self.threads.borrow().get(tid).map(|thread| thread.0))
-            }
+            Target::Affinity { tid }
+            | Target::Slice { tid }
+            | Target::Nice { tid }
+            | Target::Policy { tid } => Ok(self.threads.borrow().get(tid).map(|thread| thread.0)),
         }
     }
 
@@ -142,9 +149,10 @@ impl Hands for Tree {
         step(&self.left)?;
         match target {
             Target::File { .. } => self.host().read(target),
-            Target::Affinity { tid } | Target::Slice { tid } | Target::Nice { tid } => {
-                Ok(self.threads.borrow()[tid].1.clone())
-            }
+            Target::Affinity { tid }
+            | Target::Slice { tid }
+            | Target::Nice { tid }
+            | Target::Policy { tid } => Ok(self.threads.borrow()[tid].1.clone()),
         }
     }
 
@@ -152,7 +160,10 @@ impl Hands for Tree {
         step(&self.left)?;
         match target {
             Target::File { .. } => self.host().write(target, value)?,
-            Target::Affinity { tid } | Target::Slice { tid } | Target::Nice { tid } => {
+            Target::Affinity { tid }
+            | Target::Slice { tid }
+            | Target::Nice { tid }
+            | Target::Policy { tid } => {
                 self.threads.borrow_mut().get_mut(tid).unwrap().1 = value.into();
             }
         }

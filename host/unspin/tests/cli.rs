@@ -37,6 +37,52 @@ fn what_this_computer_cannot_do_is_77() {
     fails(&["set", "turn_us=6000", "turn_us=7000", "--sysfs", "/nonexistent"], 2, "given twice");
 }
 
+/// A kernel made of files.
+#[test]
+fn a_kernel_that_cannot_have_the_scheduler_is_77_and_says_why() {
+    let root = std::env::temp_dir().join(format!("unspin-cli-{}-schedule", std::process::id()));
+    let write = |path: &str, text: &str| {
+        let path = root.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let run = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+        command.arg("schedule").args(args);
+        command.env("UNSPIN_PROC", root.join("proc")).env("UNSPIN_SYS", root.join("sys"));
+        let out = command.output().unwrap();
+        let text = [out.stdout, out.stderr].concat();
+        (out.status.code(), String::from_utf8(text).unwrap())
+    };
+    write("proc/sys/kernel/osrelease", "6.12.1");
+    for args in [&["--check"][..], &["--cpus", "0"]] {
+        let (code, text) = run(args);
+        assert!(code == Some(77) && text.contains("6.12.1 is too old"), "{text}");
+    }
+    let (code, text) = run(&["--check", "--json"]);
+    assert!(code == Some(77) && text.contains("\"can\":false"), "{text}");
+    write("proc/sys/kernel/osrelease", "7.3.1");
+    assert!(run(&["--check"]).1.contains("has no sched_ext"));
+    write("sys/kernel/sched_ext/state", "enabled");
+    write("sys/kernel/sched_ext/root/ops", "lavd");
+    write("sys/kernel/btf/vmlinux", "");
+    let (code, text) = run(&["--cpus", "0"]);
+    assert!(code == Some(77) && text.contains("is loaded: lavd"), "{text}");
+    write("sys/kernel/sched_ext/state", "disabled");
+    assert_eq!(run(&["--check"]).0, Some(0));
+    write("proc/stat", "cpu  1\ncpu0 1\n");
+    for (args, words) in [
+        (&["--cpus", "0-1"][..], "CPU 1 of --cpus is not there; online: 0"),
+        (&["--cpus", "x"], "a list of CPUs is like 8-63"),
+        (&[], "--cpus <LIST>"),
+        (&["--cpus", "0", "--no-gangs", "--gang", "a"], "cannot be used with"),
+    ] {
+        let (code, text) = run(args);
+        assert!(code == Some(2) && text.contains(words), "{args:?}: {text}");
+    }
+    std::fs::remove_dir_all(root).unwrap();
+}
+
 #[test]
 fn set_lists_every_setting() {
     let out = unspin(&["set", "--help"]).stdout;

@@ -48,6 +48,8 @@ pub enum Error {
     NoFifo { what: String, source: std::io::Error },
     #[error("Credit by sched_ext (coscheduling_mechanism = \"sched-ext\"): {what}")]
     NoSchedExt { what: String },
+    #[error("unspin schedule (coscheduling_mechanism = \"scheduler\"): {what}")]
+    NoScheduler { what: String },
     #[error("asymmetric vCPUs (asym of the arm): {what}")]
     NoShape { what: String },
     #[error("vCPUs' states (measure.states, [[case]]): {what}")]

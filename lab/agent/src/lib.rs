@@ -20,6 +20,7 @@ mod linux;
 mod measure;
 mod module;
 mod qemu;
+mod schedule;
 mod shape;
 mod sink;
 mod trace;

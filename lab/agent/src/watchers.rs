@@ -8,6 +8,7 @@ use unspin_scenario::result::{RunResult, VcpuStates, VmResult, Wakeups};
 use crate::bench::Bench;
 use crate::credit::Credit;
 use crate::hogs::Hogs;
+use crate::schedule::Scheduling;
 use crate::shape::Shaping;
 use crate::trace::{self, Trace};
 use crate::wakeups::Tasks;
@@ -18,6 +19,7 @@ pub(crate) type Each = [(u32, Vec<i32>)];
 
 pub(crate) struct Watchers {
     credit: Option<Credit>,
+    scheduling: Option<Scheduling>,
     shaping: Option<Shaping>,
     trace: Option<Trace>,
     tasks: Option<Tasks>,
@@ -48,6 +50,7 @@ impl Watchers {
         Ok(Watchers {
             trace,
             credit: Credit::start(run, &tids, bench.cpus)?,
+            scheduling: Scheduling::start(run, &pids, pcpus)?,
             shaping: Shaping::start(run, &pids)?,
             tasks: run.wakeups_hz.map(|hz| Tasks::start(pcpus, hz)),
             hogs: Hogs::start(pcpus, run.hogs),
@@ -72,6 +75,9 @@ impl Watchers {
         let states = bench.watcher.end(run)?;
         if let Some(credit) = self.credit {
             note(format!("Credit: {}", credit.end()?));
+        }
+        if let Some(scheduling) = self.scheduling {
+            note(scheduling.end()?.replace('\n', "; "));
         }
         if let Some(shaping) = self.shaping {
             note(shaping.end()?.replace('\n', "; "));

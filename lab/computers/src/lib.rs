@@ -117,7 +117,7 @@ pub const DEBUG_TOOLS: &[&str] = &["tar", "flex", "bison", "bc", "pahole"];
 /// Names of the programs of papers/crates/scx and lab/watch.
 const SCHEDULER: &str = "unspin-scx";
 const WATCHER: &str = "unspin-watch";
-/// Name of the command that shapes VMs.
+/// Name of the command that shapes and schedules VMs.
 const COMMAND: &str = "unspin";
 
 /// Loads the module; `$options` are its parameters.
@@ -256,7 +256,7 @@ impl Lab {
     }
 
     /// The programs beside the agent that the plan's runs need: one gives vCPUs to a scheduler of
-    /// sched_ext, one watches vCPUs, one shapes them.
+    /// sched_ext, one watches vCPUs, one shapes or schedules VMs.
     fn beside(&self, plan: &Plan) -> Result<Vec<PathBuf>> {
         let by_scheduler =
             |run: &Run| run.arm.coscheduling_mechanism == CoschedulingMechanism::SchedExt;
@@ -267,7 +267,11 @@ impl Lab {
         if plan.runs.iter().any(|run| run.states) {
             programs.push(self.agent.with_file_name(WATCHER));
         }
-        if plan.runs.iter().any(|run| run.arm.asym != Asym::default()) {
+        let by_command = |run: &Run| {
+            run.arm.asym != Asym::default()
+                || run.arm.coscheduling_mechanism == CoschedulingMechanism::Scheduler
+        };
+        if plan.runs.iter().any(by_command) {
             programs.push(self.agent.with_file_name(COMMAND));
         }
         match programs.iter().find(|path| !path.is_file()) {

@@ -434,7 +434,7 @@ fn each_way_of_scheduling_needs_its_scheduler() {
     }
     assert_eq!([refused(&s, "kvm"), refused(&s, "emulated")], [None, None]);
     let by_name = con.replace("\"fifo\"", "\"cgroup-freeze\"");
-    assert!(problems(&by_name)[0].to_string().contains("\"fifo\" or \"sched-ext\""));
+    assert!(problems(&by_name)[0].to_string().contains("\"sched-ext\" or \"scheduler\""));
     let ext = |turns: &str| fifo(turns).replace("\"fifo\"", "\"sched-ext\"");
     for turns in ["vcrd-ple", "vcrd-user", "vcrd-both"] {
         let (at, fix) = ("arm[0].coscheduling_mechanism", "\"con\" or \"vcrd\"");
@@ -446,6 +446,16 @@ fn each_way_of_scheduling_needs_its_scheduler() {
         let s = parse_scenario("x.toml", "x", &GOOD.replace(arm, &ext(turns))).unwrap();
         assert!(refused(&s, "sim").is_some());
         assert_eq!([refused(&s, "kvm"), refused(&s, "emulated")], [None, None]);
+    }
+    let scheduler = |turns: &str| fifo(turns).replace("\"fifo\"", "\"scheduler\"");
+    for turns in ["vcrd", "vcrd-user", "vcrd-both"] {
+        let (at, fix) = ("arm[0].coscheduling_mechanism", "\"con\" or \"vcrd-ple\"");
+        check(arm, &scheduler(&format!("coscheduling = \"{turns}\"\n")), at, fix);
+    }
+    for turns in ["", "coscheduling = \"con\"\n", "coscheduling = \"vcrd-ple\"\n"] {
+        let s = parse_scenario("x.toml", "x", &GOOD.replace(arm, &scheduler(turns))).unwrap();
+        assert!(refused(&s, "sim").is_some());
+        assert_eq!(refused(&s, "emulated"), None);
     }
     check("vcpus = 4\n", "vcpus = 4\ngang = \"yes\"\n", "vm[0].gang", "true or false");
     check(arm, "name = \"a\"\nasym = { times = true }\n", "arm[0].asym.times", "time");

@@ -19,6 +19,8 @@ pub enum Target {
     Slice { tid: u32 },
     /// The nice value of a thread, -20 to 19.
     Nice { tid: u32 },
+    /// The scheduling policy of a thread, as a number of sched(7).
+    Policy { tid: u32 },
 }
 
 impl fmt::Display for Target {
@@ -28,6 +30,7 @@ impl fmt::Display for Target {
             Target::Affinity { tid } => write!(f, "the CPUs of thread {tid}"),
             Target::Slice { tid } => write!(f, "the slice of thread {tid}"),
             Target::Nice { tid } => write!(f, "the nice value of thread {tid}"),
+            Target::Policy { tid } => write!(f, "the scheduling policy of thread {tid}"),
         }
     }
 }

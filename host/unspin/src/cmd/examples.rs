@@ -101,6 +101,20 @@ pub const EXAMPLES: Examples = &[
         ],
     ),
     (
+        "schedule",
+        &[
+            ("unspin schedule --check", "Say whether this kernel can have the scheduler, and why."),
+            (
+                "unspin schedule --cpus 8-63",
+                "Schedule all VMs that may run on CPUs 8 to 63, until Ctrl-C.",
+            ),
+            (
+                "unspin schedule --cpus 8-63 web1 db1 --gang db1",
+                "Schedule 2 VMs, of which the vCPUs of db1 always run together.",
+            ),
+        ],
+    ),
+    (
         "apply",
         &[
             ("unspin apply --check", "Check /etc/unspin/unspin.toml, and change nothing."),

@@ -11,6 +11,7 @@ mod load;
 mod neighbours;
 #[cfg(feature = "module")]
 mod run;
+mod schedule;
 #[cfg(feature = "module")]
 mod set;
 mod shape;
@@ -65,6 +66,8 @@ enum Command {
     Set(set::Args),
     /// Divide the CPU time of running VMs among their vCPUs by what each can use.
     Shape(shape::Args),
+    /// Schedule VMs on CPUs of their own, and vCPUs that spin for each other together (experimental).
+    Schedule(schedule::Args),
     /// Apply the settings of /etc/unspin/unspin.toml to VMs, once or as a service.
     #[cfg(feature = "module")]
     Apply(apply::Args),
@@ -83,7 +86,7 @@ enum Command {
 /// Subcommands by purpose.
 const GROUPS: help::Groups = &[
     ("See what VMs lose", &["top", "diagnose", "neighbours", "spinners", "export"]),
-    ("Change settings of VMs", &["load", "unload", "status", "set", "apply", "shape"]),
+    ("Change settings of VMs", &["load", "unload", "status", "set", "apply", "shape", "schedule"]),
     ("Locks in programs", &["run"]),
     ("The shell", &["completions", "man", "help"]),
 ];
@@ -107,6 +110,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         #[cfg(feature = "module")]
         Command::Set(a) => set::run(&a),
         Command::Shape(a) => shape::run(&a),
+        Command::Schedule(a) => schedule::run(&a),
         #[cfg(feature = "module")]
         Command::Apply(a) => apply::run(&a),
         #[cfg(feature = "module")]

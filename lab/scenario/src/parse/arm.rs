@@ -157,6 +157,12 @@ fn read_mechanism(t: &Table, coscheduling: Option<Coscheduling>) -> Option<Cosch
             "coscheduling = \"none\", \"con\" or \"vcrd\" with coscheduling_mechanism = \
              \"sched-ext\"",
         ),
+        CoschedulingMechanism::Scheduler => (
+            &[Coscheduling::None, Coscheduling::Con, Coscheduling::VcrdPle][..],
+            "unspin schedule only sees spinning that causes PLE exits",
+            "coscheduling = \"none\", \"con\" or \"vcrd-ple\" with coscheduling_mechanism = \
+             \"scheduler\"",
+        ),
     };
     let cannot = coscheduling.is_some_and(|c| !can.contains(&c));
     if let Some(v) = t.at(&keys::COSCHEDULING_MECHANISM).filter(|_| cannot) {

@@ -36,11 +36,14 @@ pub(crate) fn check_quotas(top: &Table, of: &Quotas, sweep: &SweepKeys) {
             "scheduler = \"fair\" in [host], or without it",
         );
     }
-    let has_credit = |arm: &Arm| arm.coscheduling_mechanism == CoschedulingMechanism::SchedExt;
-    if of.arms.iter().any(has_credit) {
+    let is_ext = |arm: &Arm| {
+        use CoschedulingMechanism::{SchedExt, Scheduler};
+        matches!(arm.coscheduling_mechanism, SchedExt | Scheduler)
+    };
+    if of.arms.iter().any(is_ext) {
         at.problem(
-            "Credit by sched_ext does not support cpu.max",
-            "no quota together with sched-ext in an arm",
+            "a scheduler of sched_ext does not support cpu.max",
+            "no quota together with sched-ext or scheduler in an arm",
         );
     }
 }

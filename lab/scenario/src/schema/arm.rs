@@ -134,6 +134,8 @@ pub enum CoschedulingMechanism {
     Fifo,
     /// For comparison: Xen's Credit as a sched_ext scheduler for all vCPU threads.
     SchedExt,
+    /// `unspin schedule`: a scheduler of sched_ext that has all threads of VMs.
+    Scheduler,
 }
 
 /// Parts of dynamic asymmetric vCPUs (NJIT 2018, 5.4) that are on.

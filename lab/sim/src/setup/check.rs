@@ -91,6 +91,7 @@ impl Setup {
             CoschedulingMechanism::Park => None,
             CoschedulingMechanism::Fifo => Some("real-time class"),
             CoschedulingMechanism::SchedExt => Some("sched_ext, but [host] scheduler = \"credit\""),
+            CoschedulingMechanism::Scheduler => Some("unspin schedule"),
         };
         if let Some(missing) = missing {
             return Err(format!("the simulator has no {missing}; coscheduling_mechanism = \"park\" there, or left out"));

@@ -78,7 +78,9 @@ fn not_modelled(run: &Run) -> Option<&'static str> {
     match run.arm.coscheduling_mechanism {
         CoschedulingMechanism::Park => (),
         CoschedulingMechanism::Fifo => return Some("the simulator has no real-time class"),
-        CoschedulingMechanism::SchedExt => return Some("the simulator has no sched_ext"),
+        CoschedulingMechanism::SchedExt | CoschedulingMechanism::Scheduler => {
+            return Some("the simulator has no sched_ext")
+        }
     }
     let by_user = matches!(run.arm.coscheduling, Coscheduling::VcrdUser | Coscheduling::VcrdBoth);
     by_user.then_some("the simulator's guests do not spin in user space")

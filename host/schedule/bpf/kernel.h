@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the scheduler needs of the kernel, under the kernel's names. libbpf looks types up in the type
+ * information of the running kernel: members may have other offsets there.
+ */
+#ifndef UNSPIN_SCHEDULE_KERNEL_H
+#define UNSPIN_SCHEDULE_KERNEL_H
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed short __s16;
+typedef signed int __s32;
+typedef signed long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef __u64 u64;
+typedef __u32 u32;
+typedef __s32 s32;
+
+#define BPF_MAP_TYPE_HASH 1
+#define BPF_MAP_TYPE_ARRAY 2
+#define CLOCK_MONOTONIC 1
+
+#define SCX_DSQ_GLOBAL 0x8000000000000001ull
+#define SCX_DSQ_LOCAL 0x8000000000000002ull
+#define SCX_ENQ_WAKEUP 1ull
+#define SCX_KICK_IDLE 1ull
+#define SCX_KICK_PREEMPT 2ull
+#define SCX_OPS_ENQ_LAST 2ull	/* enqueue() also gets a thread that is the only one of its CPU */
+#define SCX_OPS_SWITCH_PARTIAL 8ull
+#define SCX_TASK_QUEUED 1u
+#define SCX_SLICE_DFL 20000000ull
+
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+
+struct bpf_timer {
+	__u64 opaque[2];
+} __attribute__((aligned(8)));
+
+struct sched_ext_entity {
+	u32 flags;
+	u32 weight;
+	u64 slice;
+} __attribute__((preserve_access_index));
+
+struct task_struct {
+	int pid;
+	int tgid;
+	int nr_cpus_allowed;
+	struct sched_ext_entity scx;
+} __attribute__((preserve_access_index));
+
+enum scx_exit_kind { SCX_EXIT_NONE };
+
+struct scx_exit_info {
+	enum scx_exit_kind kind;
+	const char *reason;
+	char *msg;
+} __attribute__((preserve_access_index));
+
+struct scx_cpu_release_args;
+
+struct sched_ext_ops {
+	s32 (*select_cpu)(struct task_struct *, s32, u64);
+	void (*enqueue)(struct task_struct *, u64);
+	void (*dispatch)(s32, struct task_struct *);
+	void (*running)(struct task_struct *);
+	void (*stopping)(struct task_struct *, _Bool);
+	void (*quiescent)(struct task_struct *, u64);
+	_Bool (*yield)(struct task_struct *, struct task_struct *);
+	void (*cpu_release)(s32, struct scx_cpu_release_args *);
+	void (*cpu_online)(s32);
+	void (*cpu_offline)(s32);
+	s32 (*init)(void);
+	void (*exit)(struct scx_exit_info *);
+	u64 flags;
+	u32 timeout_ms;
+	char name[128];
+};
+
+void scx_bpf_dsq_insert(struct task_struct *p, u64 queue, u64 slice, u64 flags) __ksym;
+_Bool scx_bpf_dsq_move_to_local(u64 queue) __ksym;
+s32 scx_bpf_dsq_nr_queued(u64 queue) __ksym;
+s32 scx_bpf_create_dsq(u64 queue, s32 node) __ksym;
+s32 scx_bpf_select_cpu_dfl(struct task_struct *p, s32 prev_cpu, u64 flags, _Bool *is_idle) __ksym;
+_Bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
+void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
+_Bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym;
+s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
+u32 scx_bpf_reenqueue_local(void) __ksym;
+int bpf_iter_num_new(struct bpf_iter_num *it, int start, int end) __ksym;
+int *bpf_iter_num_next(struct bpf_iter_num *it) __ksym;
+void bpf_iter_num_destroy(struct bpf_iter_num *it) __ksym;
+
+struct bpf_iter_num {
+	__u64 opaque[1];
+} __attribute__((aligned(8)));
+
+#endif

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Who runs where in the next turn. The timer plans; only one CPU at a time does. A VM whose vCPUs spin for each
+ * other is a gang: in its turn each of them that is ready has a CPU of its own. It gets a turn when no other VM
+ * is owed more. VMs that are no gangs have no turns: their vCPUs are chosen one by one.
+ */
+#ifndef UNSPIN_SCHEDULE_PLAN_H
+#define UNSPIN_SCHEDULE_PLAN_H
+
+#include "state.h"
+
+#define NEVER (~0ull)
+#define MS 1000000ull
+/* How long it is until the timer looks again where no gang has a turn. */
+#define LOOK_NS (2 * MS)
+/* CPU time of a VM after which it is judged whether it spins, and for how long it is a gang then. */
+#define JUDGE_NS (20 * MS)
+#define GANG_NS (400 * MS)
+
+/* A gang whose vCPUs are to run together, or alone. */
+static __always_inline u32 is_gang(struct vm *v)
+{
+	return v->gang && count_bits(vcpus_in(v->waits | v->runs)) > 1;
+}
+
+static __always_inline u32 cpu_at(u32 i)
+{
+	asm volatile("" : "+r"(i));
+	return config.cpus[i & (CPUS_MAX - 1)];
+}
+
+/* Where a unit is to run in this turn, or NOBODY. */
+static __always_inline u32 planned_cpu(u32 id)
+{
+	u32 cpu = unit_of(id)->planned;
+
+	if (!vm_of(id)->in_turn || cpu == NOBODY || cpus[bound(cpu)].planned != id)
+		return NOBODY;
+	return cpu;
+}
+
+/* Whether its pause-loop exits make it a gang; now and then it is no gang for a while, to see. */
+__noinline int judge(u32 vm, u64 now)
+{
+	struct vm *v;
+	u64 ran, spins;
+	u32 gang;
+
+	asm volatile("" : "+r"(vm));
+	vm &= VMS_MAX - 1;
+	v = &vms[vm];
+	gang = settings.vms[vm].gang;
+	if (now < v->apart_until || vcpus_of(vm) > config.cpu_count)
+		gang = GANG_NEVER;
+	if (gang != GANG_AUTO) {
+		v->gang = gang == GANG_ALWAYS;
+		return 0;
+	}
+	ran = report.vms[vm].ran_ns - v->looked_ran;
+	spins = report.vms[vm].spins - v->looked_spins;
+	if (v->gang ? now < v->gang_until : ran < JUDGE_NS)
+		return 0;
+	v->gang = !v->gang && spins * (1000 * MS) >= config.spins_per_s * ran;
+	v->gang_until = now + GANG_NS;
+	v->looked_ran += ran;
+	v->looked_spins += spins;
+	return 0;
+}
+
+/* VMs pay, and none is owed more than it could use in two turns. */
+__noinline int settle(u64 now)
+{
+	u64 waiting = NEVER, running = NEVER, floor;
+	u32 i, vm;
+
+	bpf_for(i, 0, config.cpu_count)
+		charge(cpu_at(i), now);
+	bpf_for(vm, 0, settings.count) {
+		struct vm *v = vm_of(vm << 6);
+
+		if (v->waits && v->vt < waiting)
+			waiting = v->vt;
+		if (v->runs && v->vt < running)
+			running = v->vt;
+	}
+	floor = waiting != NEVER ? waiting : running;
+	if (floor != NEVER && floor > vnow)
+		vnow = floor;
+	bpf_for(vm, 0, settings.count) {
+		struct vm *v = vm_of(vm << 6);
+		u64 lag = 2 * config.turn_ns * (vcpus_of(vm) + 1) * 100 / weight_of(vm << 6);
+
+		judge(vm, now);
+		if (v->vt + lag < vnow)
+			v->vt = vnow - lag;
+	}
+	return 0;
+}
+
+/* The VM that is ready and is owed most, but those of a set. */
+__noinline u32 least_vm(u64 but)
+{
+	u64 least = NEVER;
+	u32 vm, best = NOBODY;
+
+	bpf_for(vm, 0, settings.count) {
+		struct vm *v = vm_of(vm << 6);
+
+		if (but >> (vm & 63) & 1 || v->vt >= least || !(v->waits | v->runs))
+			continue;
+		least = v->vt;
+		best = vm;
+	}
+	return best;
+}
+
+static __always_inline int is_free(u32 cpu)
+{
+	struct cpu *c = &cpus[bound(cpu)];
+
+	return c->is_ours && !c->is_off && c->next == NOBODY;
+}
+
+static __always_inline void give(u32 id, u32 cpu)
+{
+	cpus[bound(cpu)].next = id;
+	unit_of(id)->next = cpu;
+}
+
+/* Gives each ready vCPU of a gang a CPU, the one that it ran on if that is free. Returns how many got one. */
+__noinline u32 place(u32 vm, u64 set)
+{
+	u32 unit, at = zero, placed = zero, i;
+
+	bpf_for(unit, 0, vcpus_of(vm)) {
+		struct unit *u = unit_of(id_of(vm, unit));
+		u32 cpu = u->pinned != NOBODY ? u->pinned : u->cpu;
+
+		if (set & bit(unit) && is_free(cpu)) {
+			give(id_of(vm, unit), cpu);
+			placed++;
+		}
+	}
+	unit = zero;
+	bpf_for(i, 0, CPUS_MAX + UNITS) {
+		u32 cpu = cpu_at(at);
+		struct unit *u;
+
+		if (at >= config.cpu_count || unit >= vcpus_of(vm))
+			break;
+		u = unit_of(id_of(vm, unit));
+		if (!(set & bit(unit)) || u->next != NOBODY || u->pinned != NOBODY) {
+			unit++;
+		} else {
+			if (is_free(cpu)) {
+				give(id_of(vm, unit), cpu);
+				placed++;
+				unit++;
+			}
+			at++;
+		}
+	}
+	return placed;
+}
+
+/* Whether a CPU runs something else than it is to; if so, how it is told. */
+__noinline u64 kick_of(u32 cpu, u64 any)
+{
+	struct cpu *c = &cpus[bound(cpu)];
+	u32 id = c->id, planned = c->planned;
+
+	if (c->is_off)
+		return 0;
+	if (planned != NOBODY && vm_of(planned)->waits & bit(unit_part(planned)))
+		return id == NOBODY ? SCX_KICK_IDLE : SCX_KICK_PREEMPT;
+	if (!any)
+		return 0;
+	if (id == NOBODY)
+		return SCX_KICK_IDLE;
+	/* A gang whose turn has ended. */
+	return planned == NOBODY && unit_part(id) != OTHERS && is_gang(vm_of(id)) && !c->fills ?
+	       SCX_KICK_PREEMPT : 0;
+}
+
+/* The next turn becomes this one. */
+__noinline int begin(void)
+{
+	u32 i, vm, unit;
+	u64 any = zero;
+
+	bpf_for(vm, 0, settings.count) {
+		struct vm *v = vm_of(vm << 6);
+		u32 in_turn = zero;
+
+		bpf_for(unit, 0, vcpus_of(vm)) {
+			struct unit *u = unit_of(id_of(vm, unit));
+
+			u->planned = u->next;
+			in_turn |= u->next != NOBODY;
+		}
+		v->in_turn = in_turn;
+		any |= v->waits;
+		if (in_turn)
+			report.vms[vm & (VMS_MAX - 1)].gangs++;
+	}
+	bpf_for(i, 0, config.cpu_count) {
+		struct cpu *c = &cpus[bound(cpu_at(i))];
+
+		c->planned = c->next;
+	}
+	bpf_for(i, 0, config.cpu_count) {
+		u64 kick = kick_of(cpu_at(i), any);
+
+		if (kick)
+			scx_bpf_kick_cpu(cpu_at(i), kick);
+	}
+	return 0;
+}
+
+/* Plans a turn, and begins it. Returns how long it is. */
+__noinline u64 plan(u64 now)
+{
+	u32 i, vm, unit, all = zero, left, turns = zero;
+	u64 done = zero;
+
+	report.plans++;
+	settle(now);
+	bpf_for(i, 0, config.cpu_count) {
+		struct cpu *c = &cpus[bound(cpu_at(i))];
+
+		c->next = NOBODY;
+		all += !c->is_off;
+	}
+	bpf_for(vm, 0, settings.count)
+		bpf_for(unit, 0, vcpus_of(vm))
+			unit_of(id_of(vm, unit))->next = NOBODY;
+	left = all;
+	bpf_for(i, 0, VMS_MAX) {
+		struct vm *v;
+		u32 count;
+
+		vm = least_vm(done);
+		if (vm == NOBODY || !left)
+			break;
+		done |= bit(vm);
+		v = vm_of(vm << 6);
+		if (is_gang(v)) {
+			u64 set = vcpus_in(v->waits | v->runs);
+
+			count = count_bits(set);
+			if (count > left && left < all)
+				continue;
+			if (place(vm, set) < count)
+				v->apart_until = now + 1000 * MS;
+			turns++;
+		} else {
+			count = count_bits(v->waits | v->runs);
+		}
+		left -= count < left ? count : left;
+	}
+	begin();
+	if (turns)
+		report.turns++;
+	turn_end = now + (turns ? config.turn_ns : LOOK_NS);
+	return turn_end;
+}
+
+/* Whether a gang that has this turn still wants it. */
+__noinline int goes_on(void)
+{
+	u32 vm, wants = zero;
+
+	bpf_for(vm, 0, settings.count) {
+		struct vm *v = vm_of(vm << 6);
+
+		wants |= v->in_turn && vcpus_in(v->waits | v->runs);
+	}
+	return wants;
+}
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/* What the command sets, and what it reads. src/shared.rs has the same. */
+#ifndef UNSPIN_SCHEDULE_SHARED_H
+#define UNSPIN_SCHEDULE_SHARED_H
+
+#define VMS_MAX 64
+#define UNITS 64	/* of a VM: vCPUs by their numbers, and all its other threads as one */
+#define OTHERS 63	/* the unit of the other threads */
+#define CPUS_MAX 512
+#define THREADS_MAX 8192
+#define REASON_BYTES 128
+
+/* Whether a VM's vCPUs run together. */
+#define GANG_NEVER 0
+#define GANG_AUTO 1	/* while they spin, as pause-loop exits show */
+#define GANG_ALWAYS 2
+
+/* Before it is loaded. */
+struct config {
+	unsigned long long turn_ns;	/* how long a gang runs */
+	unsigned long long slice_ns;	/* how long another vCPU runs before it is compared with others */
+	unsigned int spins_per_s;	/* pause-loop exits per second of CPU time that make a gang */
+	unsigned int cpu_count;
+	unsigned short cpus[CPUS_MAX];	/* its CPUs; the others are the kernel's alone */
+};
+
+/* Of a VM; the command may change it at any time. */
+struct setting {
+	unsigned int weight;	/* 0: no VM has this number */
+	unsigned int gang;
+	unsigned int vcpus;	/* its units below this number are vCPUs */
+	unsigned int unused;
+};
+
+struct settings {
+	unsigned int count;	/* VMs have numbers below it */
+	unsigned int unused;
+	struct setting vms[VMS_MAX];
+};
+
+struct vm_report {
+	unsigned long long ran_ns;	/* CPU time of all its threads */
+	unsigned long long filled_ns;	/* of that, in holes, which it does not pay for */
+	unsigned long long spins;	/* pause-loop exits */
+	unsigned long long gangs;	/* turns in which its vCPUs ran together */
+};
+
+struct report {
+	struct vm_report vms[VMS_MAX];
+	unsigned long long plans;	/* looks of the timer */
+	unsigned long long turns;	/* turns of gangs */
+	unsigned long long holes;	/* holes in turns that others filled */
+	unsigned long long returned;	/* holes given back to a vCPU that woke up */
+	unsigned long long yields;	/* directed yields that were followed */
+	unsigned long long pushed;	/* times that a task of a higher class took a CPU */
+	int exit_kind;
+	char exit_reason[REASON_BYTES];
+	char exit_message[REASON_BYTES];
+};
+
+#endif

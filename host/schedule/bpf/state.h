@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What is known of VMs and CPUs. Threads that wait are in the kernel's queues, one for each vCPU, and one for all
+ * other threads of a VM. The bits here say in which queue a look is worth while: a bit that is wrong costs a look,
+ * or a wait until the timer looks everywhere.
+ */
+#ifndef UNSPIN_SCHEDULE_STATE_H
+#define UNSPIN_SCHEDULE_STATE_H
+
+#include "kernel.h"
+#include "shared.h"
+
+#define NOBODY 0xffffffffu
+#define QUEUE 0x1000ull	/* the queue of unit 0 of VM 0 */
+
+#define id_of(vm, unit) ((vm) << 6 | (unit))
+#define vm_part(id) ((id) >> 6 & (VMS_MAX - 1))
+#define unit_part(id) ((id) & (UNITS - 1))
+#define bit(unit) (1ull << ((unit) & 63))
+
+struct unit {
+	u64 vt;		/* CPU time by its weight among its siblings */
+	u32 cpu;	/* where it ran last */
+	u32 planned;	/* its CPU in this turn, or NOBODY */
+	u32 next;	/* the same in the turn that is being planned */
+	u32 pinned;	/* the only CPU that it may use, or NOBODY */
+	u32 weight;	/* among its siblings */
+	u32 unused;
+};
+
+struct vm {
+	u64 vt;		/* CPU time by the VM's weight */
+	u64 waits;	/* units that are ready */
+	u64 runs;	/* units that have a CPU */
+	u64 unit_vt;	/* the virtual time of the unit that ran last */
+	u64 looked_ran, looked_spins;	/* when it was last judged whether it spins */
+	u64 gang_until;	/* then it is judged again */
+	u64 apart_until;	/* until then it is no gang: not all of its vCPUs got a CPU */
+	u32 gang;	/* its vCPUs run together */
+	u32 in_turn;	/* and do so now */
+	struct unit units[UNITS];
+};
+
+struct cpu {
+	u64 since;	/* up to when the thread that runs has paid */
+	u32 id;		/* who runs, or NOBODY */
+	u32 planned;	/* who is to run in this turn, or NOBODY */
+	u32 next;	/* the same in the turn that is being planned */
+	u32 prefer;	/* who was yielded to, or NOBODY */
+	u32 yielded;
+	u32 fills;	/* who runs fills a hole */
+	u32 is_ours;
+	u32 is_off;
+};
+
+const volatile struct config config SEC(".rodata.config");
+volatile struct settings settings SEC(".data.settings");
+struct report report SEC(".data.report");
+struct vm vms[VMS_MAX];
+struct cpu cpus[CPUS_MAX];
+u64 vnow;	/* the virtual time of the VM that is owed most */
+u64 turn_end;
+/*
+ * 0, which the verifier does not know: a loop that counts from a number that it knows has a state for each round.
+ */
+volatile u32 zero;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, THREADS_MAX);
+	__type(key, u32);
+	__type(value, u32);
+} threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, VMS_MAX);
+	__type(key, u32);
+	__type(value, u32);
+} processes SEC(".maps");
+
+/* The verifier is to see the bound. */
+static __always_inline u32 bound(u32 cpu)
+{
+	asm volatile("" : "+r"(cpu));
+	return cpu & (CPUS_MAX - 1);
+}
+
+static __always_inline struct vm *vm_of(u32 id)
+{
+	u32 vm = id >> 6;
+
+	asm volatile("" : "+r"(vm));
+	return &vms[vm & (VMS_MAX - 1)];
+}
+
+static __always_inline struct unit *unit_of(u32 id)
+{
+	u32 vm = id >> 6, unit = id;
+
+	asm volatile("" : "+r"(vm), "+r"(unit));
+	return &vms[vm & (VMS_MAX - 1)].units[unit & (UNITS - 1)];
+}
+
+static __always_inline u32 weight_of(u32 id)
+{
+	u32 vm = id >> 6, weight;
+
+	asm volatile("" : "+r"(vm));
+	weight = settings.vms[vm & (VMS_MAX - 1)].weight;
+	return weight ? weight : 100;
+}
+
+static __always_inline u32 vcpus_of(u32 vm)
+{
+	asm volatile("" : "+r"(vm));
+	return settings.vms[vm & (VMS_MAX - 1)].vcpus;
+}
+
+/* A thread's unit; one that its VM started since the command looked is one of the other threads. */
+static __always_inline u32 id_of_task(const struct task_struct *p)
+{
+	u32 tid = p->pid, tgid = p->tgid, *found;
+
+	found = bpf_map_lookup_elem(&threads, &tid);
+	if (found)
+		return *found;
+	found = bpf_map_lookup_elem(&processes, &tgid);
+	return found ? id_of(*found, OTHERS) : NOBODY;
+}
+
+static __always_inline u32 count_bits(u64 set)
+{
+	set -= set >> 1 & 0x5555555555555555ull;
+	set = (set & 0x3333333333333333ull) + (set >> 2 & 0x3333333333333333ull);
+	set = (set + (set >> 4)) & 0x0f0f0f0f0f0f0f0full;
+	return set * 0x0101010101010101ull >> 56;
+}
+
+static __always_inline u64 vcpus_in(u64 set)
+{
+	return set & ~bit(OTHERS);
+}
+
+/* Whoever runs on a CPU pays up to now. Time in a hole is nobody's: no other wanted it. */
+static __always_inline void charge(u32 cpu, u64 now)
+{
+	struct cpu *c = &cpus[cpu & (CPUS_MAX - 1)];
+	u32 id = c->id, vm;
+	u64 since, ran;
+	u32 weight;
+
+	if (id == NOBODY)
+		return;
+	since = __sync_lock_test_and_set(&c->since, now);
+	if (since >= now)
+		return;
+	ran = now - since;
+	vm = vm_part(id);
+	asm volatile("" : "+r"(vm));
+	vm &= VMS_MAX - 1;
+	__sync_fetch_and_add(&report.vms[vm].ran_ns, ran);
+	if (c->fills)
+		__sync_fetch_and_add(&report.vms[vm].filled_ns, ran);
+	else
+		__sync_fetch_and_add(&vm_of(id)->vt, ran * 100 / weight_of(id));
+	weight = unit_of(id)->weight;
+	__sync_fetch_and_add(&unit_of(id)->vt, ran * 100 / (weight ? weight : 100));
+}
+
+#endif

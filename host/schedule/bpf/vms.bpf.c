@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A scheduler for VMs: all threads of VMs on CPUs that no other tasks have for long. Each VM has one virtual
+ * time, which goes with its weight. VMs whose vCPUs spin for each other have turns (plan.h). Holes in turns go to
+ * others, until a sibling wakes up. Threads that wait are always in a queue of the kernel's.
+ */
+#include "plan.h"
+
+char _license[] SEC("license") = "GPL";
+
+/* How many queues are tried before a CPU stays with what it has. */
+#define TRIES 8
+/* What a VM must be owed more than another before a thread of its that wakes up takes the other's CPU. */
+#define PREEMPT_NS MS
+/* Behind all that are no gangs. */
+#define LAST (1ull << 62)
+
+struct turn_timer {
+	struct bpf_timer timer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct turn_timer);
+} timers SEC(".maps");
+
+/* Its ready vCPU that has had least, and may run there; NOBODY if there is none. */
+__noinline u32 least_unit(u32 vm, u64 set, u32 cpu)
+{
+	u64 least = NEVER;
+	u32 unit, best = NOBODY;
+
+	bpf_for(unit, 0, vcpus_of(vm)) {
+		u32 id = id_of(vm, unit), planned;
+		struct unit *u = unit_of(id);
+
+		if (!(set & bit(unit)) || (u->pinned != NOBODY && u->pinned != cpu))
+			continue;
+		planned = planned_cpu(id);
+		if ((planned != NOBODY && planned != cpu) || u->vt >= least)
+			continue;
+		least = u->vt;
+		best = unit;
+	}
+	return best;
+}
+
+/* Who is owed most of those that wait and "before", but VMs of a set. */
+__noinline u32 pick(u32 cpu, u32 before, u64 but)
+{
+	u64 least = NEVER;
+	u32 vm, best = NOBODY;
+
+	bpf_for(vm, 0, settings.count) {
+		struct vm *v = vm_of(vm << 6);
+		u64 set = v->waits, key = v->vt & (LAST - 1);
+		u32 unit = OTHERS;
+
+		if (before != NOBODY && vm_part(before) == vm)
+			set |= bit(unit_part(before));
+		if (but >> (vm & 63) & 1 || !set)
+			continue;
+		if (!(set & bit(OTHERS))) {
+			unit = least_unit(vm, set, cpu);
+			if (is_gang(v))
+				key |= LAST;
+		}
+		if (unit == NOBODY || key >= least)
+			continue;
+		least = key;
+		best = id_of(vm, unit);
+	}
+	return best;
+}
+
+/* It runs on a CPU, or goes on there. */
+static __always_inline void has_cpu(u32 cpu, u32 id)
+{
+	struct cpu *c = &cpus[bound(cpu)];
+	struct vm *v = vm_of(id);
+
+	c->fills = unit_part(id) != OTHERS && is_gang(v) && c->planned != id;
+	if (!c->fills && c->planned != NOBODY && c->planned != id)
+		__sync_fetch_and_add(&report.holes, 1);
+}
+
+static __always_inline int take(u32 id)
+{
+	return vm_of(id)->waits & bit(unit_part(id)) && scx_bpf_dsq_move_to_local(QUEUE + id);
+}
+
+/* Who is to run on a CPU: moved there, or "before" itself, or NOBODY that is known. */
+__noinline u32 choose(u32 cpu, u32 before)
+{
+	struct cpu *c = &cpus[bound(cpu)];
+	u32 id = c->planned, i, yielded = c->yielded;
+	u64 but = zero;
+
+	c->yielded = 0;
+	if (id != NOBODY && planned_cpu(id) == cpu && (id == before || take(id)))
+		return id;
+	id = c->prefer;
+	c->prefer = NOBODY;
+	if (id != NOBODY && take(id))
+		return id;
+	bpf_for(i, 0, TRIES) {
+		id = pick(cpu, yielded ? NOBODY : before, but);
+		if (id == NOBODY)
+			break;
+		if (id == before || take(id))
+			return id;
+		but |= bit(vm_part(id));
+	}
+	bpf_for(i, 0, settings.count) {
+		id = id_of(i, OTHERS);
+		if (scx_bpf_dsq_nr_queued(QUEUE + id) > 0 && scx_bpf_dsq_move_to_local(QUEUE + id))
+			return id;
+	}
+	return before;
+}
+
+SEC("struct_ops/dispatch")
+int BPF_PROG(dispatch, s32 on, struct task_struct *prev)
+{
+	u32 cpu = bound(on), before = NOBODY;
+
+	if (!cpus[cpu].is_ours)
+		return 0;
+	if (prev && prev->scx.flags & SCX_TASK_QUEUED) {
+		before = id_of_task(prev);
+		charge(cpu, bpf_ktime_get_ns());
+	}
+	if (choose(cpu, before) == before && before != NOBODY && prev) {
+		has_cpu(cpu, before);
+		scx_bpf_task_set_slice(prev, config.slice_ns);
+	}
+	return 0;
+}
+
+SEC("struct_ops/select_cpu")
+s32 BPF_PROG(select_cpu, struct task_struct *p, s32 prev_cpu, u64 flags)
+{
+	u32 id = id_of_task(p), planned;
+	_Bool idle = 0;
+	s32 cpu;
+
+	if (id != NOBODY) {
+		planned = planned_cpu(id);
+		if (planned != NOBODY) {
+			if (scx_bpf_test_and_clear_cpu_idle(planned))
+				scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, config.slice_ns, 0);
+			return planned;
+		}
+	}
+	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, flags, &idle);
+	if (idle)
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, config.slice_ns, 0);
+	return cpu;
+}
+
+/* A CPU in a gang's turn that none of its siblings uses, for a vCPU of the gang that woke up. */
+__noinline u32 claim(u32 id)
+{
+	u32 i;
+
+	bpf_for(i, 0, config.cpu_count) {
+		u32 cpu = cpu_at(i), of, pinned = unit_of(id)->pinned;
+		struct cpu *c = &cpus[bound(cpu)];
+		struct vm *v;
+
+		if (c->is_off || (pinned != NOBODY && pinned != cpu))
+			continue;
+		of = c->planned;
+		if (of != NOBODY) {
+			v = vm_of(of);
+			if (vm_part(of) != vm_part(id) || (v->waits | v->runs) & bit(unit_part(of)))
+				continue;
+		} else if (c->id != NOBODY && !c->fills && !is_gang(vm_of(c->id)) &&
+			   vm_of(c->id)->vt < vm_of(id)->vt) {
+			continue;	/* it is owed more */
+		}
+		c->planned = id;
+		unit_of(id)->planned = cpu;
+		return cpu;
+	}
+	return NOBODY;
+}
+
+/* A CPU that is idle, which is no longer known as that; NOBODY if there is none. */
+__noinline u32 idle_cpu(u32 id)
+{
+	u32 i, pinned = unit_of(id)->pinned;
+
+	bpf_for(i, 0, config.cpu_count) {
+		u32 cpu = cpu_at(i);
+
+		if (cpus[bound(cpu)].id == NOBODY && (pinned == NOBODY || pinned == cpu) &&
+		    scx_bpf_test_and_clear_cpu_idle(cpu))
+			return cpu;
+	}
+	return NOBODY;
+}
+
+/* The CPU of the thread that is owed least, if it is owed less than this one. */
+__noinline u32 victim(u32 id, u64 now)
+{
+	u64 most = vm_of(id)->vt + (unit_part(id) == OTHERS ? 0 : PREEMPT_NS);
+	u32 i, best = NOBODY;
+
+	bpf_for(i, 0, config.cpu_count) {
+		u32 cpu = cpu_at(i), pinned = unit_of(id)->pinned, of;
+		struct cpu *c = &cpus[bound(cpu)];
+		u64 key, since = c->since;
+
+		of = c->id;
+		if (of == NOBODY || vm_part(of) == vm_part(id) || (pinned != NOBODY && pinned != cpu))
+			continue;
+		key = vm_of(of)->vt + (now > since ? now - since : 0) * 100 / weight_of(of);
+		if (c->fills)
+			key |= LAST;
+		else if (c->planned == of)
+			key = key > config.turn_ns ? key - config.turn_ns : 0;
+		if (key > most) {
+			most = key;
+			best = cpu;
+		}
+	}
+	return best;
+}
+
+SEC("struct_ops/enqueue")
+int BPF_PROG(enqueue, struct task_struct *p, u64 flags)
+{
+	u32 id = id_of_task(p), cpu;
+	struct vm *v;
+	struct unit *u;
+
+	if (id == NOBODY) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, config.slice_ns, flags);
+		return 0;
+	}
+	v = vm_of(id);
+	u = unit_of(id);
+	u->pinned = p->nr_cpus_allowed == 1 && unit_part(id) != OTHERS ? (u32)scx_bpf_task_cpu(p) : NOBODY;
+	if (flags & SCX_ENQ_WAKEUP && u->vt + config.slice_ns < v->unit_vt)
+		u->vt = v->unit_vt - config.slice_ns;
+	__sync_fetch_and_or(&v->waits, bit(unit_part(id)));
+	scx_bpf_dsq_insert(p, QUEUE + id, config.slice_ns, flags);
+	cpu = planned_cpu(id);
+	if (cpu == NOBODY && v->in_turn && unit_part(id) != OTHERS && is_gang(v)) {
+		cpu = claim(id);
+		if (cpu != NOBODY)
+			__sync_fetch_and_add(&report.returned, 1);
+	}
+	if (cpu != NOBODY) {
+		if (cpus[bound(cpu)].id != id)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		return 0;
+	}
+	cpu = idle_cpu(id);
+	if (cpu != NOBODY) {
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		return 0;
+	}
+	if (!(flags & SCX_ENQ_WAKEUP) || (unit_part(id) != OTHERS && is_gang(v)))
+		return 0;
+	cpu = victim(id, bpf_ktime_get_ns());
+	if (cpu != NOBODY)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	return 0;
+}
+
+SEC("struct_ops/running")
+int BPF_PROG(running, struct task_struct *p)
+{
+	u32 id = id_of_task(p), cpu = bound(scx_bpf_task_cpu(p));
+	struct cpu *c = &cpus[cpu];
+	struct vm *v;
+	struct unit *u;
+
+	if (id == NOBODY)
+		return 0;
+	v = vm_of(id);
+	u = unit_of(id);
+	if (unit_part(id) != OTHERS || !scx_bpf_dsq_nr_queued(QUEUE + id))
+		__sync_fetch_and_and(&v->waits, ~bit(unit_part(id)));
+	__sync_fetch_and_or(&v->runs, bit(unit_part(id)));
+	u->cpu = cpu;
+	u->weight = p->scx.weight;
+	if (u->vt > v->unit_vt)
+		v->unit_vt = u->vt;
+	has_cpu(cpu, id);
+	c->since = bpf_ktime_get_ns();
+	c->id = id;
+	return 0;
+}
+
+SEC("struct_ops/stopping")
+int BPF_PROG(stopping, struct task_struct *p, _Bool runnable)
+{
+	u32 id = id_of_task(p), cpu = bound(scx_bpf_task_cpu(p));
+
+	charge(cpu, bpf_ktime_get_ns());
+	cpus[cpu].id = NOBODY;
+	if (id != NOBODY)
+		__sync_fetch_and_and(&vm_of(id)->runs, ~bit(unit_part(id)));
+	return 0;
+}
+
+SEC("struct_ops/quiescent")
+int BPF_PROG(quiescent, struct task_struct *p, u64 flags)
+{
+	u32 id = id_of_task(p);
+
+	if (id != NOBODY && unit_part(id) != OTHERS)
+		__sync_fetch_and_and(&vm_of(id)->waits, ~bit(unit_part(id)));
+	return 0;
+}
+
+/* KVM holds the locks of both run queues: what follows is left to dispatch(). */
+SEC("struct_ops/yield")
+_Bool BPF_PROG(yield, struct task_struct *from, struct task_struct *to)
+{
+	u32 f = id_of_task(from), t, cpu = bound(scx_bpf_task_cpu(from));
+
+	if (!to) {
+		cpus[cpu].yielded = 1;
+		scx_bpf_task_set_slice(from, 0);
+		return 0;
+	}
+	t = id_of_task(to);
+	if (f == NOBODY || t == NOBODY || vm_part(f) != vm_part(t) || planned_cpu(f) == cpu ||
+	    !(vm_of(t)->waits & bit(unit_part(t))))
+		return 0;
+	cpus[cpu].prefer = t;
+	cpus[cpu].yielded = 1;
+	scx_bpf_task_set_slice(from, 0);
+	__sync_fetch_and_add(&report.yields, 1);
+	return 1;
+}
+
+/* A task of a higher class takes a CPU: threads that were given it go where there is one. */
+SEC("struct_ops/cpu_release")
+int BPF_PROG(cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	if (scx_bpf_reenqueue_local())
+		__sync_fetch_and_add(&report.pushed, 1);
+	return 0;
+}
+
+SEC("struct_ops/cpu_online")
+int BPF_PROG(cpu_online, s32 cpu)
+{
+	cpus[bound(cpu)].is_off = 0;
+	return 0;
+}
+
+SEC("struct_ops/cpu_offline")
+int BPF_PROG(cpu_offline, s32 cpu)
+{
+	cpus[bound(cpu)].is_off = 1;
+	return 0;
+}
+
+static int turn_over(void *map, u32 *key, struct turn_timer *timer)
+{
+	u64 now = bpf_ktime_get_ns(), end = turn_end;
+
+	if (end <= now + MS / 10 || !goes_on())
+		end = plan(now);
+	now = bpf_ktime_get_ns();
+	end = end > now ? end - now : MS / 10;
+	bpf_timer_start(&timer->timer, end < LOOK_NS ? end : LOOK_NS, 0);
+	return 0;
+}
+
+/* KVM looks for a vCPU that a spinning one could yield to. */
+SEC("fentry/kvm_vcpu_on_spin")
+int BPF_PROG(spins)
+{
+	u32 tid = bpf_get_current_pid_tgid(), *found = bpf_map_lookup_elem(&threads, &tid), vm;
+
+	if (!found)
+		return 0;
+	vm = *found >> 6;
+	asm volatile("" : "+r"(vm));
+	__sync_fetch_and_add(&report.vms[vm & (VMS_MAX - 1)].spins, 1);
+	return 0;
+}
+
+SEC("struct_ops.s/init")
+int BPF_PROG(init)
+{
+	struct turn_timer *timer;
+	u32 i, key = 0;
+	int error;
+
+	bpf_for(i, 0, CPUS_MAX) {
+		struct cpu *c = &cpus[bound(i)];
+
+		c->id = c->planned = c->next = c->prefer = NOBODY;
+	}
+	bpf_for(i, 0, config.cpu_count)
+		cpus[bound(cpu_at(i))].is_ours = 1;
+	bpf_for(i, 0, VMS_MAX * UNITS) {
+		struct unit *u = unit_of(i);
+
+		u->planned = u->next = u->pinned = NOBODY;
+		error = scx_bpf_create_dsq(QUEUE + i, -1);
+		if (error)
+			return error;
+	}
+	timer = bpf_map_lookup_elem(&timers, &key);
+	if (!timer)
+		return -1;
+	error = bpf_timer_init(&timer->timer, &timers, CLOCK_MONOTONIC);
+	if (error)
+		return error;
+	bpf_timer_set_callback(&timer->timer, turn_over);
+	return bpf_timer_start(&timer->timer, LOOK_NS, 0);
+}
+
+SEC("struct_ops/exit")
+int BPF_PROG(exited, struct scx_exit_info *info)
+{
+	report.exit_kind = info->kind;
+	bpf_probe_read_kernel_str(report.exit_reason, REASON_BYTES, info->reason);
+	bpf_probe_read_kernel_str(report.exit_message, REASON_BYTES, info->msg);
+	return 0;
+}
+
+SEC(".struct_ops.link")
+struct sched_ext_ops vms_ops = {
+	.select_cpu = (void *)select_cpu,
+	.enqueue = (void *)enqueue,
+	.dispatch = (void *)dispatch,
+	.running = (void *)running,
+	.stopping = (void *)stopping,
+	.quiescent = (void *)quiescent,
+	.yield = (void *)yield,
+	.cpu_release = (void *)cpu_release,
+	.cpu_online = (void *)cpu_online,
+	.cpu_offline = (void *)cpu_offline,
+	.init = (void *)init,
+	.exit = (void *)exited,
+	.flags = SCX_OPS_SWITCH_PARTIAL | SCX_OPS_ENQ_LAST,
+	.timeout_ms = 30000,
+	.name = "unspin",
+};

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether this kernel can have the scheduler.
+
+use crate::Error;
+use std::path::Path;
+use unspin_host::place;
+use unspin_text::read_kernel_text;
+
+/// The first version that lets no task of SCHED_EXT starve below others.
+pub const KERNEL_MIN: (u32, u32) = (7, 0);
+
+/// An error is why this kernel cannot have it now. That the kernel's verifier accepts it, only loading shows.
+///
+/// # Errors
+/// The kernel is too old, or lacks sched_ext or type information, or another scheduler is loaded.
+pub fn check() -> Result<(), Error> {
+    check_at(&place::proc(), &place::sys())
+}
+
+fn check_at(proc: &Path, sys: &Path) -> Result<(), Error> {
+    let release = read_kernel_text(proc.join("sys/kernel/osrelease")).unwrap_or_default();
+    let release = release.trim().to_string();
+    if version(&release).is_some_and(|is| is < KERNEL_MIN) {
+        return Err(Error::TooOld { release });
+    }
+    let dir = sys.join("kernel/sched_ext");
+    let path = dir.join("state");
+    let Ok(state) = read_kernel_text(&path) else {
+        return Err(Error::NoSchedExt { release, path: path.display().to_string() });
+    };
+    let types = sys.join("kernel/btf/vmlinux");
+    if !types.exists() {
+        return Err(Error::NoTypes { release, path: types.display().to_string() });
+    }
+    if state.trim() != "disabled" {
+        let name = read_kernel_text(dir.join("root/ops")).unwrap_or_default();
+        return Err(Error::Occupied { name: format!("{} ({})", name.trim(), state.trim()) });
+    }
+    Ok(())
+}
+
+/// The first two numbers of a kernel's release.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let root = std::env::temp_dir().join(format!("unspin-schedule-{}", std::process::id()));
+        let write = |path: &str, text: &str| {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let said = || match check_at(&root.join("proc"), &root.join("sys")) {
+            Ok(()) => String::new(),
+            Err(e) => {
+                assert!(e.is_of_computer(), "{e}");
+                e.to_string()
+            }
+        };
+        for (path, text, words) in [
+            ("proc/sys/kernel/osrelease", "6.12.9-amd64\n", "6.12.9-amd64 is too old"),
+            ("proc/sys/kernel/osrelease", "7.0.1\n", "has no sched_ext"),
+            ("sys/kernel/sched_ext/state", "enabled\n", "no type information"),
+            ("sys/kernel/btf/vmlinux", "", "another sched_ext scheduler is loaded:  (enabled)"),
+            ("sys/kernel/sched_ext/root/ops", "rusty\n", "loaded: rusty (enabled); stop it"),
+            ("sys/kernel/sched_ext/state", "disabled\n", ""),
+        ] {
+            write(path, text);
+            let is = said();
+            assert!(is.contains(words) && words.is_empty() == is.is_empty(), "{path}: {is}");
+        }
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn versions_are_read() {
+        assert_eq!(version("7.3.4+deb13-cloud-amd64"), Some((7, 3)));
+        assert_eq!(version("10.0-rc1"), Some((10, 0)));
+        assert_eq!((version("next"), version("")), (None, None));
+    }
+}

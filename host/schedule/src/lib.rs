@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A scheduler for VMs by sched_ext. On CPUs that are given to it, it schedules all threads of VMs that are taken
+//! over: by the VM's weight, and vCPUs of a VM that spin for each other at the same time (bpf/vms.bpf.c).
+
+mod check;
+mod error;
+mod scheduler;
+mod shared;
+
+pub use check::{check, KERNEL_MIN};
+pub use error::Error;
+pub use scheduler::{Options, Scheduler, Vm};
+pub use shared::{Gang, Report, VmReport, CPUS_MAX, OTHERS, VMS_MAX};

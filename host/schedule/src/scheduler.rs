@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The scheduler, loaded.
+
+use crate::shared::{Config, Setting, Settings};
+use crate::{check, Error, Gang, Report, CPUS_MAX, VMS_MAX};
+use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::sync::Mutex;
+use std::time::Duration;
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vms.bpf.o"));
+/// The map of the scheduler itself.
+const OPS: &str = "vms_ops";
+/// The program that sees pause-loop exits, which needs type information of the module kvm.
+const SPINS: &str = "spins";
+/// Lines of the kernel's last words that an error has.
+const LOG_LINES: usize = 20;
+
+/// Messages of libbpf, including the verifier's log.
+static LOG: Mutex<String> = Mutex::new(String::new());
+
+/// What is set when it is loaded.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The CPUs that it schedules VMs on.
+    pub cpus: BTreeSet<u32>,
+    /// How long vCPUs of a VM run together at a time.
+    pub turn: Duration,
+    /// How long another vCPU runs before it is compared with others; the kernel looks at its ticks.
+    pub slice: Duration,
+    /// Pause-loop exits per second of CPU time from which on a VM's vCPUs run together.
+    pub spins_per_s: u32,
+}
+
+impl Options {
+    /// With what is usual.
+    pub fn new(cpus: BTreeSet<u32>) -> Options {
+        let (turn, slice) = (Duration::from_millis(6), Duration::from_millis(3));
+        Options { cpus, turn, slice, spins_per_s: 500 }
+    }
+}
+
+/// A VM that it schedules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vm {
+    /// Its share beside other VMs, 1 to 10000.
+    pub weight: u32,
+    pub gang: Gang,
+    /// Its vCPUs are numbered below this, at most [`crate::OTHERS`].
+    pub vcpus: u32,
+    pub pid: u32,
+    /// Its threads, and the number of the vCPU that each runs, or [`crate::OTHERS`].
+    pub threads: BTreeMap<u32, u32>,
+}
+
+/// Dropping it unloads it: the kernel's fair scheduler has all threads again.
+pub struct Scheduler {
+    object: Object,
+    _links: Vec<Link>,
+    vms: Vec<Option<Vm>>,
+    /// Whether it sees pause-loop exits.
+    pub sees_spins: bool,
+}
+
+impl Scheduler {
+    /// Loads it. It has no VMs yet.
+    ///
+    /// # Errors
+    /// This kernel cannot have it, or refuses it.
+    pub fn load(options: &Options) -> Result<Scheduler, Error> {
+        check()?;
+        let config = config(options)?;
+        libbpf_rs::set_print(Some((PrintLevel::Info, |_, text| {
+            LOG.lock().unwrap_or_else(|e| e.into_inner()).push_str(&text);
+        })));
+        let _raised = Raised::now();
+        // KVM's type information is missing where KVM is not loaded, or was built without.
+        let (object, sees_spins) = match open(&config, true) {
+            Ok(object) => (object, true),
+            Err(_) => {
+                LOG.lock().unwrap_or_else(|e| e.into_inner()).clear();
+                (open(&config, false).map_err(refused)?, false)
+            }
+        };
+        let mut scheduler = Scheduler { object, _links: Vec::new(), vms: Vec::new(), sees_spins };
+        scheduler.attach().map_err(refused)?;
+        scheduler.report()?;
+        Ok(scheduler)
+    }
+
+    fn attach(&mut self) -> libbpf_rs::Result<()> {
+        for program in self.object.progs_mut() {
+            if program.name() == SPINS && self.sees_spins {
+                self._links.push(program.attach()?);
+            }
+        }
+        for mut map in self.object.maps_mut() {
+            if map.name() == OPS {
+                self._links.push(map.attach_struct_ops()?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a VM or changes it; its number. Its threads are to be given to SCHED_EXT after this.
+    ///
+    /// # Errors
+    /// There are too many VMs.
+    pub fn set(&mut self, vm: &Vm) -> Result<usize, Error> {
+        let is_it = |known: &Option<Vm>| known.as_ref().is_some_and(|known| known.pid == vm.pid);
+        let free = || self.vms.iter().position(Option::is_none).unwrap_or(self.vms.len());
+        let number = self.vms.iter().position(is_it).unwrap_or_else(free);
+        if number >= VMS_MAX {
+            return Err(Error::ManyVms);
+        }
+        if self.vms.get(number).is_some_and(|known| known.as_ref() == Some(vm)) {
+            return Ok(number);
+        }
+        if number == self.vms.len() {
+            self.vms.push(None);
+        }
+        let before = self.vms[number].replace(vm.clone());
+        self.write_settings()?;
+        let (threads, processes) = (self.map("threads")?, self.map("processes")?);
+        put(&processes, vm.pid, number as u32)?;
+        for (tid, unit) in &vm.threads {
+            put(&threads, *tid, (number as u32) << 6 | unit)?;
+        }
+        let old = before.iter().flat_map(|vm| vm.threads.keys());
+        old.filter(|tid| !vm.threads.contains_key(tid)).for_each(|tid| forget(&threads, *tid));
+        Ok(number)
+    }
+
+    /// Forgets a VM, whose threads have ended or are no longer of SCHED_EXT.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub fn remove(&mut self, pid: u32) -> Result<(), Error> {
+        let is_it = |known: &Option<Vm>| known.as_ref().is_some_and(|known| known.pid == pid);
+        let Some(number) = self.vms.iter().position(is_it) else { return Ok(()) };
+        let Some(vm) = self.vms[number].take() else { return Ok(()) };
+        let (threads, processes) = (self.map("threads")?, self.map("processes")?);
+        forget(&processes, pid);
+        vm.threads.keys().for_each(|tid| forget(&threads, *tid));
+        self.write_settings()
+    }
+
+    fn write_settings(&self) -> Result<(), Error> {
+        let mut settings = Settings {
+            count: self.vms.len() as u32,
+            unused: 0,
+            vms: [Setting::default(); VMS_MAX],
+        };
+        for (setting, vm) in settings.vms.iter_mut().zip(&self.vms) {
+            if let Some(vm) = vm {
+                let (weight, vcpus) = (vm.weight.max(1), vm.vcpus.min(crate::OTHERS));
+                *setting = Setting { weight, gang: vm.gang as u32, vcpus, unused: 0 };
+            }
+        }
+        let map = self.map(".data.settings")?;
+        map.update(&[0; 4], settings.bytes(), MapFlags::ANY).map_err(Error::Map)
+    }
+
+    fn map(&self, name: &str) -> Result<Map<'_>, Error> {
+        let found = self.object.maps().find(|map| is_called(map.name(), name));
+        found.ok_or_else(|| Error::Io {
+            what: format!("the scheduler's map {name}"),
+            source: std::io::ErrorKind::NotFound.into(),
+        })
+    }
+
+    /// What it has done so far.
+    ///
+    /// # Errors
+    /// The kernel has ended it; the message says why.
+    pub fn report(&self) -> Result<Report, Error> {
+        let bytes = self.map(".data.report")?.lookup(&[0; 4], MapFlags::ANY).map_err(Error::Map)?;
+        let report = bytes.and_then(|bytes| Report::of(&bytes)).ok_or_else(|| Error::Io {
+            what: "the scheduler's counts".into(),
+            source: std::io::ErrorKind::UnexpectedEof.into(),
+        })?;
+        match report.exit_kind {
+            0 => Ok(report),
+            _ => Err(Error::Ended { reason: report.reason(), message: report.message() }),
+        }
+    }
+
+    /// The number of a VM, by its process.
+    pub fn number(&self, pid: u32) -> Option<usize> {
+        self.vms.iter().position(|vm| vm.as_ref().is_some_and(|vm| vm.pid == pid))
+    }
+}
+
+/// This thread has a real-time policy until it is dropped: the kernel takes seconds of CPU time to verify programs,
+/// and VMs may leave few of them.
+struct Raised(bool);
+
+impl Raised {
+    fn now() -> Raised {
+        Raised(set_class(libc::SCHED_RR, 1))
+    }
+}
+
+impl Drop for Raised {
+    fn drop(&mut self) {
+        if self.0 {
+            set_class(libc::SCHED_OTHER, 0);
+        }
+    }
+}
+
+/// Of this thread; whether it may.
+fn set_class(policy: i32, priority: i32) -> bool {
+    let param = libc::sched_param { sched_priority: priority };
+    // SAFETY: `param` is valid.
+    unsafe { libc::sched_setscheduler(0, policy, &param) == 0 }
+}
+
+fn put(map: &Map<'_>, key: u32, value: u32) -> Result<(), Error> {
+    map.update(&key.to_ne_bytes(), &value.to_ne_bytes(), MapFlags::ANY).map_err(Error::Map)
+}
+
+/// A thread that was never there, or is gone, is no error.
+fn forget(map: &Map<'_>, key: u32) {
+    let _ = map.delete(&key.to_ne_bytes());
+}
+
+fn is_called(name: &OsStr, wanted: &str) -> bool {
+    name.to_string_lossy().ends_with(wanted)
+}
+
+fn config(options: &Options) -> Result<Config, Error> {
+    let count = options.cpus.len();
+    let all_fit = options.cpus.iter().all(|cpu| (*cpu as usize) < CPUS_MAX);
+    if count == 0 || !all_fit {
+        return Err(Error::Cpus { count });
+    }
+    let mut config = Config {
+        turn_ns: options.turn.as_nanos() as u64,
+        slice_ns: options.slice.as_nanos() as u64,
+        spins_per_s: options.spins_per_s,
+        cpu_count: count as u32,
+        cpus: [0; CPUS_MAX],
+    };
+    config.cpus.iter_mut().zip(&options.cpus).for_each(|(at, cpu)| *at = *cpu as u16);
+    Ok(config)
+}
+
+fn open(config: &Config, sees_spins: bool) -> libbpf_rs::Result<Object> {
+    let mut builder = ObjectBuilder::default();
+    let mut open = builder.open_memory(OBJECT)?;
+    for mut map in open.maps_mut() {
+        if is_called(map.name(), ".rodata.config") {
+            let values = map.initial_value_mut().expect("a section has bytes");
+            values[..config.bytes().len()].copy_from_slice(config.bytes());
+        }
+    }
+    for mut program in open.progs_mut() {
+        if program.name() == SPINS {
+            program.set_autoload(sees_spins);
+        }
+    }
+    open.load()
+}
+
+fn refused(what: libbpf_rs::Error) -> Error {
+    let log = LOG.lock().unwrap_or_else(|e| e.into_inner());
+    let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
+    let last = &lines[lines.len().saturating_sub(LOG_LINES)..];
+    Error::Load { what, log: last.join("\n") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::size_of;
+
+    #[test]
+    fn what_both_sides_share_has_one_layout() {
+        let mut builder = ObjectBuilder::default();
+        let open = builder.open_memory(OBJECT).unwrap();
+        let size = |name: &str| {
+            let found = open.maps().find(|map| is_called(map.name(), name));
+            found.and_then(|map| map.initial_value().map(<[u8]>::len))
+        };
+        assert_eq!(size(".rodata.config"), Some(size_of::<Config>()));
+        assert_eq!(size(".data.settings"), Some(size_of::<Settings>()));
+        assert_eq!(size(".data.report"), Some(size_of::<Report>()));
+        assert!(open.progs().any(|program| program.name() == SPINS));
+    }
+
+    #[test]
+    fn cpus_beyond_its_size_are_refused() {
+        for (cpus, is_fit) in [(vec![], false), (vec![511, 3], true), (vec![512], false)] {
+            let options = Options::new(cpus.iter().copied().collect());
+            assert_eq!(config(&options).is_ok(), is_fit, "{cpus:?}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the command sets and reads: bpf/shared.h in Rust.
+
+use std::mem::size_of;
+
+/// The most VMs.
+pub const VMS_MAX: usize = 64;
+/// The unit of all threads of a VM that are no vCPUs. vCPUs have smaller numbers.
+pub const OTHERS: u32 = 63;
+/// CPUs have numbers below this.
+pub const CPUS_MAX: usize = 512;
+const REASON_BYTES: usize = 128;
+
+/// Whether a VM's vCPUs run together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Gang {
+    Never = 0,
+    /// While they spin for each other, as pause-loop exits show.
+    Auto = 1,
+    Always = 2,
+}
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Config {
+    pub turn_ns: u64,
+    pub slice_ns: u64,
+    pub spins_per_s: u32,
+    pub cpu_count: u32,
+    pub cpus: [u16; CPUS_MAX],
+}
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Setting {
+    pub weight: u32,
+    pub gang: u32,
+    pub vcpus: u32,
+    pub unused: u32,
+}
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    pub count: u32,
+    pub unused: u32,
+    pub vms: [Setting; VMS_MAX],
+}
+
+/// What a VM did.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct VmReport {
+    /// CPU time of all its threads, ns.
+    pub ran_ns: u64,
+    /// Of that, the time in holes, which it does not pay for.
+    pub filled_ns: u64,
+    /// Pause-loop exits.
+    pub spins: u64,
+    /// Turns in which its vCPUs ran together.
+    pub gangs: u64,
+}
+
+/// What the scheduler did.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Report {
+    pub vms: [VmReport; VMS_MAX],
+    /// Looks of the timer.
+    pub plans: u64,
+    /// Turns of gangs.
+    pub turns: u64,
+    /// Holes in turns that others filled.
+    pub holes: u64,
+    /// Holes that were given back to a vCPU that woke up.
+    pub returned: u64,
+    /// Directed yields that were followed.
+    pub yields: u64,
+    /// Times that a task of a higher class took a CPU.
+    pub pushed: u64,
+    pub(crate) exit_kind: i32,
+    exit_reason: [u8; REASON_BYTES],
+    exit_message: [u8; REASON_BYTES],
+}
+
+/// # Safety
+/// `T` has numbers only, and no gaps between them.
+pub(crate) unsafe fn bytes<T>(of: &T) -> &[u8] {
+    std::slice::from_raw_parts((of as *const T).cast(), size_of::<T>())
+}
+
+impl Config {
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: numbers, and the assertion below holds that there are no gaps.
+        unsafe { bytes(self) }
+    }
+}
+
+impl Settings {
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: as for Config.
+        unsafe { bytes(self) }
+    }
+}
+
+const _: () = assert!(size_of::<Config>() == 24 + 2 * CPUS_MAX);
+const _: () = assert!(size_of::<Settings>() == 8 + 16 * VMS_MAX);
+
+impl Report {
+    /// `None` if there are fewer bytes.
+    pub(crate) fn of(bytes: &[u8]) -> Option<Report> {
+        if bytes.len() < size_of::<Report>() {
+            return None;
+        }
+        // SAFETY: there are enough bytes, and any bytes are valid numbers.
+        Some(unsafe { bytes.as_ptr().cast::<Report>().read_unaligned() })
+    }
+
+    pub(crate) fn reason(&self) -> String {
+        text(&self.exit_reason)
+    }
+
+    pub(crate) fn message(&self) -> String {
+        text(&self.exit_message)
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}

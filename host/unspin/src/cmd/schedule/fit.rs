@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether a VM can be taken, and which of its threads.
+
+use std::collections::{BTreeMap, BTreeSet};
+use unspin_host::{cpus, policy, Groups, Host, Limit, Tree, VmProcess};
+use unspin_schedule::OTHERS;
+
+/// What is known of the host at a look.
+pub struct Seen<'a> {
+    pub host: &'a Host,
+    pub tree: &'a Tree,
+    pub groups: &'a Groups,
+    /// The CPUs that are for VMs.
+    pub cpus: &'a BTreeSet<u32>,
+}
+
+/// The weight of a VM without its own cgroup, as cgroups have it.
+const WEIGHT: f64 = 100.0;
+const WEIGHTS: (f64, f64) = (1.0, 10_000.0);
+
+/// A VM that can be taken.
+#[derive(Debug, PartialEq)]
+pub struct Fit {
+    pub weight: u32,
+    pub vcpus: u32,
+    /// Its threads that can run on the CPUs for VMs, the first of the process first.
+    pub threads: Vec<Thread>,
+}
+
+#[derive(Debug, PartialEq)]
+pub struct Thread {
+    pub tid: u32,
+    /// The number of its vCPU, or [`OTHERS`].
+    pub unit: u32,
+    /// The CPUs that it may use of those for VMs, if it may use others, too.
+    pub narrowed: Option<BTreeSet<u32>>,
+    pub policy: i32,
+}
+
+impl Fit {
+    /// An error is why the VM is not taken, in words.
+    pub fn of(seen: &Seen, vm: &VmProcess) -> Result<Fit, String> {
+        if !vm.is_all_known() {
+            return Err(
+                "it does not name its vCPU threads; start QEMU with -name debug-threads=on".into(),
+            );
+        }
+        let units: BTreeMap<u32, u32> =
+            vm.vcpus.iter().map(|vcpu| (vcpu.tid, vcpu.index)).collect();
+        let numbers: BTreeSet<u32> = units.values().copied().collect();
+        if numbers.len() < units.len() {
+            return Err("2 of its vCPUs have the same number: its process has several VMs".into());
+        }
+        let vcpus = numbers.last().map_or(0, |last| last + 1);
+        if vcpus > OTHERS {
+            return Err(format!("it has more than {OTHERS} vCPUs, which is the most so far"));
+        }
+        if let Some(limit) = seen.groups.limits(seen.tree, vm.pid).first() {
+            return Err(quota(limit, vm));
+        }
+        let first = seen.host.threads(vm.pid).into_iter().filter(|tid| *tid != vm.pid);
+        let all = std::iter::once(vm.pid).chain(first);
+        let mut threads = Vec::new();
+        for tid in all {
+            let unit = units.get(&tid).copied();
+            match thread(seen, tid, unit) {
+                Ok(Some(thread)) => threads.push(thread),
+                Ok(None) => {}
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(Fit { weight: weight(seen, vm.pid), vcpus, threads })
+    }
+}
+
+fn quota(limit: &Limit, vm: &VmProcess) -> String {
+    format!(
+        "its cgroup {} has a quota of {} CPUs (cpu.max), which the kernel does not apply to threads of SCHED_EXT; \
+         to take it, remove the quota: {}",
+        limit.group.path,
+        limit.cpus,
+        limit.remedy(vm)
+    )
+}
+
+/// `None`: it has ended, or is no vCPU and stays as it is.
+fn thread(seen: &Seen, tid: u32, unit: Option<u32>) -> Result<Option<Thread>, String> {
+    let Some(policy) = seen.host.scheduling_policy(tid) else { return Ok(None) };
+    if !matches!(policy, libc::SCHED_OTHER | libc::SCHED_BATCH | policy::EXT) {
+        return match unit {
+            Some(index) => Err(format!(
+                "vCPU {index} has another policy than SCHED_OTHER (number {policy} of sched(7)): it is scheduled by that"
+            )),
+            None => Ok(None),
+        };
+    }
+    let allowed = seen.host.allowed_cpus(tid);
+    let usable = &allowed & seen.cpus;
+    match (usable.is_empty(), unit) {
+        (true, Some(index)) => Err(format!(
+            "vCPU {index} may run on CPUs {}, none of which is one of --cpus {}",
+            cpus::list(&allowed),
+            cpus::list(seen.cpus)
+        )),
+        (true, None) => Ok(None),
+        (false, _) => {
+            let narrowed = (usable.len() < allowed.len()).then_some(usable);
+            Ok(Some(Thread { tid, unit: unit.unwrap_or(OTHERS), narrowed, policy }))
+        }
+    }
+}
+
+/// Its weight beside other VMs: those of its cgroup and of all that this one is in, as if all VMs were beside
+/// each other.
+fn weight(seen: &Seen, pid: u32) -> u32 {
+    let place = seen.groups.place(seen.tree, pid).ok().filter(|place| place.is_own);
+    let group = place.and_then(|place| place.group);
+    let around = group.iter().flat_map(|group| group.upwards());
+    let weights = around.filter_map(|group| seen.tree.weight(&group));
+    let product = weights.fold(WEIGHT, |product, weight| product * weight / WEIGHT);
+    product.clamp(WEIGHTS.0, WEIGHTS.1).round() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unspin_cli::fake::Fake;
+
+    /// A thread of VM 41 with a policy, on these CPUs.
+    fn thread(fake: &Fake, tid: u32, name: &str, policy: i32, cpus: &str) {
+        for dir in [format!("proc/41/task/{tid}"), format!("proc/{tid}")] {
+            fake.write(&format!("{dir}/comm"), name);
+            let fields = ["0"; 37].join(" ");
+            fake.write(&format!("{dir}/stat"), &format!("{tid} ({name}) S {fields} {policy} 0"));
+            let status = format!("Tgid:\t41\nCpus_allowed_list:\t{cpus}");
+            fake.write(&format!("{dir}/status"), &status);
+            fake.write(&format!("{dir}/cgroup"), "0::/machine.slice/vm41.scope");
+        }
+    }
+
+    fn host(name: &str) -> Fake {
+        let fake = Fake::new(name);
+        fake.vm("41-0", "web");
+        thread(&fake, 41, "qemu", 0, "0-7");
+        thread(&fake, 42, "CPU 0/KVM", 0, "0-7");
+        thread(&fake, 43, "CPU 1/KVM", 3, "2-3");
+        thread(&fake, 44, "IO iothread0", 1, "0-7");
+        thread(&fake, 45, "vhost-41", 0, "0-1");
+        thread(&fake, 46, "worker", policy::EXT, "2");
+        for dir in ["", "machine.slice/", "machine.slice/vm41.scope/"] {
+            fake.write(&format!("sys/fs/cgroup/{dir}cgroup.controllers"), "cpu");
+        }
+        fake.write("sys/fs/cgroup/machine.slice/cpu.weight", "200");
+        fake.write("sys/fs/cgroup/machine.slice/vm41.scope/cpu.weight", "300");
+        fake.write("sys/fs/cgroup/machine.slice/vm41.scope/cpu.max", "max 100000");
+        fake
+    }
+
+    fn fit(fake: &Fake) -> Result<Fit, String> {
+        let host = fake.host();
+        let tree = Tree::at(&host, &fake.path("sys/fs/cgroup"));
+        let vms = host.vm_processes().unwrap();
+        let groups = Groups::of(&tree, &host, &vms);
+        let cpus = cpus::parse("2-3").unwrap();
+        let seen = Seen { host: &host, tree: &tree, groups: &groups, cpus: &cpus };
+        Fit::of(&seen, &vms[0])
+    }
+
+    #[test]
+    fn threads_that_can_run_there_are_taken_the_first_first() {
+        let fit = fit(&host("schedule-fit")).unwrap();
+        assert_eq!((fit.weight, fit.vcpus), (600, 2), "3 times what others have in a slice of 2");
+        let threads: Vec<String> = fit
+            .threads
+            .iter()
+            .map(|of| {
+                let narrowed = of.narrowed.as_ref().map(cpus::list).unwrap_or_default();
+                format!("{} {} {} {narrowed}", of.tid, of.unit, of.policy)
+            })
+            .collect();
+        let wanted = ["41 63 0 2-3", "42 0 0 2-3", "43 1 3 ", "46 63 7 "];
+        assert_eq!(threads, wanted, "not one of real time, and none that is elsewhere");
+    }
+
+    #[test]
+    fn what_cannot_be_taken_is_named() {
+        let wrong = |name: &str, change: &dyn Fn(&Fake), words: &str| {
+            let fake = host(name);
+            change(&fake);
+            let why = fit(&fake).unwrap_err();
+            assert!(why.contains(words), "{name}: {why}");
+        };
+        let quota = "sys/fs/cgroup/machine.slice/vm41.scope/cpu.max";
+        let words = "its cgroup /machine.slice/vm41.scope has a quota of 0.5 CPUs (cpu.max)";
+        wrong("schedule-quota", &|fake| fake.write(quota, "50000 100000"), words);
+        let outer = "sys/fs/cgroup/machine.slice/cpu.max";
+        let words = "its cgroup /machine.slice has a quota of 2 CPUs";
+        wrong("schedule-outer", &|fake| fake.write(outer, "200000 100000"), words);
+        let fifo = |fake: &Fake| thread(fake, 43, "CPU 1/KVM", 1, "2-3");
+        wrong("schedule-fifo", &fifo, "vCPU 1 has another policy than SCHED_OTHER (number 1");
+        let away = |fake: &Fake| thread(fake, 43, "CPU 1/KVM", 0, "4-7");
+        wrong("schedule-away", &away, "vCPU 1 may run on CPUs 4-7, none of which is");
+        let many = |fake: &Fake| thread(fake, 50, "CPU 63/KVM", 0, "2-3");
+        wrong("schedule-many", &many, "more than 63 vCPUs");
+    }
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin schedule`: a scheduler for VMs by sched_ext, on CPUs of their own.
+
+mod document;
+mod fit;
+mod taken;
+
+use crate::exit::{Cannot, Usage};
+use crate::out;
+use crate::span::{stopped_by_signals, wait};
+use crate::undo::{told, Guard, Undo};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+use taken::Taking;
+use unspin_host::journal::JOURNAL;
+use unspin_host::{cpus, Host};
+use unspin_schedule::{Error, Options, Scheduler};
+
+const HELP: &str = "\
+This command is experimental. It loads a scheduler into the kernel (sched_ext, Linux 7.0 and later) and gives it \
+all threads of VMs on the CPUs of --cpus. There, CPU time is divided between VMs by the weights of their cgroups. \
+vCPUs of a VM that spin for each other run at the same time, for 6 ms in turn (a gang). Other VMs have no turns.
+
+Tasks of the host come before VMs on these CPUs, so keep them away from there. VMs that are not taken must not \
+run there either: they would come before those that are.
+
+A VM with a CPU quota (cpu.max) is refused, because the kernel does not apply quotas to such schedulers. So is one \
+whose vCPUs have a real-time policy.
+
+Each thread that is taken gets the policy SCHED_EXT, and may only run on these CPUs. Both are first recorded in \
+/run/unspin/journal. They are restored when the command ends (Ctrl-C, TERM, HUP), on an error, and by a guard \
+process if this one is killed or hangs. If both are killed, unspin diagnose --put-back restores them. Until then, \
+the kernel schedules such threads as all others.";
+
+/// How often it looks for VMs and threads that started or ended.
+const LOOK: Duration = Duration::from_secs(1);
+
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct Args {
+    /// The VMs: any of their names, their UUID or VMID, or PID-N from `unspin status`. KIND:NAME says what
+    /// is meant, as in pid:4242. Default: all VMs, including those that start later, whose process runs as
+    /// root, or as a user that is there to run VMs (qemu, libvirt-qemu, …).
+    #[arg(value_name = "VM")]
+    vms: Vec<OsString>,
+    /// The CPUs for VMs, such as 8-63.
+    #[arg(long, value_name = "LIST", value_parser = cpu_list, required_unless_present = "check")]
+    cpus: Option<Cpus>,
+    /// This VM's vCPUs always run together. Otherwise they do while the kernel reports that they spin, which
+    /// Intel processors do for the guest's kernel only. May be given several times.
+    #[arg(long, value_name = "VM", conflicts_with = "no_gangs")]
+    gang: Vec<OsString>,
+    /// No VM's vCPUs run together.
+    #[arg(long)]
+    no_gangs: bool,
+    /// Say whether this kernel can have the scheduler, and change nothing. Exit code 77: it cannot.
+    #[arg(long)]
+    check: bool,
+    /// Print a line of JSON instead of text.
+    #[arg(long)]
+    json: bool,
+    /// Length of a gang's turn, in microseconds, 1000 to 20000.
+    #[arg(long, value_name = "US", default_value = "6000",
+          value_parser = clap::value_parser!(u64).range(1000..=20_000))]
+    turn_us: u64,
+    #[arg(long, hide = true, default_value_os_t = unspin_host::place::proc())]
+    proc: PathBuf,
+    #[arg(long, hide = true, default_value_os_t = unspin_host::place::sys().join("fs/cgroup"))]
+    cgroups: PathBuf,
+    #[arg(long, hide = true, default_value = JOURNAL)]
+    journal: PathBuf,
+    /// Prints `ready` once VMs are taken, and exits when its standard input is closed.
+    #[arg(long, hide = true)]
+    beside: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Cpus(BTreeSet<u32>);
+
+fn cpu_list(text: &str) -> Result<Cpus, String> {
+    let list = cpus::parse(text).filter(|list| !list.is_empty());
+    list.map(Cpus).ok_or("a list of CPUs is like 8-63 or 2,4-7".into())
+}
+
+/// This computer cannot have it, or something else failed.
+fn explain(e: Error) -> anyhow::Error {
+    match e.is_of_computer() {
+        true => Cannot(e.to_string()).into(),
+        false => e.into(),
+    }
+}
+
+/// The parent ends this process by closing its standard input.
+fn end_with_input(stop: &Arc<AtomicBool>) {
+    let stop = Arc::clone(stop);
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+fn check(args: &Args) -> anyhow::Result<()> {
+    let why = unspin_schedule::check().err();
+    match args.json {
+        true => out::json(&document::Checked::of(why.as_ref()))?,
+        false if why.is_none() => out::print("this kernel can have the scheduler\n")?,
+        false => {}
+    }
+    why.map_or(Ok(()), |why| Err(explain(why)))
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    if args.check {
+        return check(args);
+    }
+    let Some(Cpus(cpus)) = args.cpus.clone() else {
+        return Err(Usage("--cpus says which CPUs are for VMs, as in --cpus 8-63".into()).into());
+    };
+    let stop = stopped_by_signals()?;
+    unspin_schedule::check().map_err(explain)?;
+    let host = Host::at(&args.proc);
+    let there = host.online_cpus().unwrap_or_default();
+    if let Some(cpu) = cpus.iter().find(|cpu| !there.contains(cpu)) {
+        let list = cpus::list(&there);
+        return Err(Usage(format!("CPU {cpu} of --cpus is not there; online: {list}")).into());
+    }
+    let mut undo = Undo::open(&args.journal, &args.proc)?;
+    let turn = Duration::from_micros(args.turn_us);
+    // It is there before VMs are taken: their threads are never without it.
+    let scheduler = Scheduler::load(&Options { turn, ..Options::new(cpus.clone()) });
+    let scheduler = scheduler.map_err(explain)?;
+    if !scheduler.sees_spins && !args.no_gangs {
+        say!("unspin: this kernel does not show pause-loop exits: only VMs of --gang are gangs");
+    }
+    let mut guard = Guard::start(&args.journal, &args.proc)?;
+    let mut taking = Taking::new(args, &host, cpus, scheduler);
+    let result = go_on(args, &mut taking, &mut undo, &mut guard, &stop);
+    let shown = result.and_then(|()| taking.show(args.json));
+    // VMs leave before the scheduler does. Were it the other way round, the kernel would schedule them all the same.
+    let back = undo.put_back();
+    if back.is_ok() {
+        guard.done();
+    }
+    drop(taking);
+    let count = back.iter().flatten().filter_map(|(change, back)| told(change, back)).count();
+    if count > 0 {
+        say!("restored: {count} values");
+    }
+    shown.and(back.map(drop))
+}
+
+/// Until it is stopped.
+fn go_on(
+    args: &Args,
+    taking: &mut Taking,
+    undo: &mut Undo,
+    guard: &mut Guard,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<()> {
+    taking.look(undo)?;
+    if taking.is_empty() && !args.vms.is_empty() {
+        anyhow::bail!("no VM is taken: {}", taking.refusals());
+    }
+    if args.beside {
+        out::print("ready\n")?;
+        end_with_input(stop);
+    } else {
+        taking.show(args.json)?;
+    }
+    while wait(LOOK, stop, &mut |_| {}).is_ok() {
+        guard.go_on()?;
+        if taking.look(undo)? && !args.beside {
+            taking.show(args.json)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which VMs are taken: looks for those that started or ended, and gives their threads to the scheduler.
+
+use super::document::Document;
+use super::fit::{Fit, Seen, Thread};
+use super::Args;
+use crate::out;
+use crate::undo::Undo;
+use crate::vms;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use unspin_host::journal::{Error, Target};
+use unspin_host::{cpus, policy, Groups, Host, Tree, VmProcess};
+use unspin_schedule::{Gang, Scheduler, Vm};
+
+pub struct Taking<'a> {
+    args: &'a Args,
+    host: &'a Host,
+    tree: Tree,
+    cpus: BTreeSet<u32>,
+    scheduler: Scheduler,
+    /// Threads that have been given to the scheduler.
+    given: BTreeSet<u32>,
+    vms: Vec<(VmProcess, Vm)>,
+    refused: Vec<(VmProcess, String)>,
+}
+
+impl<'a> Taking<'a> {
+    pub fn new(
+        args: &'a Args,
+        host: &'a Host,
+        cpus: BTreeSet<u32>,
+        scheduler: Scheduler,
+    ) -> Taking<'a> {
+        let tree = Tree::at(host, &args.cgroups);
+        let (given, vms, refused) = (BTreeSet::new(), Vec::new(), Vec::new());
+        Taking { args, host, tree, cpus, scheduler, given, vms, refused }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.vms.is_empty()
+    }
+
+    /// The VMs that are not taken, and why.
+    pub fn refusals(&self) -> String {
+        let each = self.refused.iter().map(|(vm, why)| format!("{}: {why}", vm.title()));
+        each.collect::<Vec<_>>().join("; ")
+    }
+
+    /// Looks which VMs there are, and takes those that are new, and new threads. Whether something has changed.
+    ///
+    /// # Errors
+    /// The kernel has ended the scheduler, or a named VM is not there at the first look.
+    pub fn look(&mut self, undo: &mut Undo) -> anyhow::Result<bool> {
+        self.scheduler.report()?;
+        let all = vms::processes(self.host)?;
+        let gangs = self.named(&all, &self.args.gang)?;
+        let chosen = self.chosen(&all)?;
+        let groups = Groups::of(&self.tree, self.host, &all);
+        let (mut vms, mut refused) = (Vec::new(), Vec::new());
+        for process in chosen {
+            let (host, tree, cpus) = (self.host, &self.tree, &self.cpus);
+            let seen = Seen { host, tree, groups: &groups, cpus };
+            let fit = self.may_take(&process).and_then(|()| Fit::of(&seen, &process));
+            match fit {
+                Ok(fit) => {
+                    let gang = self.gang(gangs.contains(&process.pid));
+                    let vm = self.take(undo, &process, &fit, gang)?;
+                    vms.push((process, vm));
+                }
+                Err(why) => refused.push((process, why)),
+            }
+        }
+        let is_there = |pid: u32| vms.iter().any(|(process, _)| process.pid == pid);
+        let left: Vec<u32> =
+            self.vms.iter().map(|(process, _)| process.pid).filter(|pid| !is_there(*pid)).collect();
+        for pid in left {
+            self.leave(pid)?;
+        }
+        let changed = vms != self.vms || refused != self.refused;
+        (self.vms, self.refused) = (vms, refused);
+        Ok(changed)
+    }
+
+    fn gang(&self, is_declared: bool) -> Gang {
+        match (self.args.no_gangs, is_declared) {
+            (true, _) => Gang::Never,
+            (_, true) => Gang::Always,
+            _ => Gang::Auto,
+        }
+    }
+
+    /// The processes of VMs that are named. One that is not there is an error only before any VM is taken: it
+    /// may have ended since.
+    fn named(&self, all: &[VmProcess], names: &[OsString]) -> anyhow::Result<BTreeSet<u32>> {
+        let found = names.iter().map(|vm| vms::find_process(all.to_vec(), self.host, vm));
+        let found = found.filter(|vm| vm.is_ok() || self.vms.is_empty());
+        found.map(|vm| vm.map(|vm| vm.pid)).collect()
+    }
+
+    fn chosen(&self, all: &[VmProcess]) -> anyhow::Result<Vec<VmProcess>> {
+        let named = self.named(all, &self.args.vms)?;
+        let is_chosen = |vm: &&VmProcess| self.args.vms.is_empty() || named.contains(&vm.pid);
+        Ok(all.iter().filter(is_chosen).cloned().collect())
+    }
+
+    /// Whether the VM was named, or is of somebody whose VMs this is for. Anybody may have a process with a VM.
+    fn may_take(&self, vm: &VmProcess) -> Result<(), String> {
+        if !self.args.vms.is_empty() {
+            return Ok(());
+        }
+        match self.host.owner(vm.pid) {
+            Some(owner) if owner.is_trusted() => Ok(()),
+            Some(owner) => Err(format!(
+                "it belongs to user {owner}; to take it, name it: unspin schedule pid:{}",
+                vm.pid
+            )),
+            None => Err("it is not known whose it is, or it has ended".into()),
+        }
+    }
+
+    /// Gives its threads to the scheduler, which knows them before.
+    fn take(
+        &mut self,
+        undo: &mut Undo,
+        process: &VmProcess,
+        fit: &Fit,
+        gang: Gang,
+    ) -> anyhow::Result<Vm> {
+        let threads: BTreeMap<u32, u32> =
+            fit.threads.iter().map(|thread| (thread.tid, thread.unit)).collect();
+        let vm = Vm { weight: fit.weight, gang, vcpus: fit.vcpus, pid: process.pid, threads };
+        self.scheduler.set(&vm)?;
+        for thread in &fit.threads {
+            if !self.given.contains(&thread.tid) && give(undo, thread)? {
+                self.given.insert(thread.tid);
+            }
+        }
+        Ok(vm)
+    }
+
+    /// A VM that ended, or is no longer to be taken: its threads, if there are any, are ordinary ones again.
+    fn leave(&mut self, pid: u32) -> anyhow::Result<()> {
+        let known = self.vms.iter().find(|(process, _)| process.pid == pid);
+        let tids: Vec<u32> = known.iter().flat_map(|(_, vm)| vm.threads.keys().copied()).collect();
+        for tid in tids {
+            if self.host.scheduling_policy(tid) == Some(policy::EXT) {
+                let _ = policy::set(tid, libc::SCHED_OTHER);
+            }
+            self.given.remove(&tid);
+        }
+        self.scheduler.remove(pid)?;
+        Ok(())
+    }
+
+    pub fn show(&self, json: bool) -> anyhow::Result<()> {
+        let report = self.scheduler.report()?;
+        let document =
+            Document::new(&self.cpus, &self.scheduler, &report, &self.vms, &self.refused);
+        match json {
+            true => out::json(&document),
+            false => out::print(&document.text()),
+        }
+    }
+}
+
+/// Whether the thread is the scheduler's now; false where it has ended.
+fn give(undo: &mut Undo, thread: &Thread) -> anyhow::Result<bool> {
+    let tid = thread.tid;
+    // It was started by a thread that was taken. Were it left so, it would not be known what it was.
+    if thread.policy == policy::EXT && policy::set(tid, libc::SCHED_OTHER).is_err() {
+        return Ok(false);
+    }
+    let narrowed = thread.narrowed.iter().map(|set| (Target::Affinity { tid }, cpus::list(set)));
+    let taken = (Target::Policy { tid }, policy::EXT.to_string());
+    let wanted: Vec<(Target, String)> = narrowed.chain([taken]).collect();
+    match undo.change(&wanted) {
+        Ok(()) => Ok(true),
+        Err(e) if has_ended(&e) => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// Whether a thread that was to be changed is no longer there.
+fn has_ended(e: &anyhow::Error) -> bool {
+    match e.downcast_ref::<Error>() {
+        Some(Error::Gone(_)) => true,
+        Some(Error::Io { source, .. }) => {
+            source.raw_os_error() == Some(libc::ESRCH)
+                || source.kind() == std::io::ErrorKind::NotFound
+        }
+        _ => false,
+    }
+}

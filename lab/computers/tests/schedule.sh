@@ -1,0 +1,134 @@
+# unspin schedule under QEMU: VMs are taken and given back, whatever ends it. Function, never time. Sourced after
+# inside.sh.
+STATE=/sys/kernel/sched_ext/state
+EXT=7
+J=/run/unspin/journal
+mkdir -p /run
+start() {
+	unspin-inside vm $1 --until $2 > /tmp/vm-$3 &
+	vm=$!
+	settle has_vcpus $vm $1
+}
+threads() { for task in "/proc/$1/task/"*; do echo ${task##*/}; done; }
+vcpus() {
+	for task in "/proc/$1/task/"*; do
+		case $(cat $task/comm) in CPU*) echo ${task##*/} ;; esac
+	done
+}
+has_vcpus() { [ "$(vcpus $1 | grep -c .)" = $2 ]; }
+# Fields of a thread's stat after its name: 39 is the policy, 17 the nice value.
+field() { sed 's/.*) //' /proc/$1/task/$2/stat | cut -d ' ' -f $3; }
+# Whether all threads of a VM have a policy.
+are() {
+	for tid in $(threads $1); do
+		class=$(field $1 $tid 39)
+		[ "$class" = $2 ] || { echo "$tid has policy $class, not $2"; return 1; }
+	done
+}
+settings() {
+	for tid in $(threads $1); do
+		echo "$tid $(field $1 $tid 39) $(field $1 $tid 17) $(grep Cpus_allowed_list /proc/$1/task/$tid/status)"
+	done
+}
+as_before() { [ "$(settings $1)" = "$(cat /tmp/before-$1)" ] || { settings $1; false; }; }
+time_of() {
+	for tid in $(vcpus $1); do
+		field $1 $tid 12
+	done | tr '\n' '+' | sed 's/$/0/'
+}
+later() { [ $(($(time_of $1))) -gt $2 ]; }
+go_on() { settle later $1 $(($(time_of $1) + 5)); }
+# The command, with its input held open; $command is its process.
+schedule() {
+	rm -f /tmp/said /tmp/hold
+	mkfifo /tmp/hold
+	unspin schedule --beside --journal $J "$@" < /tmp/hold > /tmp/said 2>&1 &
+	command=$!
+	exec 9> /tmp/hold
+	settle grep -q . /tmp/said
+	settle grep -q '^ready$' /tmp/said || { cat /tmp/said; return 1; }
+}
+end() {
+	exec 9>&-
+	wait $command
+	answer=$?
+	grep -v ready /tmp/said
+	[ $answer = 0 ]
+}
+refuses() {
+	wanted=$1
+	code=$2
+	shift 2
+	answer=$(unspin schedule --journal $J "$@" < /dev/null 2>&1)
+	is=$?
+	[ $is = $code ] || { echo "exit $is: $answer"; return 1; }
+	echo "$answer" | grep -q "$wanted" || { echo "$answer"; false; }
+}
+
+check "this kernel can have it" unspin schedule --check
+for n in a b; do
+	start 4 /tmp/stop $n
+	eval "$n=$vm"
+done
+# What is to be as before: nice values, and CPUs.
+tid=$(vcpus $a | head -n 1)
+unspin-inside nice $tid 5 2> /dev/null || true
+taskset -p 7 $tid > /dev/null
+for vm in $a $b; do settings $vm > /tmp/before-$vm; done
+
+for gangs in "--gang pid:$a --gang pid:$b" --no-gangs ""; do
+	check "'$gangs': the kernel takes it" schedule --cpus 0-3 $gangs
+	check "'$gangs': it is on" is $STATE enabled
+	for vm in $a $b; do
+		check "'$gangs': threads are its" settle are $vm $EXT
+		check "'$gangs': and run" go_on $vm
+	done
+	sleep 1
+	check "'$gangs': it ends" end
+	say "$(tail -n 1 /tmp/said)"
+	check "'$gangs': it is off" settle is $STATE disabled
+	for vm in $a $b; do
+		check "'$gangs': threads are as before" as_before $vm
+		check "'$gangs': and run on" go_on $vm
+	done
+done
+
+# --- a VM that starts later, CPUs that are fewer, a CPU that goes ---
+check "on 2 CPUs" schedule --cpus 2-3
+start 2 /tmp/stop c
+c=$vm
+check "a VM that starts later is taken" settle are $c $EXT
+check "and runs" go_on $c
+check "on these CPUs" grep -q 'Cpus_allowed_list:.2-3$' /proc/$c/status
+if [ -w /sys/devices/system/cpu/cpu3/online ]; then
+	echo 0 > /sys/devices/system/cpu/cpu3/online
+	for vm in $a $b $c; do check "a CPU goes: VMs run on" go_on $vm; done
+	check "a CPU goes: it is on" is $STATE enabled
+	echo 1 > /sys/devices/system/cpu/cpu3/online
+fi
+for vm in $a $b $c; do check "with all CPUs: VMs run" go_on $vm; done
+check "another beside it is refused" refuses "another sched_ext scheduler is loaded: unspin" 77 --cpus 0-3
+
+# --- killed ---
+kill -9 $command
+wait $command
+exec 9>&-
+check "killed: it is off" settle is $STATE disabled
+for vm in $a $b; do
+	check "killed: threads are as before" settle as_before $vm
+	check "killed: VMs run on" go_on $vm
+done
+check "killed: the VM that started later is, too" settle are $c 0
+
+# --- quotas ---
+if [ -d /sys/fs/cgroup ] && mkdir -p /sys/fs/cgroup/q.scope; then
+	echo +cpu > /sys/fs/cgroup/cgroup.subtree_control
+	echo 50000 100000 > /sys/fs/cgroup/q.scope/cpu.max
+	echo $b > /sys/fs/cgroup/q.scope/cgroup.procs
+	check "a VM with a quota is refused by name" refuses "has a quota of 0.5 CPUs (cpu.max)" 1 --cpus 0-3 pid:$b
+	check "and is as before" settle are $b 0
+fi
+check "no CPU of that number" refuses "CPU 64 of --cpus is not there" 2 --cpus 64
+touch /tmp/stop
+for vm in $a $b $c; do check "a VM worked" wait $vm; done
+finish
