@@ -20,22 +20,8 @@
 //! assert_eq!(aple.epoch_end(&params, &epoch), 16_384); // the round's second epoch: Td + step
 //! ```
 
+use crate::sys;
 use unspin_uapi::Number;
-
-/// The functions as `policy/aple.h` declares them; the safe ones are below.
-pub mod raw {
-    extern "C" {
-        pub fn aple_params_check(params: *const super::Params) -> i32;
-        pub fn aple_init(state: *mut super::State, params: *const super::Params);
-        pub fn aple_inefficiency_ppm(epoch: *const super::Epoch) -> u64;
-        pub fn aple_epoch_end(
-            state: *mut super::State,
-            params: *const super::Params,
-            epoch: *const super::Epoch,
-        ) -> u32;
-        pub fn aple_window_complete(params: *const super::Params, window_cycles: u32) -> u32;
-    }
-}
 
 /// Parameters of Algorithm 1, in TSC cycles; the default is the paper's section 4.1, and a step
 /// that adapts, which is ours. [`Params::paper`] is the algorithm to the letter.
@@ -106,7 +92,7 @@ impl Params {
     /// bounds either way.
     pub fn check(&self) -> Result<(), ParamError> {
         // SAFETY: a valid reference for the duration of the call.
-        ParamError::of(unsafe { raw::aple_params_check(self) })
+        ParamError::of(unsafe { sys::aple_params_check(self) })
     }
 }
 
@@ -132,7 +118,7 @@ impl Epoch {
     /// guest ran; 0 CPU cycles give 0 or [`Epoch::PPM_MAX`].
     pub fn inefficiency_ppm(&self) -> u64 {
         // SAFETY: a valid reference for the duration of the call.
-        unsafe { raw::aple_inefficiency_ppm(self) }
+        unsafe { sys::aple_inefficiency_ppm(self) }
     }
 }
 
@@ -165,14 +151,14 @@ impl State {
     pub fn new(params: &Params) -> Self {
         let mut state = State::default();
         // SAFETY: valid references for the duration of the call.
-        unsafe { raw::aple_init(&mut state, params) };
+        unsafe { sys::aple_init(&mut state, params) };
         state
     }
 
     /// One epoch ended: returns the window for the next, in cycles.
     pub fn epoch_end(&mut self, params: &Params, epoch: &Epoch) -> u32 {
         // SAFETY: valid references for the duration of the call.
-        unsafe { raw::aple_epoch_end(self, params, epoch) }
+        unsafe { sys::aple_epoch_end(self, params, epoch) }
     }
 }
 
@@ -181,7 +167,7 @@ impl State {
 /// `delta_cycles` is 0. Ours.
 pub fn window_complete(params: &Params, window_cycles: u32) -> u32 {
     // SAFETY: a valid reference for the duration of the call.
-    unsafe { raw::aple_window_complete(params, window_cycles) }
+    unsafe { sys::aple_window_complete(params, window_cycles) }
 }
 
 const _: () = {

@@ -20,21 +20,7 @@
 //! assert_eq!((decision.vcpu(), decision.raised), (Some(1), 1)); // its sibling comes along
 //! ```
 
-/// The functions as `c/credit.h` declares them; the safe ones are below.
-pub mod raw {
-    extern "C" {
-        pub fn credit_params_check(params: *const super::Params) -> i32;
-        pub fn credit_assign(host: *const super::RawHost) -> u32;
-        pub fn credit_charge(vcpu: *mut super::Vcpu, params: *const super::Params, ran_us: u64);
-        pub fn credit_pick(
-            host: *const super::RawHost,
-            pcpu: u32,
-            last: u32,
-            may_raise: u8,
-            decision: *mut super::Decision,
-        );
-    }
-}
+use crate::sys;
 
 /// Parameters of Algorithms 3 and 4.
 #[repr(C)]
@@ -76,7 +62,7 @@ impl Params {
     /// Whether the parameters are valid. All functions are safe with invalid ones, too.
     pub fn check(&self) -> Result<(), ParamError> {
         // SAFETY: a valid reference for the duration of the call.
-        ParamError::of(unsafe { raw::credit_params_check(self) })
+        ParamError::of(unsafe { sys::credit_params_check(self) })
     }
 }
 
@@ -130,7 +116,7 @@ impl Vcpu {
     /// Charges for running this long.
     pub fn charge(&mut self, params: &Params, ran_us: u64) {
         // SAFETY: valid references for the duration of the call.
-        unsafe { raw::credit_charge(self, params, ran_us) };
+        unsafe { sys::credit_charge(self, params, ran_us) };
     }
 }
 
@@ -195,7 +181,7 @@ pub fn assign(vcpus: &mut [Vcpu], vms: &mut [Vm], pcpus: &mut [Pcpu], params: &P
         reserved: 0,
     };
     // SAFETY: that many vCPUs, VMs and PCPUs are there to read and write.
-    unsafe { raw::credit_assign(&host) }
+    unsafe { sys::credit_assign(&host) }
 }
 
 /// Algorithm 4 for one PCPU on which nothing runs. Marks the vCPU that runs there. `last` ran there
@@ -221,7 +207,7 @@ pub fn pick(
     };
     let mut decision = Decision::NOBODY;
     // SAFETY: that many vCPUs are there to read and write, and VMs, which it only reads.
-    unsafe { raw::credit_pick(&host, pcpu, last, may_raise.into(), &mut decision) };
+    unsafe { sys::credit_pick(&host, pcpu, last, may_raise.into(), &mut decision) };
     decision
 }
 

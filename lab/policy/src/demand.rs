@@ -18,19 +18,7 @@
 //! assert_eq!((vms[0].high, vms[1].high), (1, 0));
 //! ```
 
-/// The functions as `policy/demand.h` declares them; the safe ones are below.
-pub mod raw {
-    extern "C" {
-        pub fn demand_params_check(params: *const super::Params) -> i32;
-        pub fn demand_step(
-            host: *mut super::Host,
-            vms: *mut super::Vm,
-            count: u32,
-            params: *const super::Params,
-            now_us: u64,
-        ) -> u8;
-    }
-}
+use crate::sys;
 
 /// When a VM is HIGH, and for how long.
 #[repr(C)]
@@ -64,7 +52,7 @@ impl Params {
     /// Whether the parameters are valid. [`Host::step`] is safe with invalid ones, too.
     pub fn check(&self) -> Result<(), ParamError> {
         // SAFETY: a valid reference for the duration of the call.
-        ParamError::of(unsafe { raw::demand_params_check(self) })
+        ParamError::of(unsafe { sys::demand_params_check(self) })
     }
 }
 
@@ -115,7 +103,7 @@ impl Host {
     pub fn step(&mut self, vms: &mut [Vm], params: &Params, now_us: u64) -> bool {
         let count = u32::try_from(vms.len()).unwrap_or(u32::MAX);
         // SAFETY: count VMs are there to read and write; the rest are valid references.
-        unsafe { raw::demand_step(self, vms.as_mut_ptr(), count, params, now_us) != 0 }
+        unsafe { sys::demand_step(self, vms.as_mut_ptr(), count, params, now_us) != 0 }
     }
 }
 

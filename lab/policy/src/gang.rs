@@ -28,17 +28,7 @@
 //! assert_eq!((host.vms[0].owed, host.vms[1].owed), (4_000_000, -4_000_000));
 //! ```
 
-/// The functions as `policy/gang.h` declares them; the safe ones are below.
-pub mod raw {
-    extern "C" {
-        pub fn gang_account(host: *mut super::RawHost, turn: u64);
-        pub fn gang_turn(host: *mut super::RawHost) -> u8;
-        pub fn gang_may_run(host: *const super::RawHost, vm: u32, cpu: u32) -> u8;
-        pub fn gang_fill(candidates: *const super::Filler, count: u32) -> u32;
-        pub fn gang_use_begin(of: *mut super::Use, turn: u64);
-        pub fn gang_use(of: *mut super::Use, of_host: i64, turn: u64) -> u8;
-    }
-}
+use crate::sys;
 
 /// Most pCPUs of a host.
 pub const CPUS_MAX: usize = 1024;
@@ -336,7 +326,7 @@ impl<'a> Host<'_, 'a> {
         let mut raw = RawHost { pools: pools.as_mut_ptr(), ..self.raw_mut() };
         // SAFETY: as many VMs, vCPUs, pCPUs and pools as it counts are there to read and write, and each
         // set of pCPUs has a bit for each pCPU; this holds for the calls below, too.
-        unsafe { raw::gang_account(&mut raw, turn) };
+        unsafe { sys::gang_account(&mut raw, turn) };
     }
 
     /// A turn starts. Sets the owner of each pCPU, the target of each vCPU, and which VMs are
@@ -347,7 +337,7 @@ impl<'a> Host<'_, 'a> {
         let mut raw =
             RawHost { order: order.as_mut_ptr(), free: free.as_mut_ptr(), ..self.raw_mut() };
         // SAFETY: as above; scratch has an entry per VM and a bit per pCPU.
-        let any = unsafe { raw::gang_turn(&mut raw) != 0 };
+        let any = unsafe { sys::gang_turn(&mut raw) != 0 };
         *self.turn = raw.turn;
         any
     }
@@ -356,7 +346,7 @@ impl<'a> Host<'_, 'a> {
     pub fn may_run(&self, vm: usize, cpu: usize) -> bool {
         let index = |i: usize| u32::try_from(i).unwrap_or(u32::MAX);
         // SAFETY: as above; nothing is written.
-        unsafe { raw::gang_may_run(&self.raw(), index(vm), index(cpu)) != 0 }
+        unsafe { sys::gang_may_run(&self.raw(), index(vm), index(cpu)) != 0 }
     }
 }
 
@@ -378,7 +368,7 @@ pub struct Filler {
 /// `candidates`. Only the first [`FILLERS_MAX`] are considered.
 pub fn fill(candidates: &[Filler]) -> Option<usize> {
     // SAFETY: as many candidates as it counts are there to read.
-    let index = unsafe { raw::gang_fill(candidates.as_ptr(), count(candidates)) };
+    let index = unsafe { sys::gang_fill(candidates.as_ptr(), count(candidates)) };
     (index != NONE).then_some(index as usize)
 }
 
@@ -409,7 +399,7 @@ impl Use {
     pub fn new(turn: u64) -> Use {
         let mut new = Use::default();
         // SAFETY: it is there to write; the same holds below.
-        unsafe { raw::gang_use_begin(&mut new, turn) };
+        unsafe { sys::gang_use_begin(&mut new, turn) };
         new
     }
 
@@ -417,6 +407,6 @@ impl Use {
     /// negative `of_host` corrects an earlier excess. Returns whether the pCPU has no turns.
     pub fn turn_ends(&mut self, of_host: i64, turn: u64) -> bool {
         // SAFETY: as above.
-        unsafe { raw::gang_use(self, of_host, turn) != 0 }
+        unsafe { sys::gang_use(self, of_host, turn) != 0 }
     }
 }

@@ -17,40 +17,8 @@
 //! assert_eq!(pick(&slots, 0, 0, Flags::CCH), Some(1));
 //! ```
 
+use crate::sys;
 use unspin_uapi::{any_of, flags, Variant};
-
-/// The functions as `policy/hvs.h` declares them; the safe ones are below.
-pub mod raw {
-    extern "C" {
-        pub fn hvs_category_on_preempt(
-            in_ple_exit: u8,
-            displaced: u8,
-            yielded_mark: *mut u8,
-            flags: u32,
-        ) -> u8;
-        pub fn hvs_pick(
-            slots: *const super::Slot,
-            count: u32,
-            caller: u32,
-            excluded: u64,
-            flags: u32,
-        ) -> i32;
-        pub fn hvs_look(
-            waiting: *mut super::Waiting,
-            vcpus: u32,
-            caller: u32,
-            flags: u32,
-            look: *mut super::Look,
-        );
-        pub fn hvs_pick_looked(
-            slots: *const super::Slot,
-            count: u32,
-            look: *const super::Look,
-            excluded: u64,
-            flags: u32,
-        ) -> i32;
-    }
-}
 
 /// Most vCPUs of a VM for [`pick`]; above, it picks none. There [`Waiting::look`] chooses the vCPUs
 /// among which [`decide_looked`] decides.
@@ -205,7 +173,7 @@ pub fn category_on_preempt(
 ) -> Category {
     // SAFETY: a valid reference for the duration of the call.
     let number = unsafe {
-        raw::hvs_category_on_preempt(in_ple_exit.into(), displaced.into(), yielded_mark, flags.0)
+        sys::hvs_category_on_preempt(in_ple_exit.into(), displaced.into(), yielded_mark, flags.0)
     };
     Category::from_number(number).expect("policy/hvs.c returns a category")
 }
@@ -261,7 +229,7 @@ pub fn decide(slots: &[Slot], caller: usize, excluded: u64, flags: Flags) -> Dec
     let count = u32::try_from(slots.len()).unwrap_or(u32::MAX);
     let caller = u32::try_from(caller).unwrap_or(u32::MAX);
     // SAFETY: count slots are there to read, or the callee reads none.
-    let index = unsafe { raw::hvs_pick(slots.as_ptr(), count, caller, excluded, flags.0) };
+    let index = unsafe { sys::hvs_pick(slots.as_ptr(), count, caller, excluded, flags.0) };
     Decision::from_number(index).expect("policy/hvs.c returns an index or a named value")
 }
 
@@ -325,7 +293,7 @@ impl Waiting {
         let vcpus = u32::try_from(vcpus).unwrap_or(u32::MAX);
         let caller = u32::try_from(caller).unwrap_or(u32::MAX);
         // SAFETY: valid references for the duration of the call.
-        unsafe { raw::hvs_look(self, vcpus, caller, flags.0, &mut look) };
+        unsafe { sys::hvs_look(self, vcpus, caller, flags.0, &mut look) };
         look
     }
 }
@@ -334,7 +302,7 @@ impl Waiting {
 pub fn decide_looked(slots: &[Slot], look: &Look, excluded: u64, flags: Flags) -> Decision {
     let count = u32::try_from(slots.len()).unwrap_or(u32::MAX);
     // SAFETY: count slots are there to read, or the callee reads none.
-    let index = unsafe { raw::hvs_pick_looked(slots.as_ptr(), count, look, excluded, flags.0) };
+    let index = unsafe { sys::hvs_pick_looked(slots.as_ptr(), count, look, excluded, flags.0) };
     Decision::from_number(index).expect("policy/hvs.c returns an index or a named value")
 }
 

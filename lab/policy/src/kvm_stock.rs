@@ -19,37 +19,7 @@
 //! assert_eq!(last_boosted, 2);
 //! ```
 
-/// The functions as `c/kvm_stock.h` declares them; the safe ones are below.
-pub mod raw {
-    extern "C" {
-        pub fn kvm_stock_window_defaults(params: *mut super::WindowParams, variant: u32);
-        pub fn kvm_stock_window_grow(
-            params: *const super::WindowParams,
-            variant: u32,
-            window_cycles: u32,
-        ) -> u32;
-        pub fn kvm_stock_window_shrink(
-            params: *const super::WindowParams,
-            variant: u32,
-            window_cycles: u32,
-        ) -> u32;
-        pub fn kvm_stock_search_init(
-            search: *mut super::SearchState,
-            vcpus: *mut super::Vcpu,
-            last_boosted: u32,
-        );
-        pub fn kvm_stock_search_next(
-            search: *mut super::SearchState,
-            vcpus: *mut super::Vcpu,
-        ) -> i32;
-        pub fn kvm_stock_search_result(
-            search: *mut super::SearchState,
-            last_boosted: *mut u32,
-            yielded: i32,
-        );
-        pub fn kvm_stock_search_deinit(search: *mut super::SearchState, vcpus: *mut super::Vcpu);
-    }
-}
+use crate::sys;
 
 /// KVM's initial value of AMD's pause filter, and the largest that its 16 bits hold, in PAUSEs.
 pub const WINDOW_PAUSES_SVM: u32 = 3000;
@@ -87,20 +57,20 @@ impl WindowParams {
     pub fn defaults(variant: Variant) -> Self {
         let mut params = WindowParams { base_cycles: 0, grow: 0, shrink: 0, max_cycles: 0 };
         // SAFETY: a valid reference for the duration of the call.
-        unsafe { raw::kvm_stock_window_defaults(&mut params, variant as u32) };
+        unsafe { sys::kvm_stock_window_defaults(&mut params, variant as u32) };
         params
     }
 
     /// The vCPU's next window after a PLE exit.
     pub fn grow(&self, variant: Variant, window_cycles: u32) -> u32 {
         // SAFETY: a valid reference for the duration of the call.
-        unsafe { raw::kvm_stock_window_grow(self, variant as u32, window_cycles) }
+        unsafe { sys::kvm_stock_window_grow(self, variant as u32, window_cycles) }
     }
 
     /// The vCPU's window when it is loaded after having been scheduled out.
     pub fn shrink(&self, variant: Variant, window_cycles: u32) -> u32 {
         // SAFETY: a valid reference for the duration of the call.
-        unsafe { raw::kvm_stock_window_shrink(self, variant as u32, window_cycles) }
+        unsafe { sys::kvm_stock_window_shrink(self, variant as u32, window_cycles) }
     }
 }
 
@@ -199,7 +169,7 @@ impl Search {
             ..SearchState::default()
         };
         // SAFETY: count vCPUs are there to read and write.
-        unsafe { raw::kvm_stock_search_init(&mut state, vcpus.as_mut_ptr(), last_boosted) };
+        unsafe { sys::kvm_stock_search_init(&mut state, vcpus.as_mut_ptr(), last_boosted) };
         Search(state)
     }
 
@@ -210,7 +180,7 @@ impl Search {
     pub fn next(&mut self, vcpus: &mut [Vcpu]) -> Option<usize> {
         assert!(vcpus.len() >= self.0.count as usize, "vCPUs went missing during a search");
         // SAFETY: count vCPUs are there to read and write.
-        let index = unsafe { raw::kvm_stock_search_next(&mut self.0, vcpus.as_mut_ptr()) };
+        let index = unsafe { sys::kvm_stock_search_next(&mut self.0, vcpus.as_mut_ptr()) };
         usize::try_from(index).ok()
     }
 
@@ -222,7 +192,7 @@ impl Search {
             Yield::Failed => -3, // -ESRCH
         };
         // SAFETY: valid references for the duration of the call.
-        unsafe { raw::kvm_stock_search_result(&mut self.0, last_boosted, yielded) };
+        unsafe { sys::kvm_stock_search_result(&mut self.0, last_boosted, yielded) };
     }
 
     /// The caller returns to its guest.
@@ -233,7 +203,7 @@ impl Search {
     pub fn finish(mut self, vcpus: &mut [Vcpu]) {
         assert!(vcpus.len() >= self.0.count as usize, "vCPUs went missing during a search");
         // SAFETY: count vCPUs are there to read and write.
-        unsafe { raw::kvm_stock_search_deinit(&mut self.0, vcpus.as_mut_ptr()) };
+        unsafe { sys::kvm_stock_search_deinit(&mut self.0, vcpus.as_mut_ptr()) };
     }
 }
 

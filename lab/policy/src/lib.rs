@@ -52,14 +52,30 @@ macro_rules! param_error {
 }
 use param_error;
 
+#[macro_use]
+mod functions;
+
 pub mod aple;
 pub mod credit;
 pub mod demand;
 pub mod gang;
 pub mod hvs;
 pub mod kvm_stock;
-pub mod sys;
 pub mod userspin;
 pub mod vcrd;
+
+/// The C functions as their headers declare them. Prefer the safe modules.
+pub mod sys {
+    use crate::{aple, asym, credit, demand, gang, hvs, kvm_stock, userspin, vcrd};
+
+    macro_rules! declared {
+        ($($name:ident: fn($($arg:ty),*) $(-> $ret:ty)?;)*) => {
+            extern "C" {
+                $(pub fn $name($(_: $arg),*) $(-> $ret)?;)*
+            }
+        };
+    }
+    for_each_function!(declared);
+}
 
 pub use unspin_shape::{alike, asym, due, lasting};

@@ -16,22 +16,7 @@
 //! assert!(has_pause(&[0xf3, 0x90, 0x3b, 0x07, 0x74, 0xfa]));
 //! ```
 
-/// The functions as `policy/userspin.h` declares them; the safe ones are below.
-pub mod raw {
-    extern "C" {
-        pub fn userspin_params_check(params: *const super::Params) -> i32;
-        pub fn userspin_init(state: *mut super::State);
-        pub fn userspin_add(state: *mut super::State, sample: *const super::Sample);
-        pub fn userspin_judge(
-            state: *const super::State,
-            params: *const super::Params,
-            verdict: *mut super::Verdict,
-        );
-        pub fn userspin_code(verdict: *const super::Verdict, from: *mut u64) -> u32;
-        pub fn userspin_has_pause(code: *const u8, bytes: u32) -> u8;
-        pub fn userspin_digest(registers: *const u64, count: u32) -> u64;
-    }
-}
+use crate::sys;
 
 /// Most samples of a vCPU that are kept.
 pub const SAMPLES_MAX: usize = 16;
@@ -73,7 +58,7 @@ impl Params {
     /// Whether the parameters are valid. [`State::judge`] stays within bounds either way.
     pub fn check(&self) -> Result<(), ParamError> {
         // SAFETY: a valid reference for the duration of the call.
-        ParamError::of(unsafe { raw::userspin_params_check(self) })
+        ParamError::of(unsafe { sys::userspin_params_check(self) })
     }
 }
 
@@ -148,7 +133,7 @@ impl Verdict {
     pub fn code(&self) -> Option<(u64, u32)> {
         let mut from = 0;
         // SAFETY: valid references for the duration of the call.
-        let bytes = unsafe { raw::userspin_code(self, &mut from) };
+        let bytes = unsafe { sys::userspin_code(self, &mut from) };
         (bytes > 0).then_some((from, bytes))
     }
 }
@@ -158,21 +143,21 @@ impl State {
     pub fn new() -> State {
         let mut state = State::default();
         // SAFETY: a valid reference for the duration of the call.
-        unsafe { raw::userspin_init(&mut state) };
+        unsafe { sys::userspin_init(&mut state) };
         state
     }
 
     /// Adds a sample.
     pub fn add(&mut self, sample: &Sample) {
         // SAFETY: valid references for the duration of the call.
-        unsafe { raw::userspin_add(self, sample) }
+        unsafe { sys::userspin_add(self, sample) }
     }
 
     /// Judges the last samples.
     pub fn judge(&self, params: &Params) -> Verdict {
         let mut verdict = Verdict::default();
         // SAFETY: valid references for the duration of the call.
-        unsafe { raw::userspin_judge(self, params, &mut verdict) };
+        unsafe { sys::userspin_judge(self, params, &mut verdict) };
         verdict
     }
 }
@@ -181,14 +166,14 @@ impl State {
 pub fn has_pause(code: &[u8]) -> bool {
     let bytes = u32::try_from(code.len()).unwrap_or(u32::MAX);
     // SAFETY: at least this many bytes can be read.
-    unsafe { raw::userspin_has_pause(code.as_ptr(), bytes) != 0 }
+    unsafe { sys::userspin_has_pause(code.as_ptr(), bytes) != 0 }
 }
 
 /// A hash of register values, never 0.
 pub fn digest(registers: &[u64]) -> u64 {
     let count = u32::try_from(registers.len()).unwrap_or(u32::MAX);
     // SAFETY: at least this many can be read.
-    unsafe { raw::userspin_digest(registers.as_ptr(), count) }
+    unsafe { sys::userspin_digest(registers.as_ptr(), count) }
 }
 
 const _: () = {

@@ -16,21 +16,10 @@
 //! assert!(!vcrd.is_high(55_000));
 //! ```
 
-/// The functions as `policy/vcrd.h` declares them; the safe ones are below.
-pub mod raw {
-    extern "C" {
-        pub static vcrd_defaults: super::Params;
-        pub fn vcrd_params_check(params: *const super::Params) -> i32;
-        pub fn vcrd_init(state: *mut super::State, params: *const super::Params);
-        pub fn vcrd_is_over_threshold(params: *const super::Params, waited_cycles: u64) -> u8;
-        pub fn vcrd_event(
-            state: *mut super::State,
-            params: *const super::Params,
-            now_us: u64,
-            draw: u32,
-        ) -> u64;
-        pub fn vcrd_is_high(state: *const super::State, now_us: u64) -> u8;
-    }
+use crate::sys;
+
+extern "C" {
+    static vcrd_defaults: Params;
 }
 
 /// Parameters of Algorithms 1 and 2. The paper prints only the threshold; the others are ours.
@@ -58,7 +47,7 @@ pub struct Params {
 impl Default for Params {
     fn default() -> Self {
         // SAFETY: a constant of C, of this type.
-        unsafe { raw::vcrd_defaults }
+        unsafe { vcrd_defaults }
     }
 }
 
@@ -79,13 +68,13 @@ impl Params {
     /// Whether the parameters are valid. [`State::event`] stays within bounds either way.
     pub fn check(&self) -> Result<(), ParamError> {
         // SAFETY: a valid reference for the duration of the call.
-        ParamError::of(unsafe { raw::vcrd_params_check(self) })
+        ParamError::of(unsafe { sys::vcrd_params_check(self) })
     }
 
     /// Whether a wait for a spin-lock is over-threshold (section 4.2): an adjusting event.
     pub fn is_over_threshold(&self, waited_cycles: u64) -> bool {
         // SAFETY: a valid reference for the duration of the call.
-        unsafe { raw::vcrd_is_over_threshold(self, waited_cycles) != 0 }
+        unsafe { sys::vcrd_is_over_threshold(self, waited_cycles) != 0 }
     }
 }
 
@@ -115,7 +104,7 @@ impl State {
     pub fn new(params: &Params) -> Self {
         let mut state = State::default();
         // SAFETY: valid references for the duration of the call.
-        unsafe { raw::vcrd_init(&mut state, params) };
+        unsafe { sys::vcrd_init(&mut state, params) };
         state
     }
 
@@ -124,13 +113,13 @@ impl State {
     /// use it.
     pub fn event(&mut self, params: &Params, now_us: u64, draw: u32) -> u64 {
         // SAFETY: valid references for the duration of the call.
-        unsafe { raw::vcrd_event(self, params, now_us, draw) }
+        unsafe { sys::vcrd_event(self, params, now_us, draw) }
     }
 
     /// Whether the VCRD is HIGH at `now_us`: all vCPUs of the VM should run together.
     pub fn is_high(&self, now_us: u64) -> bool {
         // SAFETY: a valid reference for the duration of the call.
-        unsafe { raw::vcrd_is_high(self, now_us) != 0 }
+        unsafe { sys::vcrd_is_high(self, now_us) != 0 }
     }
 }
 

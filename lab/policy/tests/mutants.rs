@@ -2,6 +2,7 @@
 //! Faults put into the C one at a time: each must be rejected by the check named for it,
 //! and the unchanged C, built the same way, by none.
 
+#[macro_use]
 mod common;
 mod sources;
 
