@@ -196,11 +196,16 @@ impl Vm {
         self.gang.unwrap_or(self.spin_intensive)
     }
 
-    /// Whether it has only properties that can be written once for all VMs.
-    fn has_no_extras(&self) -> bool {
-        let Vm { threads, tick_hz, mode_off, gang, role, quota_ppm, .. } = self;
-        let runs_usual = threads.is_none() && *tick_hz == 0 && !mode_off;
-        runs_usual && gang.is_none() && *role == Role::default() && quota_ppm.is_none()
+    /// What the form of a program (`form.rs`) restores of it. CPUs and weight are written for each VM.
+    fn shared(&self) -> Vm {
+        Vm {
+            spin_intensive: self.spin_intensive,
+            lock: self.lock,
+            tau_ns: self.tau_ns,
+            cpl: self.cpl,
+            linux: self.linux.clone(),
+            ..Vm::new(self.program.clone(), self.vcpus)
+        }
     }
 
     /// Its lock, if it is not a Linux guest.
@@ -273,13 +278,10 @@ impl Run {
 
     /// Whether the VMs differ only in their CPUs and weights, and none has a name.
     pub fn is_of_alike(&self) -> bool {
-        let kind = |vm: &Vm| (vm.vcpus, vm.lock, vm.tau_ns, vm.cpl, vm.spin_intensive);
-        let first = self.first();
-        let is_like_first = |vm: &Vm| {
-            let works_alike = (&vm.program, &vm.linux) == (&first.program, &first.linux);
-            vm.group.is_empty() && vm.has_no_extras() && kind(vm) == kind(first) && works_alike
-        };
-        self.vms.iter().all(is_like_first)
+        let shared = self.first().shared();
+        let is_shared =
+            |vm: &Vm| *vm == Vm { pin: vm.pin.clone(), weight: vm.weight, ..shared.clone() };
+        self.vms.iter().all(is_shared)
     }
 
     /// The VMs' numbers of vCPUs, for people: `4`, or `8+4` if they differ.
