@@ -30,6 +30,7 @@ pub use show::matrix::{matrix, Matrix};
 pub use show::plot::{plot_svg, Plot, PlotSeries};
 pub use show::svg::{Chart, Kind};
 pub use show::text::text;
+pub use stat::median;
 pub use summary::{
     Counted, Document, EpochTrace, Guest, Headroom, Key, Mean, Performance, Picks, Provenance, Row,
     SlowdownRow, StallCount, StallRow, Summary, TimeShares, WaitCycles, WakeupRow, Waste,

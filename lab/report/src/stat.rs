@@ -35,6 +35,7 @@ pub fn spread(values: &[f64]) -> Option<Spread> {
     })
 }
 
+/// The middle value, or the mean of the two; `None` of nothing, or if a value is not finite.
 pub fn median(values: &[f64]) -> Option<f64> {
     spread(values).map(|s| s.median)
 }

@@ -17,10 +17,10 @@ use crate::exit::Usage;
 use crate::out;
 use anyhow::Context;
 use count::{Job, Times};
+use rayon::prelude::*;
 use row::{Figures, Key, Kind, Pair};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use unspin_report::read_files;
 use unspin_sim::simulate;
 
@@ -101,24 +101,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn simulate_all(jobs: &[Job]) -> anyhow::Result<Vec<(&Job, Figures)>> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let next = AtomicUsize::new(0);
-    let made: Vec<anyhow::Result<Vec<_>>> = std::thread::scope(|s| {
-        let workers: Vec<_> = (0..threads)
-            .map(|_| {
-                s.spawn(|| {
-                    let mut made = Vec::new();
-                    while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let what = || format!("{} on kernel {}", job.run.profile, job.key.kernel);
-                        let simulated = simulate(&job.host, &job.run).with_context(what)?;
-                        made.push((job, measured::figures(&simulated.result)));
-                    }
-                    Ok(made)
-                })
-            })
-            .collect();
-        let joined = workers.into_iter().map(|w| w.join());
-        joined.map(|r| r.unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
-    });
-    Ok(made.into_iter().collect::<anyhow::Result<Vec<_>>>()?.concat())
+    let one = |job: &Job| -> anyhow::Result<Figures> {
+        let Job { host, run, key, .. } = job;
+        let what = || format!("{} on kernel {}", run.profile, key.kernel);
+        Ok(measured::figures(&simulate(host, run).with_context(what)?.result))
+    };
+    jobs.par_iter().map(|job| Ok((job, one(job)?))).collect()
 }

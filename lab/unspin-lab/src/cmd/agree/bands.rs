@@ -3,12 +3,12 @@
 //! their scores.
 
 use super::count::Job;
-use super::row::{median, rows, Key, Pair, Row};
+use super::row::{rows, Key, Pair, Row};
 use crate::worlds::time::{self, length_ms};
 use crate::worlds::{Inputs, ERROR};
 use std::collections::BTreeMap;
 use std::time::Instant;
-use unspin_report::off_by_model_error;
+use unspin_report::{median, off_by_model_error};
 use unspin_scenario::plan::{HostModel, Run};
 use unspin_scenario::result::ModelError;
 use unspin_sim::{simulate, Costs, Host};
@@ -110,7 +110,7 @@ fn middle_and_spread(values: &[f64]) -> Option<(f64, f64)> {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     let spread = (values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n).sqrt();
-    Some((median(values.to_vec())?, spread))
+    Some((median(values)?, spread))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! A comparison: measured and simulated figures of an arm at a point, relative to the baseline.
 
 use std::collections::BTreeMap;
+use unspin_report::median;
 use unspin_scenario::plan::Run;
 
 /// Performance and inefficiency agree if they differ by at most this.
@@ -56,22 +57,12 @@ pub struct Figures {
     pub inefficiency: Option<f64>,
 }
 
-pub fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let n = values.len();
-    match n {
-        0 => None,
-        _ if n % 2 == 1 => Some(values[n / 2]),
-        _ => Some((values[n / 2 - 1] + values[n / 2]) / 2.0),
-    }
-}
-
 pub fn speed(all: &[Figures]) -> Option<f64> {
-    median(all.iter().map(|f| f.units_per_s).collect())
+    median(&all.iter().map(|f| f.units_per_s).collect::<Vec<_>>())
 }
 
 pub fn waste(all: &[Figures]) -> Option<f64> {
-    median(all.iter().filter_map(|f| f.inefficiency).collect())
+    median(&all.iter().filter_map(|f| f.inefficiency).collect::<Vec<_>>())
 }
 
 /// One line of the table.
@@ -149,12 +140,5 @@ pub mod tests {
             lock,
             arm,
         }
-    }
-
-    #[test]
-    fn medians_are_medians() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), Some(2.5));
-        assert_eq!(median(vec![]), None);
     }
 }
