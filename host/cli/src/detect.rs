@@ -151,36 +151,15 @@ fn has_word(words: &str, word: &str) -> bool {
 mod tests {
     use super::*;
     use std::fs;
-    use std::path::PathBuf;
+    use unspin_scratch::Scratch;
 
-    /// A host in files of a temporary directory.
-    struct Host(PathBuf);
-
-    impl Host {
-        fn new(name: &str, cpuinfo: &str) -> Host {
-            let dir =
-                std::env::temp_dir().join(format!("unspin-detect-{name}-{}", std::process::id()));
-            let h = Host(dir);
-            h.file("proc/cpuinfo", cpuinfo.as_bytes());
-            h.file("dev/kvm", b"");
-            h
-        }
-
-        fn file(&self, path: &str, bytes: &[u8]) {
-            let path = self.0.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, bytes).unwrap();
-        }
-
-        fn why_not(&self) -> String {
-            kvm(&self.0).unwrap_err()
-        }
+    /// A host in files.
+    fn host(cpuinfo: &str) -> Scratch {
+        Scratch::with(&[("proc/cpuinfo", cpuinfo), ("dev/kvm", "")])
     }
 
-    impl Drop for Host {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
+    fn why_not(host: &Scratch) -> String {
+        kvm(host).unwrap_err()
     }
 
     const INTEL: &str =
@@ -188,44 +167,44 @@ mod tests {
 
     #[test]
     fn intel_needs_the_flag_and_a_gap() {
-        let h = Host::new("intel", INTEL);
-        assert!(h.why_not().contains("kvm_intel is not loaded"));
-        h.file("sys/module/kvm_intel/parameters/ple_gap", b"128\n");
-        assert_eq!(kvm(&h.0), Ok(Found::Ple));
-        h.file("sys/module/kvm_intel/parameters/ple_gap", b"0\n");
-        assert!(h.why_not().contains("ple_gap=0"));
-        h.file("proc/cpuinfo", INTEL.replace("ple ", "").as_bytes());
-        assert!(h.why_not().contains("no pause-loop exiting"));
+        let h = host(INTEL);
+        assert!(why_not(&h).contains("kvm_intel is not loaded"));
+        h.write("sys/module/kvm_intel/parameters/ple_gap", b"128\n");
+        assert_eq!(kvm(&h), Ok(Found::Ple));
+        h.write("sys/module/kvm_intel/parameters/ple_gap", b"0\n");
+        assert!(why_not(&h).contains("ple_gap=0"));
+        h.write("proc/cpuinfo", INTEL.replace("ple ", "").as_bytes());
+        assert!(why_not(&h).contains("no pause-loop exiting"));
     }
 
     #[test]
     fn without_the_flags_the_msr_decides() {
-        let h = Host::new("msr", "flags : vmx\n");
-        h.file("sys/module/kvm_intel/parameters/ple_gap", b"128\n");
-        assert!(h.why_not().contains("0x48b"));
+        let h = host("flags : vmx\n");
+        h.write("sys/module/kvm_intel/parameters/ple_gap", b"128\n");
+        assert!(why_not(&h).contains("0x48b"));
         let mut msrs = vec![0; 0x48b + 8];
         msrs[0x48b..].copy_from_slice(&(1u64 << 10).to_le_bytes());
-        h.file("dev/cpu/0/msr", &msrs);
-        assert!(h.why_not().contains("no pause-loop exiting"), "the lower half is what must be 1");
+        h.write("dev/cpu/0/msr", &msrs);
+        assert!(why_not(&h).contains("no pause-loop exiting"), "the lower half is what must be 1");
         msrs[0x48b..].copy_from_slice(&(1u64 << 42).to_le_bytes());
-        h.file("dev/cpu/0/msr", &msrs);
-        assert_eq!(kvm(&h.0), Ok(Found::Ple));
+        h.write("dev/cpu/0/msr", &msrs);
+        assert_eq!(kvm(&h), Ok(Found::Ple));
     }
 
     #[test]
     fn amd_needs_the_pause_filter() {
-        let h = Host::new("amd", "flags : svm npt pausefilter pfthreshold\n");
-        h.file("sys/module/kvm_amd/parameters/pause_filter_count", b"3000\n");
-        assert_eq!(kvm(&h.0), Ok(Found::PauseFilter));
-        h.file("proc/cpuinfo", b"flags : svm npt\n");
-        assert!(h.why_not().contains("no pause filter"));
+        let h = host("flags : svm npt pausefilter pfthreshold\n");
+        h.write("sys/module/kvm_amd/parameters/pause_filter_count", b"3000\n");
+        assert_eq!(kvm(&h), Ok(Found::PauseFilter));
+        h.write("proc/cpuinfo", b"flags : svm npt\n");
+        assert!(why_not(&h).contains("no pause filter"));
     }
 
     #[test]
     fn an_emulated_dev_kvm_is_refused() {
-        let h = Host::new("fake", "flags : fpu hypervisor\n");
-        assert!(h.why_not().contains("emulation"));
-        fs::remove_file(h.0.join("dev/kvm")).unwrap();
-        assert!(h.why_not().contains("no /dev/kvm"));
+        let h = host("flags : fpu hypervisor\n");
+        assert!(why_not(&h).contains("emulation"));
+        fs::remove_file(h.join("dev/kvm")).unwrap();
+        assert!(why_not(&h).contains("no /dev/kvm"));
     }
 }

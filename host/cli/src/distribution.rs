@@ -179,12 +179,10 @@ mod tests {
             ("", "6.12.20", "/lib/modules/6.12.20/build/Makefile"),
             ("rubbish\nID\n=\nID=\"", "6.12.20", "/lib/modules/6.12.20/build/Makefile"),
         ] {
-            let root = std::env::temp_dir().join(format!("unspin-os-{}", std::process::id()));
-            fs::create_dir_all(root.join("etc")).unwrap();
-            fs::write(root.join("etc/os-release"), format!("NAME=x\n{os_release}\n")).unwrap();
+            let root = unspin_scratch::Scratch::new();
+            root.write("etc/os-release", format!("NAME=x\n{os_release}\n"));
             let advice = Distribution::of(&root, kernel).headers(kernel);
             assert!(advice.contains(wanted), "{os_release}: {advice}");
-            fs::remove_dir_all(root).unwrap();
         }
     }
 

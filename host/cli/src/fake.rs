@@ -3,18 +3,18 @@
 
 use crate::sysfs::Module;
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use unspin_host::Host;
+use unspin_scratch::Scratch;
 
 /// A module and processes, as files.
-pub struct Fake(pub PathBuf);
+pub struct Fake(pub Scratch);
 
 impl Fake {
-    pub fn new(name: &str) -> Fake {
-        let dir = std::env::temp_dir().join(format!("unspin-vms-{name}-{}", std::process::id()));
-        let fake = Fake(dir);
-        fs::create_dir_all(fake.0.join("proc")).unwrap();
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Fake {
+        let fake = Fake(Scratch::new());
+        fake.0.dir("proc");
         for (name, value) in [
             ("mode", "off"),
             ("window_min_cycles", "4096"),
@@ -28,13 +28,11 @@ impl Fake {
     }
 
     pub fn write(&self, path: &str, text: &str) {
-        let path = self.0.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, format!("{text}\n")).unwrap();
+        self.0.line(path, text);
     }
 
     pub fn read(&self, path: &str) -> String {
-        fs::read_to_string(self.0.join(path)).unwrap().trim().to_string()
+        self.0.read(path)
     }
 
     /// A VM that follows the defaults, in a QEMU process with this `-name`.
@@ -45,16 +43,12 @@ impl Fake {
             let value = self.read(&format!("sys/default/{name}"));
             self.write(&format!("sys/vms/{id}/{name}"), &value);
         }
-        let proc = self.0.join("proc").join(pid);
-        if proc.exists() {
+        if self.0.join("proc").join(pid).exists() {
             return;
         }
-        fs::create_dir_all(proc.join("fd")).unwrap();
-        symlink("anon_inode:kvm-vm", proc.join("fd/7")).unwrap();
-        self.write(&format!("proc/{pid}/status"), &format!("Tgid:\t{pid}"));
         let uuid = format!("00000000-0000-0000-0000-{pid:0>12}");
-        let line = format!("/usr/bin/qemu-system-x86_64\0-name\0{name}\0-uuid\0{uuid}\0");
-        fs::write(proc.join("cmdline"), line).unwrap();
+        let args = ["/usr/bin/qemu-system-x86_64", "-name", name, "-uuid", &uuid];
+        self.0.vm(pid.parse().unwrap(), &args);
     }
 
     pub fn module(&self) -> Module {
@@ -67,11 +61,5 @@ impl Fake {
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
-    }
-}
-
-impl Drop for Fake {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -256,27 +256,20 @@ fn explain(said: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unspin_scratch::Scratch;
 
     const DEBIAN: &str = "6.12.43+deb13-amd64";
 
     /// A host in files, with headers for Debian's kernel.
-    fn host(name: &str) -> PathBuf {
-        let root = std::env::temp_dir().join(format!("unspin-host-{name}-{}", std::process::id()));
-        file(&root, &format!("lib/modules/{DEBIAN}/build/Makefile"), b"");
-        root
-    }
-
-    fn file(root: &Path, path: &str, bytes: &[u8]) {
-        let path = root.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, bytes).unwrap();
+    fn host() -> Scratch {
+        Scratch::with(&[(&*format!("lib/modules/{DEBIAN}/build/Makefile"), "")])
     }
 
     #[test]
     fn what_keeps_a_host_from_building_and_loading_is_named() {
-        let root = host("obstacle");
+        let root = host();
         assert_eq!(obstacle(&root, DEBIAN, true), None);
-        file(&root, "etc/os-release", b"ID=debian\n");
+        root.write("etc/os-release", "ID=debian\n");
         let why = |release, is_root| obstacle(&root, release, is_root).unwrap();
         assert!(why("6.8.0-31-generic", true).contains("headers of this kernel are not installed"));
         assert!(why(DEBIAN, false).contains("only root"));
@@ -284,12 +277,11 @@ mod tests {
         assert!(why(other, true).contains(&format!("linux-headers-{other}")));
         for level in ["integrity", "confidentiality"] {
             let text = "none integrity confidentiality".replace(level, &format!("[{level}]"));
-            file(&root, "sys/kernel/security/lockdown", text.as_bytes());
+            root.write("sys/kernel/security/lockdown", &text);
             assert!(why(DEBIAN, true).contains("lockdown"), "{text}");
         }
-        file(&root, "sys/kernel/security/lockdown", b"[none] integrity confidentiality\n");
+        root.write("sys/kernel/security/lockdown", "[none] integrity confidentiality\n");
         assert_eq!(obstacle(&root, DEBIAN, true), None);
-        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]

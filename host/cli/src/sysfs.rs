@@ -3,7 +3,7 @@
 //! [`unspin_host::module`].
 
 use crate::exit::{Cannot, Usage};
-use anyhow::{anyhow, bail};
+use anyhow::anyhow;
 use std::io::ErrorKind;
 use std::ops::Deref;
 use std::path::Path;
@@ -140,8 +140,7 @@ impl Module {
     /// the module refuses one.
     pub fn set(&self, vm: Option<&str>, pairs: &[(&str, &str)]) -> anyhow::Result<()> {
         check_settings(vm.is_some(), pairs)?;
-        let id = vm.map(|id| self.full_id(id)).transpose()?;
-        let whose = id.as_deref().map_or(Whose::Defaults, Whose::Vm);
+        let whose = vm.map_or(Whose::Defaults, Whose::Vm);
         let order = |key: &str| SETTINGS.iter().position(|(k, _)| *k == key);
         let mut pairs = pairs.to_vec();
         pairs.sort_by_key(|(key, _)| order(key));
@@ -149,25 +148,6 @@ impl Module {
             refused.changed.iter().for_each(|stays| say!("{stays}"));
             explain(refused, vm.is_some())
         })
-    }
-
-    /// Completes the id of a process's only VM: its pid is enough.
-    fn full_id(&self, id: &str) -> anyhow::Result<String> {
-        let of_pid = format!("{id}-");
-        let all = self.ids()?;
-        let found: Vec<&String> =
-            all.iter().filter(|vm| *vm == id || vm.starts_with(&of_pid)).collect();
-        match found.as_slice() {
-            [one] => Ok(one.to_string()),
-            [] => {
-                let all = if all.is_empty() { "none".to_string() } else { all.join(", ") };
-                bail!("no VM {id:?}; VMs: {all}")
-            }
-            many => Err(Usage(format!(
-                "process {id} has several VMs; use the full id of one: {many:?}"
-            ))
-            .into()),
-        }
     }
 }
 
@@ -221,8 +201,8 @@ mod tests {
     use crate::fake::Fake;
     use std::fs;
 
-    fn fake(name: &str) -> Fake {
-        let fake = Fake::new(&format!("sysfs-{name}"));
+    fn fake() -> Fake {
+        let fake = Fake::new();
         for (id, mode) in [("90-0", "apples"), ("1200-0", "off"), ("1200-1", "off")] {
             fake.write(&format!("sys/vms/{id}/mode"), mode);
         }
@@ -231,26 +211,25 @@ mod tests {
 
     #[test]
     fn sets_what_exists_and_names_what_does_not() {
-        let fake = fake("set");
+        let fake = fake();
         let root = fake.0.join("sys");
         let m = Module::open(&root).unwrap();
         let set = |vm, pairs: &[(&str, &str)]| m.set(vm, pairs);
         let wrong = |vm, pairs: &[(&str, &str)]| m.set(vm, pairs).unwrap_err().to_string();
         set(None, &[("mode", "apples")]).unwrap();
-        set(Some("90"), &[("mode", "hvs"), ("reset", "1")]).unwrap();
+        set(Some("90-0"), &[("mode", "hvs"), ("reset", "1")]).unwrap();
         assert_eq!(fs::read_to_string(root.join("default/mode")).unwrap(), "apples");
         assert_eq!(fs::read_to_string(root.join("vms/90-0/mode")).unwrap(), "hvs");
         assert_eq!(fs::read_to_string(root.join("vms/90-0/reset")).unwrap(), "1");
         assert!(wrong(None, &[("windw", "1")]).contains("delta_cycles"));
         assert!(wrong(None, &[("mode", "off"), ("mode", "hvs")]).contains("twice"));
         assert!(wrong(None, &[("reset", "1")]).contains("--vm"));
-        assert!(wrong(Some("7"), &[("mode", "off")]).contains("90-0, 1200-0"));
-        assert!(wrong(Some("1200"), &[("mode", "off")]).contains("several"));
+        assert!(wrong(Some("7-0"), &[("mode", "off")]).contains("the VM is gone"));
     }
 
     #[test]
     fn a_wrong_pair_changes_nothing() {
-        let fake = fake("all-or-none");
+        let fake = fake();
         let root = fake.0.join("sys");
         let m = Module::open(&root).unwrap();
         for second in [
@@ -264,7 +243,7 @@ mod tests {
             ("hvs_variant", "cpth"),
             ("reset", "2"),
         ] {
-            let e = m.set(Some("90"), &[("mode", "off"), second]).unwrap_err();
+            let e = m.set(Some("90-0"), &[("mode", "off"), second]).unwrap_err();
             assert!(e.downcast_ref::<Usage>().is_some(), "{e}");
             assert_eq!(fs::read_to_string(root.join("vms/90-0/mode")).unwrap(), "apples\n");
         }
@@ -272,7 +251,7 @@ mod tests {
 
     #[test]
     fn settings_are_written_in_their_order() {
-        let fake = fake("order");
+        let fake = fake();
         let root = fake.0.join("sys");
         let m = Module::open(&root).unwrap();
         let dir = root.join("default");
@@ -331,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_module_of_another_version_is_refused() {
-        let fake = fake("version");
+        let fake = fake();
         let root = fake.0.join("sys");
         fs::remove_file(root.join("version")).unwrap();
         let refusal = || Module::open_same_version(&root).err();

@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_vm_is_found_by_all_its_names() {
-        let fake = Fake::new("find");
+        let fake = Fake::new();
         fake.vm("41-0", "guest=web,,1,debug-threads=on");
         fake.vm("42-0", "42\u{1b}[2J");
         fake.vm("43-0", "twin");
@@ -282,13 +282,13 @@ mod tests {
     }
     #[test]
     fn a_number_is_not_silently_a_process() {
-        let fake = Fake::new("numbers");
+        let fake = Fake::new();
         for (pid, vmid, name) in
             [(41, 104, "web"), (104, 41, "db"), (50, 105, "twin"), (51, 106, "twin")]
         {
             fake.vm(&format!("{pid}-0"), name);
             let line = format!("/usr/bin/kvm\0-id\0{vmid}\0-name\0{name},debug-threads=on\0");
-            std::fs::write(fake.path(&format!("proc/{pid}/cmdline")), line).unwrap();
+            fake.0.write(format!("proc/{pid}/cmdline"), line);
             fake.write(&format!("proc/{pid}/cgroup"), &format!("0::/qemu.slice/{vmid}.scope"));
         }
         let (host, module) = (fake.host(), fake.module());
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn of_many_vms_the_nearest_are_named() {
-        let fake = Fake::new("nearest");
+        let fake = Fake::new();
         (100..160).for_each(|pid| fake.vm(&format!("{pid}-0"), &format!("web{pid}")));
         let host = fake.host();
         let wrong = |given: &[u8]| {
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_process_is_found_by_all_its_names_without_the_module() {
-        let fake = Fake::new("find-process");
+        let fake = Fake::new();
         fake.vm("41-0", "guest=web,,1,debug-threads=on");
         fake.vm("43-0", "twin");
         fake.vm("44-0", "twin");

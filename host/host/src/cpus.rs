@@ -111,17 +111,14 @@ mod tests {
 
     #[test]
     fn nodes_and_caches_are_those_of_the_cpus() {
-        let root = std::env::temp_dir().join(format!("unspin-cpus-{}", std::process::id()));
+        let root = unspin_scratch::Scratch::new();
         for (node, cpus) in [(0, "0-1"), (1, "2-3")] {
-            let dir = root.join(format!("node/node{node}"));
-            fs::create_dir_all(&dir).unwrap();
-            fs::write(dir.join("cpulist"), cpus).unwrap();
+            root.write(format!("node/node{node}/cpulist"), cpus);
             for cpu in parse(cpus).unwrap() {
                 for (index, level, shared) in [(0, 1, cpu.to_string()), (3, 3, cpus.into())] {
-                    let dir = root.join(format!("cpu/cpu{cpu}/cache/index{index}"));
-                    fs::create_dir_all(&dir).unwrap();
-                    fs::write(dir.join("level"), format!("{level}\n")).unwrap();
-                    fs::write(dir.join("shared_cpu_list"), shared).unwrap();
+                    let dir = format!("cpu/cpu{cpu}/cache/index{index}");
+                    root.write(format!("{dir}/level"), format!("{level}\n"));
+                    root.write(format!("{dir}/shared_cpu_list"), shared);
                 }
             }
         }
@@ -131,12 +128,9 @@ mod tests {
         let caches = by_last_level_cache(&root, &parse("1-3").unwrap()).unwrap();
         let caches: Vec<(u32, String)> = caches.iter().map(|(c, cpus)| (*c, list(cpus))).collect();
         assert_eq!(caches, [(0, "1".into()), (2, "2-3".into())]);
-        let siblings = root.join("cpu/cpu3/topology/thread_siblings_list");
-        fs::create_dir_all(siblings.parent().unwrap()).unwrap();
-        fs::write(siblings, "1,3\n").unwrap();
+        root.write("cpu/cpu3/topology/thread_siblings_list", "1,3\n");
         assert_eq!((thread_of_core(&root, 3), thread_of_core(&root, 1)), (1, 0));
         assert_eq!((of("0-1"), of("1-2"), of("9")), (Some(1), Some(2), None));
-        fs::remove_dir_all(&root).unwrap();
     }
 
     proptest! {

@@ -68,23 +68,18 @@ impl Kvm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use unspin_scratch::Scratch;
 
     #[test]
     fn parameters_are_what_the_modules_say() {
-        let root = std::env::temp_dir().join(format!("unspin-kvm-{}", std::process::id()));
-        assert_eq!(Kvm::read(&root), Kvm::default());
-        for (name, value) in [
+        assert_eq!(Kvm::read("/nonexistent".as_ref()), Kvm::default());
+        let root = Scratch::with(&[
             ("kvm/parameters/halt_poll_ns", "200000\n"),
             ("kvm_intel/parameters/ple_window", "4096\n"),
             ("kvm_intel/parameters/ple_gap", "128\n"),
             ("kvm_intel/parameters/enable_apicv", "N\n"),
             ("kvm_intel/parameters/enable_ipiv", "?\n"),
-        ] {
-            let path = root.join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, value).unwrap();
-        }
+        ]);
         let expected = Kvm {
             halt_poll_ns: Some(200_000),
             ple_window: Some(4096),
@@ -93,6 +88,5 @@ mod tests {
             ipi_virtualization: None,
         };
         assert_eq!(Kvm::read(&root), expected);
-        fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -195,11 +195,10 @@ fn read(path: &Path) -> Result<String, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unspin_scratch::Scratch;
 
-    fn fake(name: &str) -> PathBuf {
-        let root =
-            std::env::temp_dir().join(format!("unspin-module-{name}-{}", std::process::id()));
-        for (path, text) in [
+    fn fake() -> Scratch {
+        Scratch::with(&[
             ("live_objects", "3\n"),
             ("default/mode", "off\n"),
             ("default/window_max_cycles", "32768\n"),
@@ -207,17 +206,12 @@ mod tests {
             ("vms/90-0/ple_exits", "12\n"),
             ("vms/1200-0/mode", "off\n"),
             ("vms/1200-1/mode", "off\n"),
-        ] {
-            let path = root.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        root
+        ])
     }
 
     #[test]
     fn reads_defaults_and_vms_in_order() {
-        let root = fake("read");
+        let root = fake();
         let m = Module::open(&root).unwrap();
         assert_eq!(m.value("live_objects").as_deref(), Some("3"));
         assert_eq!(m.value("none"), None);
@@ -235,7 +229,7 @@ mod tests {
 
     #[test]
     fn what_was_written_before_a_refusal_is_put_back() {
-        let root = fake("put-back");
+        let root = fake();
         let m = Module::open(&root).unwrap();
         let dir = m.dir(Whose::Defaults);
         let now = |setting: &str| fs::read_to_string(dir.join(setting)).unwrap();
@@ -249,6 +243,5 @@ mod tests {
         m.write(Whose::Defaults, &[("mode", "hvs")]).unwrap();
         m.write(Whose::Vm("90-0"), &[("mode".to_string(), "off".to_string())]).unwrap();
         assert_eq!((now("mode"), &*m.vm("90-0")["mode"]), ("hvs".into(), "off"));
-        fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use unspin_host::journal::{Back, Disk, Error, Hands, Journal, Target};
 use unspin_host::Host;
+use unspin_scratch::Scratch;
 
 /// Number of steps until everything stops.
 type Left = Rc<Cell<usize>>;
@@ -64,22 +65,19 @@ impl Disk for Memory {
 
 /// A tree of files in a temporary directory, and threads' CPUs in a table.
 struct Tree {
-    dir: PathBuf,
+    dir: Scratch,
     threads: RefCell<BTreeMap<u32, (u64, String)>>,
     left: Left,
 }
 
 impl Tree {
-    fn new(name: &str) -> Tree {
-        let dir =
-            std::env::temp_dir().join(format!("unspin-journal-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
+    fn new() -> Tree {
+        let dir = Scratch::new();
         let tree = Tree { dir, threads: RefCell::default(), left: Rc::new(Cell::new(usize::MAX)) };
         for (index, target) in tree.targets().iter().enumerate() {
             match target {
                 Target::File { path } => {
-                    fs::create_dir_all(path.parent().unwrap()).unwrap();
-                    fs::write(path, format!("{}\n", before(index))).unwrap();
+                    tree.dir.line(path, &before(index));
                 }
                 Target::Affinity { tid }
                 | Target::Slice { tid }
@@ -108,8 +106,7 @@ impl Tree {
                 // Keep the old directory elsewhere, so that its inode is not reused.
                 let name = format!("old-{}", fs::read_dir(&self.dir).unwrap().count());
                 fs::rename(dir, self.dir.join(name)).unwrap();
-                fs::create_dir_all(dir).unwrap();
-                fs::write(path, value).unwrap();
+                self.dir.write(path, value);
             }
             Target::Affinity { tid }
             | Target::Slice { tid }
@@ -124,12 +121,6 @@ impl Tree {
 
     fn host(&self) -> Host {
         Host::at(&self.dir.join("proc"))
-    }
-}
-
-impl Drop for Tree {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
@@ -251,7 +242,7 @@ proptest! {
             3,
         ),
     ) {
-        let tree = Tree::new("steps");
+        let tree = Tree::new();
         let disk = Rc::new(RefCell::new(Vec::new()));
         let mut expected: Vec<String> = (0..5).map(before).collect();
         for (steps, torn, all) in &lives {
@@ -269,14 +260,13 @@ proptest! {
 
 fn proc(tree: &Tree, boot: &str) -> PathBuf {
     let proc = tree.dir.join("proc");
-    fs::create_dir_all(proc.join("sys/kernel/random")).unwrap();
-    fs::write(proc.join("sys/kernel/random/boot_id"), format!("{boot}\n")).unwrap();
+    tree.dir.line("proc/sys/kernel/random/boot_id", boot);
     proc
 }
 
 #[test]
 fn a_file_is_held_by_one_and_kept_from_others() {
-    let tree = Tree::new("held");
+    let tree = Tree::new();
     let proc = proc(&tree, "this");
     let path = tree.dir.join("run/journal");
     let mut journal = Journal::open(&path, &proc).unwrap();
@@ -306,7 +296,7 @@ fn a_file_is_held_by_one_and_kept_from_others() {
 /// One of two targets has an unexpected value: neither is set, and nothing is recorded.
 #[test]
 fn values_are_exchanged_all_or_none() {
-    let tree = Tree::new("exchange");
+    let tree = Tree::new();
     let path = tree.dir.join("run/journal");
     let mut journal = Journal::open(&path, &proc(&tree, "this")).unwrap();
     let [first, second] = [0, 1].map(|which| tree.targets()[which].clone());
@@ -325,7 +315,7 @@ fn values_are_exchanged_all_or_none() {
 
 #[test]
 fn entries_of_an_earlier_boot_are_dropped() {
-    let tree = Tree::new("boot");
+    let tree = Tree::new();
     let path = tree.dir.join("run/journal");
     let target = tree.targets()[1].clone();
     let mut journal = Journal::open(&path, &proc(&tree, "first")).unwrap();
@@ -338,7 +328,7 @@ fn entries_of_an_earlier_boot_are_dropped() {
 
 #[test]
 fn a_damaged_journal_names_itself() {
-    let tree = Tree::new("damaged");
+    let tree = Tree::new();
     let proc = proc(&tree, "this");
     let path = tree.dir.join("run/journal");
     let change = |value: &str| {
@@ -359,7 +349,7 @@ fn a_damaged_journal_names_itself() {
 
 #[test]
 fn a_target_that_was_changed_often_is_put_back_once() {
-    let tree = Tree::new("often");
+    let tree = Tree::new();
     let proc = proc(&tree, "this");
     let path = tree.dir.join("run/journal");
     let mut journal = Journal::open(&path, &proc).unwrap();
@@ -400,7 +390,7 @@ fn what_the_kernel_does_not_take_is_an_error_and_put_back() {
             self.0.write(target, if value == "99" { "100" } else { value })
         }
     }
-    let tree = Rounds(Tree::new("rounds"));
+    let tree = Rounds(Tree::new());
     let mut journal =
         Journal::open(&tree.0.dir.join("run/journal"), &proc(&tree.0, "this")).unwrap();
     let target = tree.0.targets()[2].clone();
@@ -412,7 +402,7 @@ fn what_the_kernel_does_not_take_is_an_error_and_put_back() {
 
 #[test]
 fn a_thread_that_is_gone_cannot_be_changed() {
-    let tree = Tree::new("gone");
+    let tree = Tree::new();
     let mut journal = Journal::open(&tree.dir.join("run/journal"), &proc(&tree, "this")).unwrap();
     let gone = Target::Affinity { tid: 77 };
     let e = journal.change(&tree, &[(gone, "1".into())]).unwrap_err();

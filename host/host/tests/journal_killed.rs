@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A process that changes files and a real thread's CPUs, and is killed (SIGKILL) repeatedly.
 
-use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use unspin_host::journal::{Back, Hands, Journal, Target};
 use unspin_host::Host;
+use unspin_scratch::{Killed, Scratch};
 
 /// Environment variable that tells the test below that it is the process to kill, and where its
 /// tree is.
@@ -36,25 +35,12 @@ fn the_process_to_kill() {
     }
 }
 
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn whenever_it_is_killed_a_later_one_puts_back() {
     let sleeper = Killed(Command::new("sleep").arg("600").spawn().unwrap());
     let tid = sleeper.0.id();
     let host = Host::default();
-    let tree = std::env::temp_dir().join(format!("unspin-journal-kill-{}", std::process::id()));
-    for name in FILES {
-        fs::create_dir_all(tree.join(name).parent().unwrap()).unwrap();
-        fs::write(tree.join(name), "before\n").unwrap();
-    }
+    let tree = Scratch::with(&FILES.map(|name| (name, "before\n")));
     let read = || -> Vec<String> {
         wanted(&tree, tid, "").iter().map(|(target, _)| host.read(target).unwrap()).collect()
     };
@@ -66,7 +52,7 @@ fn whenever_it_is_killed_a_later_one_puts_back() {
     let (mut found_changed, mut restored) = (0, 0);
     for kill in 0..KILLS {
         let mut process = Command::new(std::env::current_exe().unwrap());
-        process.args(["--exact", "the_process_to_kill"]).env(TREE, &tree);
+        process.args(["--exact", "the_process_to_kill"]).env(TREE, &*tree);
         process.env(THREAD, tid.to_string()).stdout(Stdio::null()).stderr(Stdio::null());
         let process = Killed(process.spawn().unwrap());
         // Wait until it has changed a value, on a computer of any load; then for a varying time, in
@@ -89,8 +75,4 @@ fn whenever_it_is_killed_a_later_one_puts_back() {
     }
     println!("{KILLS} kills, {found_changed} found values changed; {restored} put back");
     assert!(found_changed > 0 && restored > 0);
-    match fs::remove_dir_all(&tree) {
-        Err(e) if e.kind() != ErrorKind::NotFound => panic!("{e}"),
-        _ => {}
-    }
 }

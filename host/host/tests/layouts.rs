@@ -5,27 +5,22 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
 use unspin_host::{tightest, Groups, Host, Limited, Rival, Tree, VmProcess};
+use unspin_scratch::Scratch;
 
 /// A host made of files.
-struct Fake(PathBuf);
+struct Fake(Scratch);
 
 impl Fake {
-    fn new(name: &str) -> Fake {
-        let name =
-            format!("unspin-layouts-{}-{}", name.replace([' ', '/'], "-"), std::process::id());
-        let fake = Fake(std::env::temp_dir().join(name));
-        let _ = fs::remove_dir_all(&fake.0);
-        fs::create_dir_all(fake.0.join("sys/fs/cgroup")).unwrap();
+    fn new() -> Fake {
+        let fake = Fake(Scratch::new());
+        fake.0.dir("sys/fs/cgroup");
         fake.write("proc/1/cgroup", "0::/init.scope\n");
         fake
     }
 
     fn write(&self, path: &str, text: &str) {
-        let path = self.0.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        self.0.write(path, text);
     }
 
     /// A process in this cgroup, with threads in these cgroups; `kvm`: it has a VM.
@@ -34,9 +29,8 @@ impl Fake {
         self.write(&format!("proc/{pid}/status"), &format!("Name:\tx\nTgid:\t{pid}\n"));
         self.write(&format!("proc/{pid}/task/{pid}/comm"), "main\n");
         self.write(&format!("proc/{pid}/cgroup"), &format!("{main}\n"));
-        let fd = self.0.join(format!("proc/{pid}/fd"));
-        fs::create_dir_all(&fd).unwrap();
-        symlink(if kvm { "anon_inode:kvm-vm" } else { "/dev/null" }, fd.join("7")).unwrap();
+        let held = if kvm { "anon_inode:kvm-vm" } else { "/dev/null" };
+        self.0.link(format!("proc/{pid}/fd/7"), held);
         for (index, group) in vcpus.iter().enumerate() {
             let tid = pid * 10 + index as u32;
             self.write(&format!("proc/{pid}/task/{tid}/comm"), &format!("CPU {index}/KVM\n"));
@@ -46,12 +40,6 @@ impl Fake {
 
     fn host(&self) -> Host {
         Host::at(&self.0.join("proc"))
-    }
-}
-
-impl Drop for Fake {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -536,7 +524,7 @@ fn check(name: &str, host: &Host, vms: &[Vm]) -> (Tree, Groups, Vec<VmProcess>) 
 #[test]
 fn vms_compete_where_their_managers_put_them() {
     for layout in LAYOUTS {
-        let fake = Fake::new(layout.name);
+        let fake = Fake::new();
         for (path, text) in layout.files {
             fake.write(&format!("sys/fs/cgroup/{path}"), &format!("{text}\n"));
         }
@@ -587,7 +575,7 @@ fn from_within_a_namespace_the_hosts_tree_is_read() {
             ..OWN
         },
     ];
-    let fake = Fake::new("namespace");
+    let fake = Fake::new();
     fs::remove_dir_all(fake.0.join("sys/fs/cgroup")).unwrap();
     fake.write("proc/1/cgroup", "0::/../../../init.scope\n");
     for (path, text) in [
@@ -618,7 +606,7 @@ fn from_within_a_namespace_the_hosts_tree_is_read() {
 
 #[test]
 fn what_ends_or_moves_is_forgotten() {
-    let fake = Fake::new("moves");
+    let fake = Fake::new();
     for path in ["a/cpu.weight", "b/cpu.weight"] {
         fake.write(&format!("sys/fs/cgroup/{path}"), "100\n");
     }
@@ -642,7 +630,7 @@ fn what_ends_or_moves_is_forgotten() {
 
 #[test]
 fn a_vm_that_hides_its_vcpus_has_a_place_where_all_its_threads_have_one() {
-    let fake = Fake::new("hidden");
+    let fake = Fake::new();
     for path in ["a/cpu.weight", "b/cpu.weight"] {
         fake.write(&format!("sys/fs/cgroup/{path}"), "100\n");
     }
@@ -660,7 +648,7 @@ fn a_vm_that_hides_its_vcpus_has_a_place_where_all_its_threads_have_one() {
 
 #[test]
 fn owners_are_known_by_number_and_name() {
-    let fake = Fake::new("owners");
+    let fake = Fake::new();
     fake.write(
         "etc/passwd",
         "root:x:0:0::/:/bin/sh\nlibvirt-qemu:x:64055:1::/:\nmallory:x:1234:1::/:\n",
@@ -684,7 +672,7 @@ fn owners_are_known_by_number_and_name() {
 
 #[test]
 fn a_scheduler_in_bpf_is_told() {
-    let fake = Fake::new("sched-ext");
+    let fake = Fake::new();
     let host = fake.host();
     assert_eq!(host.sched_ext(), None, "a kernel without");
     fake.write("sys/kernel/sched_ext/state", "disabled\n");
@@ -704,11 +692,10 @@ proptest! {
     /// For any cgroups of VMs, and any cgroups with the controller on.
     #[test]
     fn no_vm_is_at_two_places(
-        seed in any::<u32>(),
         on in prop::collection::vec(any::<bool>(), 15),
         vms in prop::collection::vec((0..15usize, 0..15usize), 1..6),
     ) {
-        let fake = Fake::new(&format!("random-{seed}"));
+        let fake = Fake::new();
         let path = |at: usize| -> String {
             let bits: Vec<String> = (0..4).filter(|bit| at >> bit > 0).map(|bit| format!("g{}", at >> bit & 1)).collect();
             bits.into_iter().rev().fold(String::new(), |all, part| all + "/" + &part)

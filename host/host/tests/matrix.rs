@@ -277,7 +277,7 @@ fn found(vms: &[VmProcess], given: &[u8]) -> Vec<(u32, By)> {
 
 #[test]
 fn every_vm_is_seen_as_what_it_is() {
-    let fake = Fake::new("matrix");
+    let fake = Fake::new();
     let mut cells = Vec::new();
     for (number, monitor) in MONITORS.iter().enumerate() {
         for layout in 0..LAYOUTS.len() {

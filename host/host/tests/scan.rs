@@ -8,27 +8,27 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use unspin_host::{Host, Monitor, Vcpu, VmProcess};
+use unspin_scratch::Killed;
 
 const UUID: &[u8] = b"C7A5FDB2-cdaf-9455-926a-d65c16db1809";
 
 #[test]
 fn cpus_that_are_offline_are_of_no_use() {
-    let fake = Fake::new("offline");
-    fs::create_dir_all(fake.0.join("7")).unwrap();
-    fs::write(fake.0.join("7/status"), "Name:\tx\nCpus_allowed_list:\t0-3\n").unwrap();
+    let fake = Fake::new();
+    fake.write("7/status", b"Name:\tx\nCpus_allowed_list:\t0-3\n");
     let host = Host::at(&fake.0);
     assert_eq!(host.usable_cpus(7), host.allowed_cpus(7), "nobody says which are online");
-    fs::write(fake.0.join("stat"), "cpu  1 2\ncpu0 1 2\ncpu2 3 4\nintr 5\n").unwrap();
+    fake.write("stat", b"cpu  1 2\ncpu0 1 2\ncpu2 3 4\nintr 5\n");
     assert_eq!(host.usable_cpus(7).into_iter().collect::<Vec<_>>(), [0, 2]);
     assert_eq!(host.allowed_cpus(7).len(), 4);
 }
 
 #[test]
 fn vms_are_found_with_names_and_vcpus() {
-    let fake = Fake::new("found");
+    let fake = Fake::new();
     let libvirt: &[&[u8]] =
         &[b"/usr/bin/qemu-system-x86_64", b"-name", b"guest=web,,1,debug-threads=on", b"-S"];
     let threads =
@@ -67,7 +67,7 @@ fn vms_are_found_with_names_and_vcpus() {
 /// KVM reports.
 #[test]
 fn vcpus_are_those_that_kvm_has() {
-    let fake = Fake::new("vcpus");
+    let fake = Fake::new();
     let of = |pid: u32| {
         let vm = Host::at(&fake.0).vm_process(pid)?;
         let vcpus: Vec<(u32, u32)> = vm.vcpus.iter().map(|vcpu| (vcpu.index, vcpu.tid)).collect();
@@ -105,22 +105,13 @@ fn vcpus_are_those_that_kvm_has() {
 
 #[test]
 fn a_host_without_processes_is_an_error_and_one_without_vms_is_not() {
-    let fake = Fake::new("none");
+    let fake = Fake::new();
     assert_eq!(Host::at(&fake.0).vm_processes().unwrap(), []);
     assert!(Host::at(&fake.0.join("none")).vm_processes().is_err());
 }
 
-struct Qemu(Child);
-
-impl Drop for Qemu {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// A VM of two vCPUs, with these options.
-fn qemu(options: &[&str]) -> Option<Qemu> {
+fn qemu(options: &[&str]) -> Option<Killed> {
     let child = Command::new("qemu-system-x86_64")
         .args(["-accel", "kvm", "-display", "none", "-nodefaults", "-smp", "2", "-m", "16"])
         .args(options)
@@ -128,14 +119,14 @@ fn qemu(options: &[&str]) -> Option<Qemu> {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn();
-    child.ok().map(Qemu)
+    child.ok().map(Killed)
 }
 
 /// A VM on this computer, once the condition holds; `None`: this computer cannot run one.
 fn of_this_computer(
     options: &[&str],
     is_so: impl Fn(&VmProcess) -> bool,
-) -> Option<(Qemu, VmProcess)> {
+) -> Option<(Killed, VmProcess)> {
     let kvm = fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
     let (Ok(_), Some(mut vm)) = (kvm, qemu(options)) else {
         println!("SKIPPED: a VM of this computer: needs /dev/kvm and qemu-system-x86_64");

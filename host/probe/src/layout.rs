@@ -335,10 +335,8 @@ mod tests {
 
     #[test]
     fn structures_are_those_of_the_programs() {
-        let file = std::env::temp_dir().join(format!("unspin-layout-{}", std::process::id()));
-        std::fs::write(&file, crate::probe::PROGRAMS).unwrap();
-        let btf = Btf::from_path(&file).unwrap();
-        std::fs::remove_file(&file).unwrap();
+        let dir = unspin_scratch::Scratch::new();
+        let btf = Btf::from_path(dir.write("programs", crate::probe::PROGRAMS)).unwrap();
         assert_eq!(in_c(&btf, "cpu"), in_rust!(Cpu: since kind vm registrations had slot));
         assert_eq!(in_c(&btf, "thread"), in_rust!(First: tid slot others vms));
         assert_eq!(in_c(&btf, "share"), in_rust!(Share: vcpus vmm));

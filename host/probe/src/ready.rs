@@ -87,9 +87,8 @@ struct InC {
 fn in_c() -> &'static InC {
     static LOADED: OnceLock<InC> = OnceLock::new();
     LOADED.get_or_init(|| {
-        let name = |end: &str| format!("unspin-ready-{}.{end}", std::process::id());
-        let [source, library] = ["c", "so"].map(|end| std::env::temp_dir().join(name(end)));
-        std::fs::write(&source, SHIM).unwrap();
+        let dir = unspin_scratch::Scratch::new();
+        let (source, library) = (dir.write("ready.c", SHIM), dir.join("ready.so"));
         let include = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/bpf");
         let mut clang = Command::new("clang");
         clang.args(["-O1", "-shared", "-fPIC", "-Wall", "-Werror", "-I"]).arg(include);
@@ -98,9 +97,6 @@ fn in_c() -> &'static InC {
         // SAFETY: it was just compiled, and runs no code when it is loaded.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
         assert!(!handle.is_null());
-        for file in [source, library] {
-            std::fs::remove_file(file).unwrap();
-        }
         let find = |name: &str| {
             let name = CString::new(name).unwrap();
             // SAFETY: the library stays loaded.

@@ -5,9 +5,8 @@
 mod btf;
 
 use btf::Types;
-use std::fs;
-use std::path::PathBuf;
 use unspin_probe::{Error, Exit, Extent, Plan, Throttling};
+use unspin_scratch::Scratch;
 
 /// A kernel, as the lines of each file of /sys/kernel/btf.
 #[derive(Clone)]
@@ -106,12 +105,11 @@ impl Kernel {
 
     /// The kernel on a host with processors of one vendor.
     fn plan_on(&self, vendor: &str, extent: Extent) -> Result<Plan, Error> {
-        let dir = Dir::new();
-        let (proc, sys) = (dir.0.join("proc"), dir.0.join("sys"));
-        fs::create_dir_all(proc.join("sys/kernel")).unwrap();
-        fs::write(proc.join("sys/kernel/osrelease"), format!("{}\n", self.release)).unwrap();
+        let dir = Scratch::new();
+        let (proc, sys) = (dir.join("proc"), dir.join("sys"));
+        dir.line("proc/sys/kernel/osrelease", self.release);
         for module in ["kvm", vendor] {
-            fs::create_dir_all(sys.join("module").join(module)).unwrap();
+            dir.dir(format!("sys/module/{module}"));
         }
         let types = Types::new(&self.vmlinux, None);
         types.write(&sys.join("kernel/btf/vmlinux"));
@@ -135,25 +133,6 @@ impl Kernel {
         assert!(error.is_of_this_computer(), "{error}");
         assert!(error.to_string().contains(self.release), "{error}");
         error.to_string()
-    }
-}
-
-/// A temporary directory, removed when dropped.
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new() -> Dir {
-        use std::sync::atomic::{AtomicU32, Ordering};
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("unspin-kernels-{}-{number}", std::process::id());
-        Dir(std::env::temp_dir().join(name))
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -270,15 +249,13 @@ fn what_cannot_be_told_is_unknown() {
 
 #[test]
 fn types_that_are_none_are_an_error_of_this_computer() {
-    let dir = Dir::new();
-    let file = dir.0.join("kernel/btf/vmlinux");
-    let plan = || Plan::of(&dir.0, &dir.0, Extent::Whole).unwrap_err();
+    let dir = Scratch::new();
+    let plan = || Plan::of(&dir, &dir, Extent::Whole).unwrap_err();
     assert!(matches!(plan(), Error::NoTypes(_)));
-    fs::create_dir_all(file.parent().unwrap()).unwrap();
     for bytes in
         [&b""[..], b"\x7fELF", b"\x9f\xeb\x01\x00\x18\x00\x00\x00\xff\xff\xff\xff", &[0xff; 100]]
     {
-        fs::write(&file, bytes).unwrap();
+        dir.write("kernel/btf/vmlinux", bytes);
         let error = plan();
         assert!(matches!(error, Error::UnreadableTypes { .. }), "{error}");
         assert!(

@@ -111,12 +111,11 @@ fn remove_stale(instances: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unspin_scratch::Scratch;
 
-    fn scratch(name: &str) -> PathBuf {
-        let name = format!("unspin-instance-{name}-{}", std::process::id());
-        let dir = std::env::temp_dir().join(name);
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(dir.join("instances")).unwrap();
+    fn tracefs() -> Scratch {
+        let dir = Scratch::new();
+        dir.dir("instances");
         dir
     }
 
@@ -130,7 +129,7 @@ mod tests {
 
     #[test]
     fn instances_go_with_their_owner() {
-        let tracefs = scratch("owner");
+        let tracefs = tracefs();
         let pid = std::process::id();
         let first = Instance::make(&tracefs).unwrap();
         let second = Instance::make(&tracefs).unwrap();
@@ -138,12 +137,11 @@ mod tests {
         drop(first);
         second.remove().unwrap();
         assert!(there(&tracefs).is_empty());
-        fs::remove_dir_all(tracefs).unwrap();
     }
 
     #[test]
     fn what_a_killed_process_left_is_removed_and_nothing_else() {
-        let tracefs = scratch("stale");
+        let tracefs = tracefs();
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let gone = child.id();
         child.wait().unwrap();
@@ -152,19 +150,17 @@ mod tests {
         }
         drop(Instance::make(&tracefs).unwrap());
         assert_eq!(there(&tracefs), ["other".to_string(), format!("{PREFIX}1-0")]);
-        fs::remove_dir_all(tracefs).unwrap();
     }
 
     #[test]
     fn an_instance_that_stays_is_named() {
-        let tracefs = scratch("stays");
+        let tracefs = tracefs();
         let instance = Instance::make(&tracefs).unwrap();
         let dir = instance.path("");
         fs::write(instance.path("file"), "").unwrap();
         let error = instance.remove().unwrap_err();
         assert!(matches!(error, Error::Stays { .. }), "{error}");
         assert!(error.to_string().contains(&dir.join("").to_string_lossy()[..20]));
-        fs::remove_dir_all(tracefs).unwrap();
     }
 
     #[test]

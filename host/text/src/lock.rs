@@ -118,16 +118,11 @@ fn holder(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn scratch(name: &str) -> PathBuf {
-        let dir = std::env::temp_dir().join(format!("unspin-lock-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
-        dir
-    }
+    use unspin_scratch::Scratch;
 
     #[test]
     fn a_held_directory_names_its_holder() {
-        let dir = scratch("held");
+        let dir = Scratch::new();
         let held = Lock::take(&dir).unwrap();
         let error = Lock::take(&dir).unwrap_err();
         let words = error.to_string();
@@ -135,25 +130,21 @@ mod tests {
         assert!(words.contains(dir.to_str().unwrap()), "{words}");
         drop(held);
         Lock::take(&dir).unwrap();
-        fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]
     fn what_a_link_leads_to_is_not_written() {
-        let dir = scratch("link");
-        fs::create_dir_all(&dir).unwrap();
-        let target = dir.join("target");
-        fs::write(&target, "mine").unwrap();
+        let dir = Scratch::new();
+        let target = dir.write("target", "mine");
         std::os::unix::fs::symlink(&target, dir.join(FILE)).unwrap();
         let error = Lock::take(&dir).unwrap_err().to_string();
         assert!(error.contains("a link or no regular file"), "{error}");
         assert_eq!(fs::read_to_string(&target).unwrap(), "mine");
-        fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]
     fn waiting_is_said_once_and_ends_on_stop_or_release() {
-        let dir = scratch("wait");
+        let dir = Scratch::new();
         let held = Lock::take(&dir).unwrap();
         let stop = AtomicBool::new(false);
         let mut said = Vec::new();
@@ -174,6 +165,5 @@ mod tests {
             });
             Lock::wait(&dir, &AtomicBool::new(false), &mut |_| {}).unwrap();
         });
-        fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -125,16 +125,16 @@ fn kind(path: &Path) -> Option<&'static str> {
 mod tests {
     use super::*;
     use std::ffi::CString;
-    use std::fs::{self, File};
+    use std::fs::File;
     use std::os::unix::ffi::OsStrExt;
+    use unspin_scratch::Scratch;
 
     #[test]
     fn regular_files_of_a_limited_size_alone_are_read() {
-        let dir = std::env::temp_dir().join(format!("unspin-read-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
+        let dir = Scratch::new();
         let at = |name: &str| dir.join(name);
-        fs::write(at("text"), "text").unwrap();
-        fs::write(at("bytes"), [0xff]).unwrap();
+        dir.write("text", "text");
+        dir.write("bytes", [0xff]);
         File::create(at("large")).unwrap().set_len(1 << 40).unwrap();
         let fifo = CString::new(at("fifo").as_os_str().as_bytes()).unwrap();
         // SAFETY: the string is NUL-terminated.
@@ -145,7 +145,7 @@ mod tests {
         for (path, words) in [
             (at("fifo"), "it is a FIFO, not a regular file"),
             (at("socket"), "it is a socket, not a regular file"),
-            (dir.clone(), "it is a directory, not a regular file"),
+            (dir.to_path_buf(), "it is a directory, not a regular file"),
             ("/dev/zero".into(), "/dev/zero: it is a device, not a regular file"),
             (at("large"), "it is larger than 16 MiB"),
             (at("bytes"), "not a text file (UTF-8)"),
@@ -163,6 +163,5 @@ mod tests {
         assert_eq!(read_kernel_text(at("none")).unwrap_err().kind(), ErrorKind::NotFound);
         assert_eq!(read_file(&at("text"), 4).unwrap(), b"text");
         assert!(matches!(read_file(&at("text"), 3), Err(ReadError::TooLarge { .. })));
-        fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -62,33 +62,30 @@ fn writer_of(name: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unspin_scratch::Scratch;
 
     #[test]
     fn replaces_whole_or_not_at_all() {
-        let dir = std::env::temp_dir().join(format!("unspin-file-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
+        let dir = Scratch::new();
         let path = dir.join("a.txt");
         write_atomic(&path, b"one").unwrap();
         write_atomic(&path, b"two").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 1, "no temporary file is left");
-        fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]
     fn files_of_killed_writers_are_swept() {
-        let dir = std::env::temp_dir().join(format!("unspin-sweep-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
+        let dir = Scratch::new();
         // No process id is above 2^22.
         let own = format!(".a.{}.tmp", std::process::id());
         for name in [".summary.json.99999999.tmp", &own, ".notes.tmp", "a.99999999.tmp", ".a.x.tmp"]
         {
-            fs::write(dir.join(name), "").unwrap();
+            dir.write(name, "");
         }
         sweep(&dir);
         assert!(!dir.join(".summary.json.99999999.tmp").exists());
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 4, "others stay");
-        fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]

@@ -198,7 +198,7 @@ mod tests {
                     [pid.41]\nmode = \"apples\"\n";
         let config = Config::parse("x.toml", text).unwrap();
         assert_eq!(config.default["mode"], "observe");
-        let fake = Fake::new("config");
+        let fake = Fake::new();
         let of = |id: &str, name: &str| {
             fake.vm(id, name);
             config.of(&[&Vm::new(&fake.host(), id.to_string())]).settings.remove(0)
@@ -218,7 +218,7 @@ mod tests {
         let text = "[vm.web]\nmode = \"hvs\"\n[vm.\"name:web\"]\nwindow_max_cycles = 16_384\n\
                     [vm.104]\nmode = \"aple\"\n[vm.\"name:104\"]\nwindow_min_cycles = 64\n";
         let config = Config::parse("x.toml", text).unwrap();
-        let fake = Fake::new("config-several");
+        let fake = Fake::new();
         for (id, name) in [("41-0", "web"), ("42-0", "web"), ("43-0", "104"), ("44-0", "db")] {
             fake.vm(id, name);
         }

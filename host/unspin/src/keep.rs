@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn vms_are_set_and_later_ones_too() {
-        let fake = Fake::new("keep");
+        let fake = Fake::new();
         fake.vm("41-0", "web");
         fake.vm("42-0", "db");
         let mut keeper = keeper(&fake, WEB);
@@ -254,7 +254,7 @@ mod tests {
     /// values.
     #[test]
     fn a_name_of_several_vms_sets_none() {
-        let fake = Fake::new("keep-several");
+        let fake = Fake::new();
         fake.vm("41-0", "web");
         let mut keeper = keeper(&fake, "[vm.web]\nmode = \"hvs\"\n");
         fake.vm("42-0", "web");
@@ -270,7 +270,7 @@ mod tests {
     /// The name of one VM is the VMID of another: the VM with that name gets no settings of the other.
     #[test]
     fn a_name_that_is_an_id_of_another_vm_sets_none() {
-        let fake = Fake::new("keep-vmid");
+        let fake = Fake::new();
         fake.vm("41-0", "104");
         fake.vm("42-0", "db");
         fake.write("proc/42/cgroup", "0::/qemu.slice/104.scope");
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn another_configuration_takes_back_what_it_does_not_say() {
-        let fake = Fake::new("change");
+        let fake = Fake::new();
         fake.vm("41-0", "web");
         fake.vm("42-0", "db");
         let mut keeper = keeper(&fake, WEB);
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn defaults_that_are_refused_change_nothing() {
-        let fake = Fake::new("refused");
+        let fake = Fake::new();
         fake.vm("41-0", "web");
         let mut keeper = keeper(&fake, WEB);
         // Even root cannot write this.
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_vm_that_is_refused_does_not_keep_others_from_theirs() {
-        let fake = Fake::new("one-refused");
+        let fake = Fake::new();
         fake.vm("41-0", "web");
         fake.vm("42-0", "web");
         let mode = fake.path("sys/vms/41-0/mode");
@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn at_the_end_all_is_off_and_else_as_before() {
-        let fake = Fake::new("stop");
+        let fake = Fake::new();
         fake.vm("41-0", "web");
         fake.write("sys/default/mode", "hvs");
         let keeper = keeper(&fake, &WEB.replace("observe\"", "observe\"\nwindow_min_cycles=64"));

@@ -202,7 +202,8 @@ mod tests {
 
     #[test]
     fn the_library_is_stored_once_and_made_whole_again() {
-        let dir = std::env::temp_dir().join(format!("unspin-preload-{}", std::process::id()));
+        let scratch = unspin_scratch::Scratch::new();
+        let dir = scratch.join("library");
         let path = store(&dir).unwrap();
         assert_eq!(fs::read(&path).unwrap(), LIBRARY);
         let before = fs::metadata(&path).unwrap().ino();

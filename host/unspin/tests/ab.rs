@@ -38,8 +38,8 @@ impl Deref for Fake {
 }
 
 impl Fake {
-    fn new(name: &str) -> Fake {
-        let fake = Fake(VmHost::new("ab", name));
+    fn new() -> Fake {
+        let fake = Fake(VmHost::new());
         fake.write("sys/module/kvm/parameters/halt_poll_ns", "200000");
         fake.write("mod/version", env!("CARGO_PKG_VERSION"));
         fake.write("mod/window_control", "vmx");
@@ -135,7 +135,7 @@ fn wrong_usage_is_2() {
 
 #[test]
 fn arms_are_compared_and_put_back() {
-    let fake = Fake::new("compared");
+    let fake = Fake::new();
     let out = fake.ab("spin-switch", SPINS, &["--json", "--work", "date +%s%N"]).output().unwrap();
     assert!(out.status.success(), "{}", said(&out));
     let json: Value = serde_json::from_slice(&out.stdout).unwrap();
@@ -160,7 +160,7 @@ fn arms_are_compared_and_put_back() {
 
 #[test]
 fn vcpus_are_placed_and_placed_back() {
-    let fake = Fake::new("placed");
+    let fake = Fake::new();
     let cpus = || fake.vcpus.map(allowed);
     let before = cpus();
     if before[0] != "0-1" {
@@ -185,7 +185,7 @@ fn vcpus_are_placed_and_placed_back() {
 
 #[test]
 fn what_would_harm_or_mislead_is_refused() {
-    let fake = Fake::new("refused");
+    let fake = Fake::new();
     let waits = "exit:pause=0.3,ready:vm=0.06/exit:pause=0";
     fake.refuses("spin-switch", waits, 1, "waits for CPUs that others use, 6.");
     let later = "exit:pause=0.3/exit:pause=0,ready:host=0.2";
@@ -218,7 +218,7 @@ fn what_would_harm_or_mislead_is_refused() {
 /// Reports what is restored and what is not, also to users who may not read the journal.
 #[test]
 fn put_back_denies_no_change() {
-    let fake = Fake::new("denied");
+    let fake = Fake::new();
     let put_back = || fake.diagnose(&["--put-back"]);
     let out = put_back().output().unwrap();
     assert!(out.status.success() && said(&out).contains("nothing to restore"), "{}", said(&out));
@@ -250,7 +250,7 @@ fn put_back_denies_no_change() {
 
 #[test]
 fn a_command_that_says_no_number_changes_nothing() {
-    let fake = Fake::new("work");
+    let fake = Fake::new();
     let out = fake.ab("spin-switch", SPINS, &["--work", "echo much"]).output().unwrap();
     assert_eq!(out.status.code(), Some(1));
     assert!(said(&out).contains("printed \"much\\n\", which is not a number"), "{}", said(&out));
@@ -260,7 +260,7 @@ fn a_command_that_says_no_number_changes_nothing() {
 #[test]
 fn signals_end_it_after_putting_back() {
     for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        let fake = Fake::new(&format!("signal-{number}"));
+        let fake = Fake::new();
         let child = fake.in_b();
         let busy = fake.ab("spin-switch", SPINS, &[]).output().unwrap();
         assert_eq!(busy.status.code(), Some(1));
@@ -273,7 +273,7 @@ fn signals_end_it_after_putting_back() {
 
 #[test]
 fn killed_it_is_put_back_by_its_guard() {
-    let fake = Fake::new("killed");
+    let fake = Fake::new();
     let mut child = fake.in_b();
     child.kill().unwrap();
     fake.comes_back();
@@ -287,7 +287,7 @@ fn killed_it_is_put_back_by_its_guard() {
 
 #[test]
 fn a_terminal_that_is_stopped_does_not_keep_its_guard() {
-    let fake = Fake::new("terminal");
+    let fake = Fake::new();
     let mut child = fake.in_b();
     let stderr = child.stderr.as_ref().unwrap();
     let path = format!("/proc/self/fd/{}", stderr.as_raw_fd());
@@ -303,7 +303,7 @@ fn a_terminal_that_is_stopped_does_not_keep_its_guard() {
 
 #[test]
 fn hung_it_is_killed_and_put_back_by_its_guard() {
-    let fake = Fake::new("hung");
+    let fake = Fake::new();
     let mut child = fake.in_b();
     signal(child.id(), libc::SIGSTOP);
     fake.comes_back();
@@ -312,7 +312,7 @@ fn hung_it_is_killed_and_put_back_by_its_guard() {
 
 #[test]
 fn killed_with_its_guard_it_is_put_back_by_the_next() {
-    let fake = Fake::new("both");
+    let fake = Fake::new();
     for next in ["--put-back", "ab"] {
         let mut child = fake.in_b();
         signal(guard_of(&child), libc::SIGKILL);
@@ -330,7 +330,7 @@ fn killed_with_its_guard_it_is_put_back_by_the_next() {
     let out = fake.diagnose(&["--put-back"]).output().unwrap();
     assert!(out.status.success(), "{}", said(&out));
     assert_eq!(said(&out), "nothing to restore\n");
-    let fresh = Fake::new("fresh");
+    let fresh = Fake::new();
     let out = fresh.diagnose(&["--put-back"]).output().unwrap();
     assert_eq!((out.status.code(), said(&out).as_str()), (Some(0), "nothing to restore\n"));
     assert!(!fresh.dir.join("run").exists(), "it makes nothing either");
@@ -338,7 +338,7 @@ fn killed_with_its_guard_it_is_put_back_by_the_next() {
 
 #[test]
 fn without_its_guard_it_ends() {
-    let fake = Fake::new("unguarded");
+    let fake = Fake::new();
     let child = fake.in_b();
     signal(guard_of(&child), libc::SIGKILL);
     fails(child, "the guard process, which restores settings, has ended");
@@ -347,7 +347,7 @@ fn without_its_guard_it_ends() {
 
 #[test]
 fn another_hands_value_stays() {
-    let fake = Fake::new("other");
+    let fake = Fake::new();
     let child = fake.in_b();
     let file = format!("mod/vms/{}-0/window_min_cycles", fake.vm);
     fake.write(&file, "777");
@@ -359,7 +359,7 @@ fn another_hands_value_stays() {
 
 #[test]
 fn a_vm_that_ends_leaves_nothing_to_put_back() {
-    let fake = Fake::new("ends");
+    let fake = Fake::new();
     let child = fake.in_b();
     fs::remove_dir_all(fake.dir.join(format!("proc/{}", fake.vm))).unwrap();
     fs::remove_dir_all(fake.dir.join(format!("mod/vms/{}-0", fake.vm))).unwrap();

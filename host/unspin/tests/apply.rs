@@ -3,21 +3,20 @@
 //! `rmmod` create and remove.
 
 use std::fs;
-use std::os::unix::fs::{symlink, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use unspin_scratch::{Killed, Scratch};
 
 /// A host: its module's files, its processes, its configuration.
-struct Host(PathBuf);
+struct Host(Scratch);
 
 const CONFIG: &str = "[default]\nmode = \"observe\"\n[vm.\"web,1\"]\nmode = \"apples\"\n";
 
 impl Host {
-    fn new(name: &str) -> Host {
-        let dir = std::env::temp_dir().join(format!("unspin-apply-{name}-{}", std::process::id()));
-        let host = Host(dir);
+    fn new() -> Host {
+        let host = Host(Scratch::new());
         host.write("proc/cmdline", "quiet unspin=on xunspin=off");
         host.write("unspin.toml", CONFIG);
         let root = host.0.display();
@@ -39,9 +38,7 @@ impl Host {
     }
 
     fn write(&self, path: &str, text: &str) {
-        let path = self.0.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text.to_string() + "\n").unwrap();
+        self.0.line(path, text);
     }
 
     fn read(&self, path: &str) -> String {
@@ -53,12 +50,7 @@ impl Host {
     }
 
     fn vm(&self, pid: u32, name: &str) {
-        self.write(&format!("proc/{pid}/status"), &format!("Tgid:\t{pid}"));
-        let fds = self.0.join(format!("proc/{pid}/fd"));
-        fs::create_dir_all(&fds).unwrap();
-        symlink("anon_inode:kvm-vm", fds.join("9")).unwrap();
-        let line = format!("qemu-system-x86_64\0-name\0guest={name}\0");
-        fs::write(self.0.join(format!("proc/{pid}/cmdline")), line).unwrap();
+        self.0.vm(pid, &["qemu-system-x86_64", "-name", &format!("guest={name}")]);
         let mode = self.read("sys/default/mode");
         self.write(&format!("sys/vms/{pid}-0/mode"), &mode);
     }
@@ -87,14 +79,8 @@ impl Host {
     }
 }
 
-impl Drop for Host {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// `unspin apply --stay`, with its output in the file `said`.
-struct Service(Child);
+struct Service(Killed);
 
 impl Service {
     fn start(host: &Host) -> Service {
@@ -103,7 +89,7 @@ impl Service {
         let said = fs::File::create(host.0.join("said")).unwrap();
         let mut command = host.apply(&["--stay"]);
         command.stderr(said).env("NOTIFY_SOCKET", host.0.join("notify"));
-        let service = Service(command.spawn().unwrap());
+        let service = Service(Killed(command.spawn().unwrap()));
         let mut text = [0; 64];
         let got = socket.recv(&mut text).unwrap_or_else(|e| panic!("{e}: {}", host.read("said")));
         assert_eq!(&text[..got], b"READY=1");
@@ -112,18 +98,11 @@ impl Service {
 
     fn signal(&self, signal: i32) {
         // SAFETY: only sends a signal, to a child that was not waited for.
-        assert_eq!(unsafe { libc::kill(self.0.id() as i32, signal) }, 0);
+        assert_eq!(unsafe { libc::kill(self.0 .0.id() as i32, signal) }, 0);
     }
 
     fn code(&mut self) -> Option<i32> {
-        self.0.wait().unwrap().code()
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.0 .0.wait().unwrap().code()
     }
 }
 
@@ -135,7 +114,7 @@ fn failed(out: &Output, code: i32) -> String {
 
 #[test]
 fn the_service_loads_sets_reads_again_and_leaves_all_as_it_was() {
-    let host = Host::new("service");
+    let host = Host::new();
     let mut service = Service::start(&host);
     assert_eq!(host.read("sys/default/mode"), "observe");
     host.vm(41, "web,,1");
@@ -160,7 +139,7 @@ fn the_service_loads_sets_reads_again_and_leaves_all_as_it_was() {
 
 #[test]
 fn a_module_loaded_by_others_stays_and_is_off() {
-    let host = Host::new("others");
+    let host = Host::new();
     host.write("sys/version", env!("CARGO_PKG_VERSION"));
     host.write("sys/default/mode", "hvs");
     host.vm(41, "web,,1");
@@ -173,7 +152,7 @@ fn a_module_loaded_by_others_stays_and_is_off() {
 
 #[test]
 fn what_a_killed_service_leaves_is_cleared() {
-    let host = Host::new("killed");
+    let host = Host::new();
     let mut service = Service::start(&host);
     service.signal(libc::SIGKILL);
     service.code();
@@ -192,7 +171,7 @@ fn what_a_killed_service_leaves_is_cleared() {
 
 #[test]
 fn the_service_ends_where_somebody_unloads_the_module() {
-    let host = Host::new("gone");
+    let host = Host::new();
     let mut service = Service::start(&host);
     fs::remove_dir_all(host.0.join("sys")).unwrap();
     assert_eq!(service.code(), Some(0), "{}", host.read("said"));
@@ -201,7 +180,7 @@ fn the_service_ends_where_somebody_unloads_the_module() {
 
 #[test]
 fn what_keeps_the_service_from_starting_changes_nothing() {
-    let host = Host::new("refused");
+    let host = Host::new();
     let refused = |code: i32, words: &str| {
         let out = host.apply(&["--stay"]).output().unwrap();
         let said = failed(&out, code);
@@ -225,7 +204,7 @@ fn what_keeps_the_service_from_starting_changes_nothing() {
 
 #[test]
 fn a_file_is_applied_once_without_staying() {
-    let host = Host::new("once");
+    let host = Host::new();
     assert!(failed(&host.apply(&[]).output().unwrap(), 77).contains("not loaded"));
     host.write("sys/version", env!("CARGO_PKG_VERSION"));
     host.write("sys/default/mode", "off");
@@ -238,7 +217,7 @@ fn a_file_is_applied_once_without_staying() {
 
 #[test]
 fn names_serve_in_status_and_set() {
-    let host = Host::new("names");
+    let host = Host::new();
     host.write("sys/version", env!("CARGO_PKG_VERSION"));
     host.write("sys/default/mode", "off");
     host.vm(41, "web,,1");

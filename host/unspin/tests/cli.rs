@@ -9,6 +9,7 @@ use common::{fails, unspin};
 use script::script;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use unspin_scratch::Scratch;
 
 #[test]
 fn usage_errors_are_2() {
@@ -96,8 +97,7 @@ fn set_lists_every_setting() {
 /// .ci/deps with scripts in place of tools.
 #[test]
 fn what_must_be_there_first_is_named() {
-    let dir = std::env::temp_dir().join(format!("unspin-cli-{}-deps", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
+    let dir = Scratch::new();
     let tool = |name: &str, lines: &str| script(&dir.join(name), lines);
     let deps = || {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -121,13 +121,11 @@ fn what_must_be_there_first_is_named() {
         assert_eq!(code, Some(77), "{version}: {said}");
         assert!(said.contains(wanted), "{version}: {said}");
     }
-    std::fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]
 fn status_shows_vms_as_table_and_json() {
-    let root = std::env::temp_dir().join(format!("unspin-cli-{}-sysfs", std::process::id()));
-    for (path, text) in [
+    let root = Scratch::with(&[
         ("version", "0.1.0\n"),
         ("window_control", "vmx\n"),
         ("default/mode", "apples\n"),
@@ -146,11 +144,7 @@ fn status_shows_vms_as_table_and_json() {
         ("vms/41-0/turns_refused", "vCPUs of a real-time class\n"),
         ("vms/42-0/turns_refused", "none\n"),
         ("turns_excluded_cpus", "2-3\n"),
-    ] {
-        let path = root.join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
+    ]);
     let sysfs = root.to_str().unwrap();
     let table = unspin(&["status", "--sysfs", sysfs]);
     let table = String::from_utf8_lossy(&table.stdout).into_owned();
@@ -171,13 +165,11 @@ fn status_shows_vms_as_table_and_json() {
     assert_eq!(json["vms"]["41-0"]["turns_refused"], "vCPUs of a real-time class");
     assert!(json["vms"]["42-0"]["turns_refused"].is_null(), "it may have turns");
     assert!(json["live_objects"].is_null(), "unknown is null");
-    std::fs::create_dir_all(root.join("kernel/sched_ext")).unwrap();
-    std::fs::write(root.join("kernel/sched_ext/state"), "enabled\n").unwrap();
+    root.write("kernel/sched_ext/state", "enabled\n");
     let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
     command.args(["status", "--sysfs", sysfs]).env("UNSPIN_SYS", &root);
     let note = String::from_utf8(command.output().unwrap().stdout).unwrap();
     assert!(note.contains("Note: the sched_ext scheduler of unknown name is enabled"), "{note}");
-    std::fs::remove_dir_all(root).unwrap();
 }
 
 /// Bash's completions after these words.
@@ -211,7 +203,8 @@ fn completions_offer_what_people_type() {
 
 #[test]
 fn manuals_are_printed() {
-    let pages = std::env::temp_dir().join(format!("unspin-cli-{}-man", std::process::id()));
+    let dir = Scratch::new();
+    let pages = dir.join("man");
     let write = || unspin(&["man", pages.to_str().unwrap()]);
     let refused = write();
     assert_eq!(refused.status.code(), Some(2));
@@ -229,5 +222,4 @@ fn manuals_are_printed() {
         count += 1;
     }
     assert!(count > 12, "{count}");
-    std::fs::remove_dir_all(pages).unwrap();
 }

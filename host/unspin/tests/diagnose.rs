@@ -6,6 +6,7 @@ mod common;
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use unspin_scratch::Scratch;
 
 #[track_caller]
 fn fails(args: &[&str], code: i32, words: &str) {
@@ -23,8 +24,7 @@ fn wrong_usage_is_2() {
 /// A host without processes has no VM, regardless of its other files.
 #[test]
 fn a_host_without_vms_is_said_to_be_one() {
-    let empty = std::env::temp_dir().join(format!("unspin-diagnose-{}", std::process::id()));
-    std::fs::create_dir_all(&empty).unwrap();
+    let empty = Scratch::new();
     let proc = ["--proc", empty.to_str().unwrap()];
     let is_root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
     if !is_root {
@@ -37,7 +37,6 @@ fn a_host_without_vms_is_said_to_be_one() {
         fails(&proc, 1, "no VM runs on this host");
         fails(&["web", proc[0], proc[1]], 1, "no VM \"web\"; VMs: none");
     }
-    std::fs::remove_dir_all(&empty).unwrap();
 }
 
 fn diagnosed(args: &[&str]) -> String {

@@ -9,23 +9,14 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use unspin_scratch::{Killed, Scratch};
 
 const WAIT: Duration = Duration::from_secs(60);
 
-/// A program that is killed when the test ends.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// One VM of each kind, and two VMs too many.
-fn exporter() -> (Running, SocketAddr) {
+fn exporter() -> (Killed, SocketAddr) {
     let mut exporter = Command::new(env!("CARGO_BIN_EXE_unspin"))
         .args(["export", "--listen", "127.0.0.1:0", "--synthetic", "8x2", "--vcpus-max", "12"])
         .stdin(Stdio::null())
@@ -36,7 +27,7 @@ fn exporter() -> (Running, SocketAddr) {
     BufReader::new(exporter.stderr.take().unwrap()).read_line(&mut line).unwrap();
     let address = line.trim().strip_prefix("unspin: serving http://");
     let address = address.and_then(|rest| rest.strip_suffix("/metrics")?.parse().ok());
-    (Running(exporter), address.unwrap_or_else(|| panic!("{line}")))
+    (Killed(exporter), address.unwrap_or_else(|| panic!("{line}")))
 }
 
 /// Head and body of an answer.
@@ -112,7 +103,7 @@ fn promtool(args: &[&str], input: &str) {
 }
 
 /// Prometheus with our rules, which scrapes the exporter and a closed port.
-fn prometheus(dir: &Path, exporter: SocketAddr) -> (Running, SocketAddr) {
+fn prometheus(dir: &Path, exporter: SocketAddr) -> (Killed, SocketAddr) {
     let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (nobody, address) = (free(), free());
     let rules = root().join("contrib/prometheus/unspin.rules.yml");
@@ -135,7 +126,7 @@ fn prometheus(dir: &Path, exporter: SocketAddr) -> (Running, SocketAddr) {
         .stderr(log)
         .spawn()
         .unwrap();
-    (Running(running), address)
+    (Killed(running), address)
 }
 
 fn url_encoded(text: &str) -> String {
@@ -213,8 +204,7 @@ fn prometheus_scrapes_it_and_every_query_has_an_answer() {
     let (_, plain) = get(address, "/metrics", "Accept: */*\r\n").unwrap();
     promtool(&["check", "metrics"], &plain);
 
-    let dir = std::env::temp_dir().join(format!("unspin-prometheus-{}", std::process::id()));
-    fs::create_dir_all(&dir).unwrap();
+    let dir = Scratch::new();
     let (_prometheus, prometheus) = prometheus(&dir, address);
     // Queries without an answer may have one with more samples.
     let mut open: Vec<String> = of_dashboard().into_iter().chain(of_rules()).collect();
@@ -240,5 +230,4 @@ fn prometheus_scrapes_it_and_every_query_has_an_answer() {
     assert!((seconds - 0.33 * 1.75).abs() < 0.1, "{seconds}");
     let evil = ask(prometheus, "unspin_vm_info{vm=~\"calm.*\"}").unwrap();
     assert_eq!(evil[0]["metric"]["vm"], "calm \\u{1b}[31m\"x\"\\\\\\n\\xff1");
-    fs::remove_dir_all(&dir).unwrap();
 }

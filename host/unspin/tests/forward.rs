@@ -3,13 +3,14 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
+use unspin_scratch::Scratch;
 
 /// A copy of the command in a directory of its own.
-fn alone(name: &str) -> PathBuf {
-    let dir = std::env::temp_dir().join(format!("unspin-forward-{}-{name}", std::process::id()));
-    fs::create_dir_all(dir.join("path")).unwrap();
+fn alone() -> Scratch {
+    let dir = Scratch::new();
+    dir.dir("path");
     // Copy it by another process: a file that this process writes would be open in children of
     // other tests.
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_unspin")).arg(&dir).status().unwrap();
@@ -32,7 +33,7 @@ fn run(dir: &Path, args: &[&str]) -> Output {
 
 #[test]
 fn a_command_that_moved_is_run_where_it_is() {
-    let dir = alone("moved");
+    let dir = alone();
     let said = |args: &[&str]| {
         let out = run(&dir, args);
         assert_eq!(out.status.code(), Some(3), "{}", String::from_utf8_lossy(&out.stderr));
@@ -54,15 +55,13 @@ fn a_command_that_moved_is_run_where_it_is() {
     }
     let own = run(&dir, &["help", "top"]);
     assert!(own.status.success() && String::from_utf8_lossy(&own.stdout).contains("top"));
-    fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]
 fn where_there_is_no_lab_its_place_is_told() {
-    let dir = alone("absent");
+    let dir = alone();
     let out = run(&dir, &["bench", "smoke"]);
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(77), "{said}");
     assert!(said.contains("unspin-lab") && said.contains("make build"), "{said}");
-    fs::remove_dir_all(dir).unwrap();
 }

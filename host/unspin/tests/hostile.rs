@@ -54,8 +54,8 @@ fn names() -> Vec<Vec<u8>> {
 }
 
 /// A host with a VM per name, from process 41 on. Two of the long names have VMIDs.
-fn host(test: &str) -> Fake {
-    let host = Fake::new(test);
+fn host() -> Fake {
+    let host = Fake::new();
     let (mut vmid, mut pid) = (104, 41);
     for name in names() {
         host.vm(&format!("{pid}-0"), "");
@@ -124,11 +124,11 @@ fn output(mut command: Command) -> Output {
 
 #[test]
 fn no_name_breaks_a_table_or_a_message() {
-    let host = host("hostile-tables");
-    let shaped = VmHost::new("hostile", "shape");
+    let host = host();
+    let shaped = VmHost::new();
     let evil = "web\u{1b}[2J\n".repeat(300);
     let line = format!("/usr/bin/qemu-system-x86_64\0-name\0{evil}\0");
-    fs::write(shaped.dir.join(format!("proc/{}/cmdline", shaped.vm)), line).unwrap();
+    shaped.dir.write(format!("proc/{}/cmdline", shaped.vm), line);
     for width in [40, 80] {
         let columns = |mut command: Command| {
             command.env("COLUMNS", width.to_string());
@@ -172,7 +172,7 @@ fn no_name_breaks_a_table_or_a_message() {
 /// The shown name of a VM, whole or shortened, selects it, or lists it among several.
 #[test]
 fn whatever_is_shown_is_taken() {
-    let host = host("hostile-shown");
+    let host = host();
     let vms = host.host().vm_processes().unwrap();
     assert_eq!(vms.len(), names().len());
     let found = |given: &str| {
@@ -221,7 +221,7 @@ fn whatever_is_shown_is_taken() {
 
 #[test]
 fn a_vm_that_is_not_there_is_1_everywhere_and_one_without_a_name_is_shown() {
-    let host = Fake::new("hostile-none");
+    let host = Fake::new();
     host.vm("41-0", "web");
     host.vm("42-0", "");
     fs::write(host.path("proc/42/cmdline"), "/usr/bin/kvm\0").unwrap();
@@ -246,7 +246,7 @@ fn a_vm_that_is_not_there_is_1_everywhere_and_one_without_a_name_is_shown() {
 /// No file below /proc or among cgroups blocks a command, or fills its memory.
 #[test]
 fn a_file_without_an_end_is_not_read() {
-    let host = Fake::new("hostile-endless");
+    let host = Fake::new();
     for (pid, name) in [(41, "web"), (42, "a"), (43, "b"), (44, "c"), (45, "d")] {
         host.vm(&format!("{pid}-0"), name);
         host.write(&format!("proc/{pid}/task/{pid}/comm"), "kvm");

@@ -2,19 +2,17 @@
 //! `unspin load --check` on hosts made of files: the verdict, the reasons, the advice.
 
 use serde_json::Value;
-use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use unspin_scratch::Scratch;
 
 /// A host that can have the module: Intel with PLE, Debian's kernel, the module installed.
-struct Host(PathBuf);
+struct Host(Scratch);
 
 const KERNEL: &str = "6.12.43+deb13-amd64";
 
 impl Host {
-    fn new(name: &str) -> Host {
-        let host =
-            Host(std::env::temp_dir().join(format!("unspin-load-{name}-{}", std::process::id())));
+    fn new() -> Host {
+        let host = Host(Scratch::new());
         host.kernel(KERNEL);
         host.file("proc/sys/kernel/ftrace_enabled", b"1\n");
         host.file("proc/cpuinfo", b"flags\t: vmx\nvmx flags\t: ple\n");
@@ -28,13 +26,11 @@ impl Host {
     }
 
     fn kernel(&self, release: &str) {
-        self.file("proc/sys/kernel/osrelease", format!("{release}\n").as_bytes());
+        self.0.line("proc/sys/kernel/osrelease", release);
     }
 
     fn file(&self, path: &str, bytes: &[u8]) {
-        let path = self.0.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, bytes).unwrap();
+        self.0.write(path, bytes);
     }
 
     fn run(&self, args: &[&str]) -> Output {
@@ -82,15 +78,9 @@ impl Host {
     }
 }
 
-impl Drop for Host {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn the_worst_reason_is_the_verdict_and_comes_first() {
-    let (verdict, ids, text) = Host::new("good").judged(&[]);
+    let (verdict, ids, text) = Host::new().judged(&[]);
     assert_eq!((&*verdict, &*ids.join(" ")), ("can", "taint"), "{text}");
     type Change<'c> = (&'c str, &'c [u8]);
     let built_in: Change = ("proc/modules", b"ext4 1 0\n");
@@ -118,7 +108,7 @@ fn the_worst_reason_is_the_verdict_and_comes_first() {
         (&[("sys/module/unspin/version", b"0.0.9\n")], "can_with", "version"),
     ];
     for (changes, wanted, reasons) in cases {
-        let host = Host::new("bad");
+        let host = Host::new();
         for (path, bytes) in changes {
             host.file(path, bytes);
         }
@@ -129,7 +119,7 @@ fn the_worst_reason_is_the_verdict_and_comes_first() {
 
 #[test]
 fn a_module_of_this_version_is_loaded_already() {
-    let host = Host::new("loaded");
+    let host = Host::new();
     let version = format!("{}\n", env!("CARGO_PKG_VERSION"));
     host.file("sys/module/unspin/version", version.as_bytes());
     let (verdict, ids, _) = host.judged(&[]);
@@ -138,7 +128,7 @@ fn a_module_of_this_version_is_loaded_already() {
 
 #[test]
 fn what_is_not_installed_is_advised_as_the_distribution_has_it() {
-    let host = Host::new("advice");
+    let host = Host::new();
     for (os_release, kernel, words) in [
         ("ID=debian", "6.1.0-40-amd64", "apt-get install linux-headers-6.1.0-40-amd64"),
         ("ID=debian", "6.8.12-4-pve", "apt-get install proxmox-headers-6.8.12-4-pve"),
@@ -162,7 +152,7 @@ fn what_is_not_installed_is_advised_as_the_distribution_has_it() {
 /// A static `unspin` in a container uses another host's /proc and /sys.
 #[test]
 fn proc_and_sys_may_lie_elsewhere() {
-    let host = Host::new("elsewhere");
+    let host = Host::new();
     host.file("proc/modules", b"");
     let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
     command.args(["load", "--check", "--json"]).stdin(Stdio::null());

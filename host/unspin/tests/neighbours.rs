@@ -19,7 +19,7 @@ fn neighbours(host: &Fake, args: &[&str]) -> Command {
 
 #[test]
 fn vms_are_shown_where_they_compete() {
-    let host = Fake::new("neighbours");
+    let host = Fake::new();
     host.vm("41-0", "web");
     host.write("proc/41/cgroup", "0::/qemu.slice/104.scope");
     for (path, weight) in [("qemu.slice", "100"), ("qemu.slice/104.scope", "250")] {

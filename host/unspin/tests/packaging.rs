@@ -8,6 +8,7 @@ use script::script;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use unspin_scratch::Scratch;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -46,7 +47,7 @@ fn the_trees_for_dkms_are_whole() {
 /// A directory of an earlier build gets the missing sources.
 #[test]
 fn a_build_elsewhere_has_all_sources_each_time() {
-    let build = std::env::temp_dir().join(format!("unspin-tree-{}", std::process::id()));
+    let build = Scratch::new();
     let make = || {
         let mut make = Command::new("make");
         make.args(["-s", "-C"]).arg(root().join("core/kmod")).arg("tree");
@@ -60,12 +61,12 @@ fn a_build_elsewhere_has_all_sources_each_time() {
     }
     make();
     assert!(sources.iter().all(|source| source.is_file()));
-    fs::remove_dir_all(build).unwrap();
 }
 
 /// Checks that `make dkms-tree` copies all sources; a missing one would fail the build by DKMS.
 fn check_dkms_tree(folder: &str, module: &str, includes_min: u32) {
-    let tree = std::env::temp_dir().join(format!("{module}-dkms-tree-{}", std::process::id()));
+    let dir = Scratch::new();
+    let tree = dir.join("tree");
     let make = Command::new("make")
         .args(["-s", "-C"])
         .arg(root().join("core").join(folder))
@@ -101,7 +102,6 @@ fn check_dkms_tree(folder: &str, module: &str, includes_min: u32) {
     for object in objects.filter(|object| *object != module && !object.starts_with("CFLAGS")) {
         assert!(tree.join(folder).join(object).with_extension("c").is_file(), "{object}.c");
     }
-    fs::remove_dir_all(tree).unwrap();
 }
 
 #[test]
@@ -161,8 +161,8 @@ fn the_exporters_unit_is_what_the_command_takes() {
 /// The installed files for each packaging tool, from its inputs, without building packages.
 #[test]
 fn what_make_install_installs_is_what_the_packages_list() {
-    let dest = std::env::temp_dir().join(format!("unspin-install-{}", std::process::id()));
     let make = |more: &[&str]| {
+        let dest = Scratch::new();
         let mut make = Command::new("make");
         make.args(["-s", "install"]).arg(format!("DESTDIR={}", dest.display()));
         make.arg(concat!("UNSPIN=", env!("CARGO_BIN_EXE_unspin"))).args(more).current_dir(root());
@@ -171,9 +171,7 @@ fn what_make_install_installs_is_what_the_packages_list() {
         let mut all = files(&dest);
         all.sort();
         let inside = |file: &PathBuf| format!("/{}", file.strip_prefix(&dest).unwrap().display());
-        let all: Vec<String> = all.iter().map(inside).collect();
-        fs::remove_dir_all(&dest).unwrap();
-        all
+        all.iter().map(inside).collect::<Vec<String>>()
     };
     let all = make(&[]);
     // Each file is in %files of the .rpm, and each file in %files is installed.
@@ -222,16 +220,10 @@ fn what_make_install_installs_is_what_the_packages_list() {
 
 /// apt's choice of headers on an empty system, with a repository that has these packages.
 fn headers_chosen(available: &[&str], installed: &str) -> Option<Vec<String>> {
-    let dir = std::env::temp_dir().join(format!(
-        "unspin-apt-{}-{}",
-        std::process::id(),
-        available.join("-")
-    ));
-    let repo = dir.join("repo");
-    for folder in
-        ["etc/apt.conf.d", "etc/preferences.d", "lists/partial", "cache/archives/partial", "repo"]
+    let dir = Scratch::new();
+    for folder in ["etc/apt.conf.d", "etc/preferences.d", "lists/partial", "cache/archives/partial"]
     {
-        fs::create_dir_all(dir.join(folder)).unwrap();
+        dir.dir(folder);
     }
     let control = read("debian/control");
     let ours = control.split("\n\n").find(|part| part.contains("Package: unspin-dkms\n")).unwrap();
@@ -248,17 +240,14 @@ fn headers_chosen(available: &[&str], installed: &str) -> Option<Vec<String>> {
     for name in available {
         packages += &package(name, &file(name));
     }
-    fs::write(repo.join("Packages"), packages).unwrap();
-    fs::write(
-        dir.join("etc/sources.list"),
-        format!("deb [trusted=yes] file:{} ./\n", repo.display()),
-    )
-    .unwrap();
+    dir.write("repo/Packages", packages);
+    let repo = dir.join("repo");
+    dir.line("etc/sources.list", &format!("deb [trusted=yes] file:{} ./", repo.display()));
     let status = match installed {
         "" => String::new(),
         name => package(name, "Status: install ok installed\n\n"),
     };
-    fs::write(dir.join("status"), status).unwrap();
+    dir.write("status", status);
     let apt = |words: &[&str]| {
         let mut apt = Command::new("apt-get");
         apt.env("APT_CONFIG", "/dev/null").env("LC_ALL", "C");
@@ -282,7 +271,6 @@ fn headers_chosen(available: &[&str], installed: &str) -> Option<Vec<String>> {
     let said = String::from_utf8_lossy(&out.stdout).into_owned();
     let new = said.lines().filter_map(|line| line.strip_prefix("Inst ")?.split(' ').next());
     let new = new.filter(|name| *name != "unspin-dkms").map(String::from).collect();
-    fs::remove_dir_all(dir).unwrap();
     Some(new)
 }
 
@@ -309,9 +297,9 @@ fn recommended_headers_are_the_distributions() {
 /// The scripts that run before packages are removed, if rmmod never returns.
 #[test]
 fn removing_a_package_does_not_wait_for_the_kernel() {
-    let dir = std::env::temp_dir().join(format!("unspin-prerm-{}", std::process::id()));
+    let dir = Scratch::new();
     for module in ["unspin/default", "unspin_guest"] {
-        fs::create_dir_all(dir.join(module)).unwrap();
+        dir.dir(module);
     }
     script(&dir.join("rmmod"), "trap '' TERM\nsleep 20");
     for package in ["unspin-dkms", "unspin-guest-dkms"] {
@@ -331,7 +319,6 @@ fn removing_a_package_does_not_wait_for_the_kernel() {
         assert!(begin.elapsed().as_secs() < 15, "{:?}", begin.elapsed());
     }
     assert_eq!(fs::read_to_string(dir.join("unspin/default/mode")).unwrap(), "off\n");
-    fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]

@@ -9,9 +9,9 @@ mod vm_host;
 use serde_json::Value;
 use std::fs;
 use std::ops::Deref;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, Command};
+use unspin_scratch::Killed;
 use vm_host::{allowed, comes_to, guard_if_any, guard_of, said, signal, started, VmHost};
 
 const SCOPE: &str = r"machine.slice/machine-qemu\x2d1\x2dweb.scope";
@@ -20,16 +20,6 @@ const PACES: &str = "0.5r,0.25";
 
 /// A host with one VM of two vCPUs, in cgroups as libvirt creates them.
 struct Fake(VmHost);
-
-/// A process that is killed when dropped.
-struct Ends(Child);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 impl Deref for Fake {
     type Target = VmHost;
@@ -40,8 +30,8 @@ impl Deref for Fake {
 }
 
 impl Fake {
-    fn new(name: &str) -> Fake {
-        let fake = Fake(VmHost::new("shape", name));
+    fn new() -> Fake {
+        let fake = Fake(VmHost::new());
         for (index, tid) in fake.vcpus.iter().enumerate() {
             fake.write(&fake.of_vcpu(index, "cpu.weight"), "100");
             fake.write(&fake.of_vcpu(index, "cgroup.threads"), &tid.to_string());
@@ -132,7 +122,7 @@ fn wrong_usage_is_2() {
 
 #[test]
 fn a_dry_run_says_what_would_be_set_and_changes_nothing() {
-    let fake = Fake::new("dry");
+    let fake = Fake::new();
     let out = fake.shape(&["web", "--dry-run", "--once", "--json"]).output().unwrap();
     assert!(out.status.success(), "{}", said(&out));
     let json: Value = serde_json::from_slice(&out.stdout).unwrap();
@@ -166,7 +156,7 @@ fn a_dry_run_says_what_would_be_set_and_changes_nothing() {
 
 #[test]
 fn what_weights_say_nothing_of_is_refused() {
-    let fake = Fake::new("refused");
+    let fake = Fake::new();
     fake.write(&fake.of_vcpu(1, "cpu.max"), "50000 100000");
     fake.refuses("a quota of 0.5 CPUs");
     fake.write(&fake.of_vcpu(1, "cpu.max"), "max 100000");
@@ -199,7 +189,7 @@ fn nice_of(fake: &Fake) -> [i32; 2] {
 
 #[test]
 fn without_a_cgroup_each_they_get_nice_values() {
-    let fake = Fake::new("nice");
+    let fake = Fake::new();
     fake.write(&fake.of_vcpu(0, "cgroup.threads"), &format!("{}\n{}", fake.vcpus[0], fake.vm));
     let own = nice_of(&fake);
     let child = started(fake.shape(&[]), || nice_of(&fake)[1] > own[1]);
@@ -216,7 +206,7 @@ fn without_a_cgroup_each_they_get_nice_values() {
 /// swtpm is beside QEMU, as with Proxmox: the scope is the VM's own, and its weight is corrected.
 #[test]
 fn a_helper_beside_the_monitor_is_the_vms() {
-    let fake = Fake::new("helper");
+    let fake = Fake::new();
     for tid in fake.vcpus {
         fake.write(&format!("proc/{tid}/cgroup"), "0::/qemu.slice/100.scope");
     }
@@ -238,7 +228,7 @@ fn a_helper_beside_the_monitor_is_the_vms() {
 /// The scheduler then sees the parent's cgroup, which has another VM; that VM keeps its weight.
 #[test]
 fn without_the_controller_neighbours_are_those_of_the_parent() {
-    let fake = Fake::new("controller");
+    let fake = Fake::new();
     for tid in fake.vcpus {
         fake.write(&format!("proc/{tid}/cgroup"), "0::/system.slice/vm1.service");
     }
@@ -260,7 +250,7 @@ fn without_the_controller_neighbours_are_those_of_the_parent() {
 
 #[test]
 fn a_vm_of_any_user_is_shaped_only_by_its_name() {
-    let fake = Fake::new("owner");
+    let fake = Fake::new();
     let status = fake.dir.join(format!("proc/{}/status", fake.vm));
     fs::remove_file(&status).unwrap();
     fs::write(&status, format!("Tgid:\t{}\nUid:\t1\t4123456\t1\t1\n", fake.vm)).unwrap();
@@ -276,7 +266,7 @@ fn a_vm_of_any_user_is_shaped_only_by_its_name() {
 
 #[test]
 fn where_a_scheduler_in_bpf_ignores_weights_none_are_set() {
-    let fake = Fake::new("sched-ext");
+    let fake = Fake::new();
     fake.write("sys/kernel/sched_ext/state", "enabled");
     fake.write("sys/kernel/sched_ext/root/ops", "lavd_1.0");
     fake.refuses("the sched_ext scheduler lavd_1.0 is enabled: weights");
@@ -288,7 +278,7 @@ fn where_a_scheduler_in_bpf_ignores_weights_none_are_set() {
 
 #[test]
 fn the_resolver_gives_siblings_a_cpu_each_and_back() {
-    let fake = Fake::new("resolver");
+    let fake = Fake::new();
     let before = fake.vcpus.map(allowed);
     if !before[0].contains(['-', ',']) {
         eprintln!("SKIPPED: this computer has one CPU");
@@ -308,7 +298,7 @@ fn the_resolver_gives_siblings_a_cpu_each_and_back() {
 
 #[test]
 fn vcpus_that_are_pinned_stay() {
-    let fake = Fake::new("pinned");
+    let fake = Fake::new();
     let first = std::collections::BTreeSet::from([0]);
     unspin_host::cpus::set_affinity(fake.vcpus[0], &first).unwrap();
     let out =
@@ -322,7 +312,7 @@ fn vcpus_that_are_pinned_stay() {
 
 #[test]
 fn another_hands_cpus_stay() {
-    let fake = Fake::new("moved");
+    let fake = Fake::new();
     let now = || fake.vcpus.map(allowed);
     let before = now();
     if before[0] == "0" {
@@ -343,7 +333,7 @@ fn another_hands_cpus_stay() {
 #[test]
 fn signals_end_it_well_after_putting_back() {
     for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        let fake = Fake::new(&format!("signal-{number}"));
+        let fake = Fake::new();
         let child = fake.shapes();
         let weights: Vec<u32> = fake.weights().iter().map(|text| text.parse().unwrap()).collect();
         assert!(weights[0] > 120 && weights[1] < 80, "{weights:?}");
@@ -360,7 +350,7 @@ fn signals_end_it_well_after_putting_back() {
 
 #[test]
 fn after_a_round_the_weights_are_its_own_again_for_a_while() {
-    let fake = Fake::new("round");
+    let fake = Fake::new();
     let mut child = fake.shapes();
     let is_back = || fake.weights() == ["100", "100", "100"] && fake.journal().is_empty();
     comes_to("its weights do not come back", is_back);
@@ -375,7 +365,7 @@ fn after_a_round_the_weights_are_its_own_again_for_a_while() {
 
 #[test]
 fn killed_it_is_put_back_by_its_guard() {
-    let fake = Fake::new("killed");
+    let fake = Fake::new();
     let mut child = fake.shapes();
     child.kill().unwrap();
     child.wait().unwrap();
@@ -384,7 +374,7 @@ fn killed_it_is_put_back_by_its_guard() {
 
 #[test]
 fn killed_with_its_guard_it_is_put_back_by_the_next() {
-    let fake = Fake::new("both");
+    let fake = Fake::new();
     let mut child = fake.shapes();
     signal(guard_of(&child), libc::SIGKILL);
     child.kill().unwrap();
@@ -401,7 +391,7 @@ fn killed_with_its_guard_it_is_put_back_by_the_next() {
 
 #[test]
 fn another_hands_weight_stays() {
-    let fake = Fake::new("other");
+    let fake = Fake::new();
     let child = fake.shapes();
     fake.write(&fake.of_vcpu(1, "cpu.weight"), "777");
     let out = child.wait_with_output().unwrap();
@@ -414,15 +404,12 @@ fn another_hands_weight_stays() {
 /// The last of the VM's three vCPUs is removed while they are shaped, and then added again.
 #[test]
 fn vcpus_come_and_go() {
-    let fake = Fake::new("hotplug");
-    let third = Command::new("sleep").arg("600").spawn().unwrap();
-    let third = Ends(third);
+    let fake = Fake::new();
+    let third = Killed(Command::new("sleep").arg("600").spawn().unwrap());
     let tid = third.0.id();
     let plugs = || {
         for file in ["status", "stat"] {
-            fs::create_dir_all(fake.dir.join(format!("proc/{tid}"))).unwrap();
-            symlink(format!("/proc/{tid}/{file}"), fake.dir.join(format!("proc/{tid}/{file}")))
-                .unwrap();
+            fake.links(tid, file);
         }
         fake.write(&fake.of_vcpu(2, "cpu.weight"), "100");
         fake.write(&fake.of_vcpu(2, "cgroup.threads"), &tid.to_string());
@@ -449,7 +436,7 @@ fn vcpus_come_and_go() {
 
 #[test]
 fn a_vm_that_ends_leaves_nothing_to_put_back() {
-    let fake = Fake::new("ends");
+    let fake = Fake::new();
     let child = fake.shapes();
     fs::remove_dir_all(fake.dir.join(format!("proc/{}", fake.vm))).unwrap();
     fs::remove_dir_all(fake.dir.join("cgroup/machine.slice")).unwrap();
@@ -461,7 +448,7 @@ fn a_vm_that_ends_leaves_nothing_to_put_back() {
 
 #[test]
 fn status_shows_what_is_shaped() {
-    let fake = Fake::new("status");
+    let fake = Fake::new();
     let child = fake.shapes();
     let shaped = fake.dir.join("run/shape.json");
     comes_to("nothing is written down", || shaped.exists());
@@ -485,7 +472,7 @@ fn status_shows_what_is_shaped() {
 
 #[test]
 fn it_waits_for_a_vm_where_there_is_none() {
-    let fake = Fake::new("wait");
+    let fake = Fake::new();
     let vm = fake.dir.join(format!("proc/{}", fake.vm));
     let away = fake.dir.join("away");
     fs::rename(&vm, &away).unwrap();
@@ -504,7 +491,7 @@ fn it_waits_for_a_vm_where_there_is_none() {
 #[test]
 fn killed_at_any_instant_the_next_puts_back() {
     let kills = std::env::var("UNSPIN_KILLS").map_or(25, |n| n.parse().expect("a number"));
-    let fake = Fake::new("kills");
+    let fake = Fake::new();
     let mut were_set = 0;
     for kill in 0..kills {
         let mut child = started(fake.shape(&[]), || true);
@@ -541,8 +528,8 @@ fn cpu_s(pid: u32) -> f64 {
 }
 
 /// Threads of this process that sleep, as vCPUs of 125 VMs.
-fn many(name: &str) -> Fake {
-    let fake = Fake::new(name);
+fn many() -> Fake {
+    let fake = Fake::new();
     let (told, ids) = std::sync::mpsc::channel();
     for _ in 0..500 {
         let told = told.clone();
@@ -561,9 +548,7 @@ fn many(name: &str) -> Fake {
         for (index, tid) in tids.iter().enumerate() {
             fake.write(&format!("proc/{pid}/task/{tid}/comm"), &format!("CPU {index}/KVM"));
             for file in ["stat", "status"] {
-                let at = fake.dir.join(format!("proc/{tid}/{file}"));
-                fs::create_dir_all(at.parent().unwrap()).unwrap();
-                std::os::unix::fs::symlink(format!("/proc/{tid}/{file}"), at).unwrap();
+                fake.links(*tid, file);
             }
             fake.write(&format!("proc/{tid}/cgroup"), &format!("0::/{slice}/vcpu{index}"));
             let group = format!("cgroup/{slice}/vcpu{index}");
@@ -576,7 +561,7 @@ fn many(name: &str) -> Fake {
 
 #[test]
 fn five_hundred_vcpus_cost_little() {
-    let fake = many("cost");
+    let fake = many();
     // Threads that sleep, counted by the BPF programs; and synthetic ones, whose weights change.
     let paces = vec!["0.5r,0.25,0.1,0.2"; 126].join("/");
     let sources = [vec![], vec!["--synthetic-vcpus", paces.as_str()]];

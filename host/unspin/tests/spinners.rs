@@ -4,15 +4,11 @@
 mod common;
 
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use unspin_scratch::Scratch;
 
 #[track_caller]
 fn fails(args: &[&str], code: i32, words: &str) {
     common::fails(&[&["spinners"], args].concat(), code, words);
-}
-
-fn scratch(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("unspin-spinners-{}-{name}", std::process::id()))
 }
 
 fn is_root() -> bool {
@@ -27,16 +23,15 @@ fn wrong_usage_and_wrong_files_are_2() {
         fails(&["--seconds", wrong], 2, "--seconds");
     }
     fails(&["--kallsyms", "/nonexistent"], 2, "/nonexistent: No such file");
-    let file = scratch("kallsyms");
+    let dir = Scratch::new();
     for (text, words) in [
         ("0000000000000000 T _text\n", "kptr_restrict"),
         ("ffffffff81000000 D data\n", "no kernel functions"),
         ("ffffffff81000000 T f\nwhat\n", "line 2: \"what\" is not ADDRESS TYPE NAME"),
     ] {
-        std::fs::write(&file, text).unwrap();
+        let file = dir.write("kallsyms", text);
         fails(&["--kallsyms", file.to_str().unwrap()], 2, words);
     }
-    std::fs::remove_file(file).unwrap();
 }
 
 #[test]
@@ -55,9 +50,8 @@ fn nothing_stays_where_the_kernel_cannot_count() {
         println!("SKIPPED: only root gets as far");
         return;
     }
-    let tracefs = scratch("tracefs");
-    std::fs::create_dir_all(tracefs.join("instances")).unwrap();
+    let tracefs = Scratch::new();
+    tracefs.dir("instances");
     fails(&["--tracefs", tracefs.to_str().unwrap()], 77, "load kvm_intel or kvm_amd");
     assert_eq!(std::fs::read_dir(tracefs.join("instances")).unwrap().count(), 0);
-    std::fs::remove_dir_all(tracefs).unwrap();
 }

@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{channel, Receiver};
 use std::time::{Duration, Instant};
+use unspin_scratch::Scratch;
 
 const WAIT: Duration = Duration::from_secs(20);
 
@@ -36,10 +37,8 @@ fn wrong_usage_is_2() {
 /// A host without processes has no VM, regardless of its other files.
 #[test]
 fn a_host_without_vms_is_said_to_be_one() {
-    let empty = std::env::temp_dir().join(format!("unspin-top-{}", std::process::id()));
-    std::fs::create_dir_all(&empty).unwrap();
+    let empty = Scratch::new();
     let out = unspin(&["--once", "--delay", "0.1", "--proc", empty.to_str().unwrap()]);
-    std::fs::remove_dir_all(&empty).unwrap();
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     match out.status.code() {
         Some(77) => assert!(said.starts_with("unspin: "), "{said}"),

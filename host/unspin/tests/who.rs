@@ -1,53 +1,39 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which VM a command selects, and that every VM is shown, on hosts made of files.
 
-use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use unspin_scratch::Scratch;
 
-/// A host in a directory, which is removed when dropped.
-struct Other(PathBuf);
+/// A host in a directory.
+struct Other(Scratch);
 
 impl Other {
-    fn new(name: &str) -> Other {
-        let dir = std::env::temp_dir().join(format!("unspin-who-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(dir.join("proc")).unwrap();
+    fn new() -> Other {
+        let dir = Scratch::new();
+        dir.dir("proc");
         Other(dir)
     }
 
     /// A VM of Proxmox VE whose threads have no names. Process ids are above those of this
     /// computer.
     fn vm(&self, pid: u32, vmid: u32, name: &str, vcpus: u32) {
-        let proc = self.0.join(format!("proc/{pid}"));
-        fs::create_dir_all(proc.join("fd")).unwrap();
-        symlink("anon_inode:kvm-vm", proc.join("fd/9")).unwrap();
+        let id = vmid.to_string();
+        self.0.vm(pid, &["/usr/bin/kvm", "-id", &id, "-name", name]);
         for vcpu in 0..vcpus {
-            let fd = proc.join(format!("fd/{}", 20 + vcpu));
-            symlink(format!("anon_inode:kvm-vcpu:{vcpu}"), fd).unwrap();
+            let fd = format!("proc/{pid}/fd/{}", 20 + vcpu);
+            self.0.link(fd, &format!("anon_inode:kvm-vcpu:{vcpu}"));
         }
         for tid in pid..=pid + vcpus {
-            let task = proc.join(format!("task/{tid}"));
-            fs::create_dir_all(&task).unwrap();
-            fs::write(task.join("comm"), "kvm\n").unwrap();
+            self.0.line(format!("proc/{pid}/task/{tid}/comm"), "kvm");
         }
-        let line = format!("/usr/bin/kvm\0-id\0{vmid}\0-name\0{name}\0");
-        fs::write(proc.join("cmdline"), line).unwrap();
-        fs::write(proc.join("cgroup"), format!("0::/qemu.slice/{vmid}.scope\n")).unwrap();
-        fs::write(proc.join("status"), format!("Tgid:\t{pid}\n")).unwrap();
+        self.0.line(format!("proc/{pid}/cgroup"), &format!("0::/qemu.slice/{vmid}.scope"));
     }
 
     fn unspin(&self, args: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
         command.args(args).stdin(Stdio::null()).env("UNSPIN_PROC", self.0.join("proc"));
         command.output().unwrap()
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -72,7 +58,7 @@ fn can_watch() -> bool {
 
 #[test]
 fn names_that_fit_several_vms_are_refused_with_what_tells_them_apart() {
-    let host = Other::new("several");
+    let host = Other::new();
     host.vm(PID, 104, "web", 1);
     host.vm(PID + 10, 105, "web", 1);
     host.vm(PID + 20, PID + 10, "db", 1);
@@ -92,7 +78,7 @@ fn whatever_is_shown_is_taken_and_every_vm_is_shown() {
     if !can_watch() {
         return;
     }
-    let host = Other::new("shown");
+    let host = Other::new();
     host.vm(PID, 104, "web", 2);
     host.vm(PID + 10, 105, "web", 3);
     let all = host.unspin(&["top", "--once", "--json", "--delay", "0.1"]);
@@ -122,7 +108,7 @@ fn one_of_very_many_vms_is_diagnosed() {
     if !can_watch() {
         return;
     }
-    let host = Other::new("many");
+    let host = Other::new();
     (0..600).for_each(|vm| host.vm(PID + 10 * vm, 100 + vm, &format!("web{vm}"), 1));
     let out = host.unspin(&["diagnose", "web599", "--json", "--seconds", "0.1"]);
     let said = text(&out.stderr);

@@ -92,34 +92,32 @@ mod tests {
 
     #[test]
     fn other_vms_are_refused_and_ended_ones_are_not() {
-        let root = std::env::temp_dir().join(format!("unspin-others-{}", std::process::id()));
-        fs::create_dir_all(&root).unwrap();
+        let root = unspin_scratch::Scratch::new();
         let vms = at(&root);
         vms.check_alone(&[]).unwrap();
         // No process has a number above the largest there can be.
-        fs::create_dir_all(root.join("vms/4194305-0")).unwrap();
+        root.dir("vms/4194305-0");
         vms.check_alone(&[]).unwrap();
         let alive = format!("{}-0", std::process::id());
-        fs::create_dir_all(root.join("vms").join(&alive)).unwrap();
+        root.dir(format!("vms/{alive}"));
         let error = vms.check_alone(&[]).unwrap_err();
         assert!(error.to_string().contains(&format!("({alive})")), "{error}");
-        fs::remove_dir_all(root).unwrap();
     }
 
     #[test]
     fn a_vm_is_found_by_its_process() {
-        let root = root_with_vms("vms", &[("41-0", "1"), ("4-0", "2"), ("4-1", "3\n")]);
+        let root = root_with_vms(&[("41-0", "1"), ("4-0", "2"), ("4-1", "3\n")]);
         let vms = at(&root);
         assert_eq!(vms.stats(4).unwrap().unwrap().ple_exits, 3);
         assert_eq!(vms.stats(41).unwrap().unwrap().ple_exits, 1);
         assert!(vms.stats(1).unwrap().is_none());
-        fs::remove_dir_all(root).unwrap();
+        fs::remove_dir_all(&root).unwrap();
         assert!(vms.stats(4).unwrap().is_none());
     }
 
     #[test]
     fn a_vm_without_turns_has_a_reason_and_an_older_module_says_nothing() {
-        let root = root_with_vms("refused", &[("4-0", "1"), ("5-0", "1")]);
+        let root = root_with_vms(&[("4-0", "1"), ("5-0", "1")]);
         let vms = at(&root);
         assert_eq!(vms.turns_refused(4).unwrap(), None, "no such file");
         assert_eq!(vms.turns_refused(6).unwrap(), None, "no such VM");
@@ -131,12 +129,11 @@ mod tests {
         assert_eq!(vms.turns_refused(4).unwrap(), None);
         let reason = vms.turns_refused(5).unwrap();
         assert_eq!(reason.as_deref(), Some("vCPUs of a real-time class"));
-        fs::remove_dir_all(root).unwrap();
     }
 
     #[test]
     fn a_vm_that_was_made_just_now_is_waited_for() {
-        let root = root_with_vms("soon", &[("4-0", "1")]);
+        let root = root_with_vms(&[("4-0", "1")]);
         let vms = at(&root);
         let later = root.join("vms/5-0");
         let made = std::thread::spawn(move || {
@@ -146,12 +143,11 @@ mod tests {
         assert_eq!(vms.id_soon(5, Duration::from_secs(60)).unwrap().as_deref(), Some("5-0"));
         made.join().unwrap();
         assert_eq!(vms.id_soon(6, Duration::from_millis(5)).unwrap(), None);
-        fs::remove_dir_all(root).unwrap();
     }
 
     #[test]
     fn a_counter_that_cannot_be_read_is_not_0() {
-        let root = root_with_vms("unread", &[("4-0", "2")]);
+        let root = root_with_vms(&[("4-0", "2")]);
         let vms = at(&root);
         for counter in counters() {
             let path = root.join("vms/4-0").join(counter);
@@ -162,7 +158,6 @@ mod tests {
             assert!(vms.stats(4).unwrap_err().to_string().contains(counter), "{counter}");
             fs::write(&path, "2").unwrap();
         }
-        fs::remove_dir_all(root).unwrap();
     }
 
     #[test]

@@ -161,9 +161,9 @@ pub(crate) fn counts(run: &Run) -> bool {
 pub(crate) mod tests {
     use super::*;
     use std::fs;
-    use std::path::PathBuf;
     use unspin_scenario::plan::{Coscheduling, LinuxVm};
     use unspin_scenario::result::ModuleStats;
+    use unspin_scratch::Scratch;
     use unspin_uapi::Variant;
 
     fn run(window: Window, yield_to: YieldTo) -> Run {
@@ -186,13 +186,11 @@ pub(crate) mod tests {
     }
 
     /// The directory of a module that knows these VMs, each with one value in all its counters.
-    pub(crate) fn root_with_vms(name: &str, vms: &[(&str, &str)]) -> PathBuf {
-        let root = std::env::temp_dir().join(format!("unspin-{name}-{}", std::process::id()));
+    pub(crate) fn root_with_vms(vms: &[(&str, &str)]) -> Scratch {
+        let root = Scratch::new();
         for (vm, value) in vms {
-            let dir = root.join("vms").join(vm);
-            fs::create_dir_all(&dir).unwrap();
             for counter in counters() {
-                fs::write(dir.join(counter), value).unwrap();
+                root.write(format!("vms/{vm}/{counter}"), value);
             }
         }
         root
@@ -205,34 +203,30 @@ pub(crate) mod tests {
 
     #[test]
     fn defaults_are_set_and_put_back() {
-        let root = std::env::temp_dir().join(format!("unspin-module-{}", std::process::id()));
-        let defaults = root.join("default");
-        fs::create_dir_all(&defaults).unwrap();
+        let root = Scratch::with(&[("window_control", "vmx\n")]);
         for name in setting_files() {
-            fs::write(defaults.join(name), "before\n").unwrap();
+            root.write(format!("default/{name}"), "before\n");
         }
-        fs::write(root.join("window_control"), "vmx\n").unwrap();
-        let read = |name: &str| fs::read_to_string(defaults.join(name)).unwrap();
+        let read = |name: &str| root.read(format!("default/{name}"));
         let module = Module::open_at(&root).unwrap().unwrap();
         let displaced = YieldTo::Module(Variant::DISPLACED);
         module.set_defaults(&run(Window::Stock, displaced)).unwrap();
         assert_eq!((read("mode"), read("epoch_ple_exits")), ("hvs".into(), "50".into()));
         assert_eq!(read("hvs_variant"), "hvs-displaced");
-        fs::write(root.join("window_control"), "none: no BTF\n").unwrap();
+        root.write("window_control", "none: no BTF\n");
         let error = module.set_defaults(&run(Window::Fixed { cycles: 1 }, YieldTo::HVS));
         assert!(error.unwrap_err().to_string().contains("no BTF"));
         drop(module);
-        assert!(setting_files().all(|name| read(name).trim() == "before"));
-        fs::remove_dir_all(root).unwrap();
+        assert!(setting_files().all(|name| read(name) == "before"));
     }
 
     #[test]
     fn static_coscheduling_is_for_those_that_gang() {
         let vms = [("4-0", "0"), ("5-0", "0"), ("6-0", "0")];
-        let root = root_with_vms("gangs", &vms);
+        let root = root_with_vms(&vms);
         let module = at(&root);
-        fs::create_dir_all(root.join("default")).unwrap();
-        fs::write(root.join("window_control"), "vmx\n").unwrap();
+        root.dir("default");
+        root.write("window_control", "vmx\n");
         let read = |dir: &str| fs::read_to_string(root.join(dir).join("coscheduling"));
         let mut run = run(Window::Stock, YieldTo::HVS);
         run.arm.coscheduling = Coscheduling::Con;
@@ -251,15 +245,14 @@ pub(crate) mod tests {
         assert_eq!(read("default").unwrap(), "con");
         assert!(read("vms/4-0").is_err());
         assert!(["vms/5-0", "vms/6-0"].iter().all(|vm| read(vm).unwrap() == "none"));
-        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]
     fn a_vm_whose_mode_is_off_is_off_beside_one_that_has_turns() {
-        let root = root_with_vms("one", &[("4-0", "0"), ("5-0", "0")]);
+        let root = root_with_vms(&[("4-0", "0"), ("5-0", "0")]);
         let module = at(&root);
-        fs::create_dir_all(root.join("default")).unwrap();
-        fs::write(root.join("window_control"), "vmx\n").unwrap();
+        root.dir("default");
+        root.write("window_control", "vmx\n");
         let read = |dir: &str, file: &str| fs::read_to_string(root.join(dir).join(file));
         let mut run = run(Window::Stock, YieldTo::HVS);
         run.arm.coscheduling = Coscheduling::Con;
@@ -273,15 +266,12 @@ pub(crate) mod tests {
         assert_eq!(of("default"), off);
         assert!(read("vms/4-0", "mode").is_err(), "made off, it is left alone");
         assert_eq!(of("vms/5-0"), ("hvs".to_string(), "con".to_string()));
-        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]
     fn linux_guests_without_pause_loop_exits_need_the_modules_window() {
-        let root = std::env::temp_dir().join(format!("unspin-off-{}", std::process::id()));
-        fs::create_dir_all(&root).unwrap();
+        let root = Scratch::with(&[("window_control", "none: no BTF\n")]);
         let module = at(&root);
-        fs::write(root.join("window_control"), "none: no BTF\n").unwrap();
         let mut off = run(Window::Off, YieldTo::Stock);
         assert!(!needed(&off));
         module.check_can(&off).unwrap();
@@ -289,11 +279,10 @@ pub(crate) mod tests {
         assert!(needed(&off));
         let error = module.check_can(&off).unwrap_err().to_string();
         assert!(error.contains("no BTF"), "{error}");
-        fs::write(root.join("window_control"), "vmx\n").unwrap();
+        root.write("window_control", "vmx\n");
         module.check_can(&off).unwrap();
         let stock = Run { vms: off.vms, ..run(Window::Stock, YieldTo::Stock) };
         assert!(!needed(&stock));
-        fs::remove_dir_all(root).unwrap();
     }
 
     fn linux() -> LinuxVm {

@@ -6,6 +6,7 @@ mod common;
 use common::lab;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use unspin_scratch::Scratch;
 
 #[track_caller]
 fn fails(args: &[&str], code: i32, words: &str) {
@@ -73,7 +74,8 @@ fn wrong_files_are_2_and_placed() {
 
 #[test]
 fn what_no_machine_has_is_said_before_anything_is_made() {
-    let dir = std::env::temp_dir().join(format!("unspin-cli-{}-checks", std::process::id()));
+    let scratch_dir = Scratch::new();
+    let dir = scratch_dir.join("none");
     let text = |head: &str, pcpus: u32| {
         format!(
             "title=\"t\"\n{head}\n[host]\npcpus={pcpus}\n[[vm]]\nvcpus=1\nworkload=\"ebizzy\"\n\
@@ -172,7 +174,7 @@ fn plans_completions_and_manuals_are_printed() {
 
 #[test]
 fn a_scenario_is_simulated_alike_by_any_number_of_threads() {
-    let dir = std::env::temp_dir().join(format!("unspin-cli-{}-sim", std::process::id()));
+    let dir = Scratch::new();
     let text = "title=\"t\"\nrepeats=2\n[host]\npcpus=16\nmodel=\"server\"\n[[vm]]\nvcpus=16\n\
                 pin=\"one-per-pcpu\"\nworkload=\"ebizzy\"\n[sweep]\nvms=[2]\n[measure]\n\
                 warmup_ms=10\nwindow_ms=20\n[[arm]]\nname=\"stock\"\n[[arm]]\nname=\"hvs\"\n\
@@ -211,14 +213,13 @@ fn a_scenario_is_simulated_alike_by_any_number_of_threads() {
     assert!(String::from_utf8_lossy(&agreed.stdout).contains("| `ebizzy` | 2 × 16 | flat | hvs |"));
     fails(&["bench", "demo", "--machine", "sim", "--kernel", "2.6"], 2, "allowed: 2012, 3.19, 6.1");
     std::fs::remove_file(file).unwrap();
-    std::fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]
 fn outside_a_checkout_scenarios_are_known_or_their_place_is() {
-    let dir = std::env::temp_dir().join(format!("unspin-cli-{}-away", std::process::id()));
+    let dir = Scratch::new();
     let program = dir.join("bin/unspin-lab");
-    std::fs::create_dir_all(dir.join("bin")).unwrap();
+    dir.dir("bin");
     // By another process: a file this one has open for writing is in the children that other tests start,
     // and cannot be run.
     let copied =
@@ -248,18 +249,16 @@ fn outside_a_checkout_scenarios_are_known_or_their_place_is() {
     assert!(pages.join("unspin-lab.1").is_file() && !pages.join("unspin-lab-agent.1").exists());
     let page = std::fs::read_to_string(pages.join("unspin-lab-bench.1")).unwrap();
     assert!(page.contains("EXIT STATUS") && page.contains("\\fB77"), "{page}");
-    std::fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]
 fn a_bench_does_not_write_where_another_does() {
-    let out = std::env::temp_dir().join(format!("unspin-cli-{}-held", std::process::id()));
+    let out = Scratch::new();
     let held = unspin_text::Lock::take(&out.join("boots")).unwrap();
     let args = ["bench", "smoke", "--machine", "sim", "--out", out.to_str().unwrap()];
     fails(&args, 1, &format!("another unspin (process {})", std::process::id()));
     drop(held);
     assert!(!out.join("results.jsonl").exists());
-    std::fs::remove_dir_all(out).unwrap();
 }
 
 /// A scenario of two VMs on one CPU, with more of its own.
@@ -276,7 +275,7 @@ fn locks_scenario(name: &str, arms: &str) -> PathBuf {
 fn locks_are_compared_on_threads() {
     let arms = "[[arm]]\nname = \"ticket\"\n[[arm]]\nname = \"ours\"\nlock = { preemptable = { tau_ns = 500 } }\n";
     let file = locks_scenario("threads.toml", arms);
-    let out = std::env::temp_dir().join(format!("unspin-cli-{}-threads", std::process::id()));
+    let out = Scratch::new();
     let (scenario, dir) = (file.to_str().unwrap(), out.to_str().unwrap());
     let args = ["bench", scenario, "--profile-dir", "profiles", "--machine", "threads", "--json"];
     let made = lab(&[&args[..], &["--out", dir]].concat());
@@ -292,7 +291,6 @@ fn locks_are_compared_on_threads() {
     let locks: Vec<_> = runs.iter().map(|r| r["run"]["lock"].as_str().unwrap()).collect();
     assert_eq!(locks, ["ticket", "ticket", "preemptable"], "alone, and both arms");
     assert!(runs.iter().all(|r| r["vm"][0]["sched"]["involuntary_switches"].is_array()));
-    std::fs::remove_dir_all(out).unwrap();
     std::fs::remove_file(file).unwrap();
 }
 
@@ -435,13 +433,13 @@ fn the_papers_scenarios_are_found_by_name() {
 
 #[test]
 fn the_pictures_of_a_matrix_go_where_they_are_told() {
-    let dir = std::env::temp_dir().join(format!("unspin-matrix-{}", std::process::id()));
-    let path = |name: &str| dir.join(name).display().to_string();
+    let dir = Scratch::new();
+    let path = |name: &str| dir.text(name);
     let bench = ["bench", "matrix", "--machine", "sim", "--quiet", "--out"];
     let few = ["--profile", "ebizzy", "--arm", "stock", "--lock", "ticket,mcs", "--vms", "2"];
     let out = lab(&[&bench[..], &[&path("out"), "--repeats", "1"], &few].concat());
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    std::fs::create_dir_all(dir.join("results")).unwrap();
+    dir.dir("results");
     for (page, pictures, at) in
         [("docs/m.md", Some("../results"), "results"), ("beside/m.md", None, "beside")]
     {
@@ -460,12 +458,11 @@ fn the_pictures_of_a_matrix_go_where_they_are_told() {
         let link = pictures.map(|dir| format!("{dir}/")).unwrap_or_default() + &files[0];
         assert!(text.contains(&format!("]({link})")), "{link}: {text}");
     }
-    std::fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]
 fn what_is_drawn_goes_where_nothing_else_is() {
-    let dir = std::env::temp_dir().join(format!("unspin-cli-{}-drawn", std::process::id()));
+    let dir = Scratch::new();
     let out = dir.to_str().unwrap();
     let draw = |count, seed| {
         ["generate", "spaces/held-out.toml", "--count", count, "--seed", seed, "--out", out]
@@ -484,7 +481,6 @@ fn what_is_drawn_goes_where_nothing_else_is() {
         "held-out-04.toml in it is not one of these scenarios; use an empty directory",
     );
     fails(&draw("0", "6"), 2, "0 is not in 1..=1000");
-    std::fs::remove_dir_all(&dir).unwrap();
     let file = scratch("space.toml", "title = 3\n");
     let wrong = ["generate", file.to_str().unwrap(), "--count", "1", "--out", out];
     fails(&wrong, 2, "space.toml:1:9: `title`: the integer 3 is not allowed here");

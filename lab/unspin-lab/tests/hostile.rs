@@ -7,35 +7,20 @@ use common::lab;
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Output;
+use unspin_scratch::Scratch;
 
-struct Dir(PathBuf);
+struct Dir(Scratch);
 
 impl Dir {
-    fn new(name: &str) -> Dir {
-        let dir =
-            std::env::temp_dir().join(format!("unspin-hostile-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(&dir).unwrap();
-        Dir(dir)
-    }
-
     fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_string()
+        self.0.text(name)
     }
 
     fn file(&self, name: &str, text: &str) -> String {
-        let path = self.0.join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, text).unwrap();
+        self.0.write(name, text);
         self.path(name)
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -68,7 +53,7 @@ fn bench<'a>(file: &'a str, out: &'a str) -> Vec<&'a str> {
 
 #[test]
 fn what_has_no_end_or_no_writer_is_refused_by_every_command() {
-    let dir = Dir::new("endless");
+    let dir = Dir(Scratch::new());
     let fifo = dir.path("fifo");
     let c = CString::new(Path::new(&fifo).as_os_str().as_bytes()).unwrap();
     // SAFETY: it gets a string that ends.
@@ -99,7 +84,7 @@ fn what_has_no_end_or_no_writer_is_refused_by_every_command() {
 
 #[test]
 fn names_and_titles_command_no_terminal() {
-    let dir = Dir::new("names");
+    let dir = Dir(Scratch::new());
     let evil = dir.file("na\nme\u{1b}[31m\u{202e}\u{85}\u{2028}.toml", "title = 5\n");
     for args in [
         vec!["plan", &evil],
@@ -123,7 +108,7 @@ fn names_and_titles_command_no_terminal() {
 
 #[test]
 fn nested_locks_ascend_also_in_a_plan() {
-    let dir = Dir::new("order");
+    let dir = Dir(Scratch::new());
     let step = |op: &str, more: &str| format!("[[step]]\nop = \"{op}\"\n{more}\n");
     let [one, zero] = ["lock = 1", "lock = 0"];
     let steps = [
@@ -145,7 +130,7 @@ fn nested_locks_ascend_also_in_a_plan() {
 
 #[test]
 fn every_value_of_a_choice_is_judged_before_anything_runs() {
-    let dir = Dir::new("choices");
+    let dir = Dir(Scratch::new());
     let cases = [
         ("vcpus={any=[4,\"z\"],source=\"x\"}", "`vm[0].vcpus` = \"z\""),
         ("vcpus=4\nlock={any=[\"ticket\",\"tickets\"],source=\"x\"}", "did you mean `ticket`?"),
@@ -169,7 +154,7 @@ fn every_value_of_a_choice_is_judged_before_anything_runs() {
 
 #[test]
 fn scenarios_of_one_name_do_not_replace_each_other() {
-    let dir = Dir::new("same-name");
+    let dir = Dir(Scratch::new());
     let files =
         ["a", "b"].map(|d| dir.file(&format!("{d}/x.toml"), &scenario("ebizzy", "vcpus=2")));
     let out = dir.path("out");
@@ -182,7 +167,7 @@ fn scenarios_of_one_name_do_not_replace_each_other() {
 
 #[test]
 fn a_bench_leaves_its_own_files_alone_and_no_others() {
-    let dir = Dir::new("left");
+    let dir = Dir(Scratch::new());
     let out = dir.path("out");
     let first = dir.file("first.toml", &scenario("ebizzy", "vcpus=2"));
     assert!(lab(&bench(&first, &out)).status.success());
@@ -202,7 +187,7 @@ fn a_bench_leaves_its_own_files_alone_and_no_others() {
 
 #[test]
 fn a_report_of_nothing_fails_and_has_a_header() {
-    let dir = Dir::new("nothing");
+    let dir = Dir(Scratch::new());
     let out = dir.path("out");
     let file = dir.file("first.toml", &scenario("ebizzy", "vcpus=2"));
     assert!(lab(&bench(&file, &out)).status.success());
@@ -219,7 +204,7 @@ fn a_report_of_nothing_fails_and_has_a_header() {
 
 #[test]
 fn errors_in_models_and_spaces_say_what_is_allowed() {
-    let dir = Dir::new("kinds");
+    let dir = Dir(Scratch::new());
     let model = "name = \"x\"\nunits = {}\nshare = 0.5\n[[phase]]\nthreads = 4\nms = 1.5\n";
     let model = dir.file("model.toml", model);
     let words =
@@ -243,7 +228,7 @@ fn errors_in_models_and_spaces_say_what_is_allowed() {
 /// Far too many arms or keys, and far too long ones: the error comes at once, and is short.
 #[test]
 fn large_files_are_judged_in_time_and_words_in_proportion() {
-    let dir = Dir::new("large");
+    let dir = Dir(Scratch::new());
     let arms: String = (0..100_000).map(|i| format!("[[arm]]\nname=\"a{i}\"\nwindo=1\n")).collect();
     let arms = dir.file("arms.toml", &(scenario("ebizzy", "vcpus=2") + &arms));
     let keys: String = (0..100_000).map(|i| format!("key{i} = 1\n")).collect();

@@ -2,31 +2,23 @@
 //! Machine sim models the module as the agent sets it. Both are asked: the agent writes the files of a
 //! module, and the simulator builds its machine, for the same runs.
 
-use std::path::PathBuf;
 use unspin_scenario::module::ModuleSettings;
 use unspin_scenario::plan::{ApleParams, Arm, Coscheduling, Dist, Op, Run, Step, Window, YieldTo};
+use unspin_scratch::Scratch;
 use unspin_sim::{Host, Kernel, Setup};
 
 /// The directory of a module that can do all.
-struct Module(PathBuf);
-
-impl Module {
-    fn new() -> Module {
-        let root = std::env::temp_dir().join(format!("unspin-settings-{}", std::process::id()));
-        std::fs::create_dir_all(root.join("default")).unwrap();
-        std::fs::write(root.join("window_control"), "vmx\n").unwrap();
-        let nothing = run(Window::Stock, YieldTo::Stock);
-        for (file, value) in ModuleSettings::of(&nothing, &nothing.arm).files() {
-            std::fs::write(root.join("default").join(file), value).unwrap();
-        }
-        Module(root)
+fn module() -> Scratch {
+    let root = Scratch::with(&[(
+        "window_control",
+        "vmx
+",
+    )]);
+    let nothing = run(Window::Stock, YieldTo::Stock);
+    for (file, value) in ModuleSettings::of(&nothing, &nothing.arm).files() {
+        root.write(format!("default/{file}"), value);
     }
-}
-
-impl Drop for Module {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+    root
 }
 
 fn run(window: Window, yield_to: YieldTo) -> Run {
@@ -78,13 +70,13 @@ fn runs() -> Vec<Run> {
 
 #[test]
 fn the_simulator_models_the_module_as_the_agent_sets_it() {
-    let module = Module::new();
+    let module = module();
     let mut seen = Vec::new();
     for run in runs() {
         let modelled = Setup::new(&Host::lab(4, Kernel::V6_12), &run).module_settings();
         let modelled = modelled.unwrap_or_else(|e| panic!("{:?}: {e}", run.arm));
         assert_eq!(modelled.len(), 2);
-        match unspin_agent::settings_for(&module.0, &run) {
+        match unspin_agent::settings_for(&module, &run) {
             Ok(set) => {
                 assert!(modelled.iter().all(|m| *m == set), "{:?}: {set:?}", run.arm);
                 if !seen.contains(&set) {

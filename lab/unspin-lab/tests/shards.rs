@@ -4,11 +4,12 @@
 mod common;
 
 use common::lab;
+use unspin_scratch::Scratch;
 
 #[test]
 fn shards_are_the_whole() {
-    let dir = std::env::temp_dir().join(format!("unspin-shards-{}", std::process::id()));
-    let path = |name: &str| dir.join(name).display().to_string();
+    let dir = Scratch::new();
+    let path = |name: &str| dir.text(name);
     let bench = ["bench", "smoke", "--machine", "sim", "--quiet", "--repeats", "2", "--out"];
     let made = |out: &str, more: &[&str]| {
         let all: Vec<&str> =
@@ -33,13 +34,12 @@ fn shards_are_the_whole() {
         let one = lab(&["report", &path("shares/shard-2-of-2")]);
         assert!(String::from_utf8_lossy(&one.stdout).contains("shard 1/2 missing"));
     }
-    std::fs::remove_dir_all(&dir).unwrap();
 }
 
 #[test]
 fn shares_of_figures_are_the_whole() {
-    let dir = std::env::temp_dir().join(format!("unspin-figures-{}", std::process::id()));
-    let path = |name: &str| dir.join(name).display().to_string();
+    let dir = Scratch::new();
+    let path = |name: &str| dir.text(name);
     let ids = ["dissertation_ch4_fig2_pm", "dissertation_ch4_fig7_vanilla"];
     let made = |more: &[&str]| {
         let all: Vec<&str> =
@@ -61,7 +61,6 @@ fn shares_of_figures_are_the_whole() {
     let one = lab(&["figures", "--merge", &path("1"), "--out", &path("one")]);
     let said = String::from_utf8_lossy(&one.stderr);
     assert!(one.status.code() == Some(2) && said.contains("dissertation_ch4_fig7"), "{said}");
-    std::fs::remove_dir_all(&dir).unwrap();
 }
 
 #[test]

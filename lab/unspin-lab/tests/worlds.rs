@@ -8,20 +8,14 @@ use common::lab;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use unspin_scratch::Scratch;
 
 /// A directory of a test's own, which goes with it.
-struct Dir(PathBuf);
+struct Dir(Scratch);
 
 impl Dir {
-    fn new(name: &str) -> Dir {
-        let dir = std::env::temp_dir().join(format!("unspin-worlds-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(&dir).unwrap();
-        Dir(dir)
-    }
-
     fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
+        self.0.text(name)
     }
 
     fn read(&self, name: &str) -> String {
@@ -35,14 +29,8 @@ impl Dir {
             assert!(text.contains(from), "{from}");
             text = text.replace(from, to);
         }
-        fs::write(self.0.join("few.toml"), text).unwrap();
+        self.0.write("few.toml", text);
         self.path("few.toml")
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -77,7 +65,7 @@ fn made(scenario: &str, out: &str, more: &[&str]) -> String {
 
 #[track_caller]
 fn refused(scenario: &str, more: &[&str], words: &str) {
-    let dir = Dir::new("refused");
+    let dir = Dir(Scratch::new());
     let out = dir.path("out");
     let all = ["bench", scenario, "--machine", "sim", "--quiet", "--out", &out];
     let done = lab(&[&all[..], more].concat());
@@ -91,7 +79,7 @@ fn summary(dir: &Dir, of: &str) -> serde_json::Value {
 
 #[test]
 fn shares_and_a_bench_that_goes_on_are_the_whole() {
-    let dir = Dir::new("whole");
+    let dir = Dir(Scratch::new());
     let few = dir.scenario(&[]);
     let asked = ["--worlds", "10"];
     let said = made(&few, &dir.path("whole"), &asked);
@@ -126,7 +114,7 @@ fn shares_and_a_bench_that_goes_on_are_the_whole() {
 
 #[test]
 fn the_first_worlds_of_more_are_the_same() {
-    let dir = Dir::new("nested");
+    let dir = Dir(Scratch::new());
     let few = dir.scenario(&[]);
     made(&few, &dir.path("a"), &["--worlds", "6"]);
     made(&few, &dir.path("b"), &["--worlds", "12"]);
@@ -142,7 +130,7 @@ fn the_first_worlds_of_more_are_the_same() {
 
 #[test]
 fn a_row_has_its_band_and_what_decides() {
-    let dir = Dir::new("row");
+    let dir = Dir(Scratch::new());
     let few = dir.scenario(&[]);
     made(&few, &dir.path("out"), &["--worlds", "40"]);
     let s = summary(&dir, "out");
@@ -175,7 +163,7 @@ fn a_row_has_its_band_and_what_decides() {
 
 #[test]
 fn impossible_worlds_are_counted_and_shown() {
-    let dir = Dir::new("impossible");
+    let dir = Dir(Scratch::new());
     let few = dir.scenario(&[
         ("pcpus = 4", "pcpus = { any = [4, 2], source = \"a guess\" }"),
         (
@@ -197,7 +185,7 @@ fn impossible_worlds_are_counted_and_shown() {
 
 #[test]
 fn what_cannot_be_is_refused_before_anything_runs() {
-    let dir = Dir::new("wrong");
+    let dir = Dir(Scratch::new());
     let few = dir.scenario(&[]);
     refused(&few, &["--worlds", "8", "--machine", "threads"], "cannot be used multiple times");
     let threads = lab(&["bench", &few, "--machine", "threads", "--worlds", "8"]);
@@ -225,7 +213,7 @@ fn what_cannot_be_is_refused_before_anything_runs() {
 
 #[test]
 fn without_worlds_a_range_is_said_to_be_its_middle() {
-    let dir = Dir::new("middle");
+    let dir = Dir(Scratch::new());
     let few = dir.scenario(&[]);
     let said = made(&few, &dir.path("out"), &[]);
     assert!(said.contains("host.exit_cycles is unknown; this run uses 6293."), "{said}");
@@ -238,8 +226,8 @@ fn without_worlds_a_range_is_said_to_be_its_middle() {
 /// The simulator's own records, as if they had been measured, against bands of the scenario's ranges.
 #[test]
 fn agree_draws_what_a_measured_scenario_does_not_know() {
-    let dir = Dir::new("agree");
-    fs::create_dir_all(dir.0.join("scenarios")).unwrap();
+    let dir = Dir(Scratch::new());
+    dir.0.dir("scenarios");
     fs::copy(dir.scenario(&[]), dir.0.join("scenarios/few.toml")).unwrap();
     made(&dir.path("scenarios/few.toml"), &dir.path("out"), &[]);
     let records = dir.read("out/results.jsonl");

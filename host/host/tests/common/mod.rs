@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A fake /proc in files.
 
-use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use unspin_scratch::Scratch;
 
 pub const VM: &str = "anon_inode:kvm-vm";
 
-pub struct Fake(pub PathBuf);
+pub struct Fake(pub Scratch);
 
 impl Fake {
-    pub fn new(name: &str) -> Fake {
-        let dir = std::env::temp_dir().join(format!("unspin-proc-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(dir.join("sys")).unwrap();
+    pub fn new() -> Fake {
+        let dir = Scratch::new();
+        dir.dir("sys");
         Fake(dir)
     }
 
@@ -40,20 +37,10 @@ impl Fake {
     }
 
     pub fn descriptor(&self, pid: u32, number: u32, link: &str) {
-        let dir = self.0.join(format!("{pid}/fd"));
-        fs::create_dir_all(&dir).unwrap();
-        symlink(link, dir.join(number.to_string())).unwrap();
+        self.0.link(format!("{pid}/fd/{number}"), link);
     }
 
     pub fn write(&self, path: &str, contents: &[u8]) {
-        let path = self.0.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, contents).unwrap();
-    }
-}
-
-impl Drop for Fake {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        self.0.write(path, contents);
     }
 }

@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn vcpus_are_watched_and_without_names_all_threads() {
-        let fake = Fake::new("spinners");
+        let fake = Fake::new();
         fake.vm("41-0", "web");
         let thread = |tid: u32, comm: &str| fake.write(&format!("proc/41/task/{tid}/comm"), comm);
         thread(41, "qemu-system-x86");

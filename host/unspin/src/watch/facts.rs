@@ -412,7 +412,7 @@ mod tests {
     /// An idle Windows guest, as people report it.
     #[test]
     fn the_command_line_says_what_an_idle_vm_lacks() {
-        let fake = Fake::new("command-line");
+        let fake = Fake::new();
         fake.vm("41-0", "web");
         let qemu: &[u8] = b"/usr/bin/qemu-system-x86_64";
         let lacks = [qemu, b"-name", b"guest=win11,debug-threads=on", b"-cpu", b"host,hv_time"];
@@ -450,7 +450,7 @@ mod tests {
 
     #[test]
     fn the_cgroup_says_who_shares_and_what_raises_a_quota() {
-        let fake = Fake::new("cgroups");
+        let fake = Fake::new();
         let weights =
             ["qemu.slice", "qemu.slice/104.scope", "system.slice", "system.slice/runner.service"];
         for path in weights {
@@ -479,7 +479,7 @@ mod tests {
 
     #[test]
     fn a_scheduler_in_bpf_is_told() {
-        let fake = Fake::new("facts-sched-ext");
+        let fake = Fake::new();
         fake.write("sys/kernel/sched_ext/state", "enabled");
         fake.write("sys/kernel/sched_ext/root/ops", "lavd");
         let (host, sysfs) = (fake.host(), fake.path("sys"));

@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn of_threads_without_names_those_count_that_leave_a_guest() {
-        let fake = Fake::new("watched");
+        let fake = Fake::new();
         fake.vm("41-0", "web");
         let thread = |tid: u32, comm: &str| fake.write(&format!("proc/41/task/{tid}/comm"), comm);
         thread(41, "qemu-system-x86");
@@ -231,8 +231,8 @@ mod tests {
         let found = vm.between(&before, &after).unwrap().vcpus;
         assert_eq!(found, [(0, after[&both[1]].clone())]);
         // The names that KVM gives its files are used, whether the vCPU runs or not.
-        std::os::unix::fs::symlink("anon_inode:kvm-vcpu:0", fake.path("proc/41/fd/8")).unwrap();
-        std::os::unix::fs::symlink("anon_inode:kvm-vcpu:7", fake.path("proc/41/fd/9")).unwrap();
+        fake.0.link("proc/41/fd/8", "anon_inode:kvm-vcpu:0");
+        fake.0.link("proc/41/fd/9", "anon_inode:kvm-vcpu:7");
         let vm = running();
         let idle = vm.between(&after, &after).unwrap();
         assert_eq!((idle.vcpus.len(), idle.count()), (0, 2));

@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn vms_come_and_go() {
-        let fake = Fake::new("scan");
+        let fake = Fake::new();
         let (host, mut scan, start) = (fake.host(), Scan::default(), Instant::now());
         let mut look = |after_s: u64| {
             scan.look(&host, start + Duration::from_secs(after_s)).unwrap();
@@ -150,21 +150,19 @@ mod tests {
         assert_eq!(look(0).0, "web db", "a new process");
         fake.write("proc/42/task/43/comm", "CPU 0/KVM");
         assert_eq!(look(0).1, [0, 1], "a new thread");
-        fs::write(fake.path("proc/50/cmdline"), "firecracker\0--id\0late\0").unwrap();
-        fs::create_dir_all(fake.path("proc/50/fd")).unwrap();
-        std::os::unix::fs::symlink("anon_inode:kvm-vm", fake.path("proc/50/fd/3")).unwrap();
+        fake.0.vm(50, &["firecracker", "--id", "late"]);
         assert_eq!(look(0).0, "web db", "an old process is looked at when all are");
         assert_eq!(look(60).0, "web db late");
         fs::remove_dir_all(fake.path("proc/41")).unwrap();
         assert_eq!(look(60).0, "db late", "one that ended");
-        fs::remove_file(fake.path("proc/50/fd/3")).unwrap();
+        fs::remove_file(fake.path("proc/50/fd/7")).unwrap();
         assert_eq!(look(120).0, "db", "one that goes on without its VM");
     }
 
     /// If an exporter and a VM start at the same time, the next look finds the VM.
     #[test]
     fn a_vm_that_is_made_just_after_the_first_look_is_found_by_the_next() {
-        let fake = Fake::new("scan-young");
+        let fake = Fake::new();
         let (host, mut scan, now) = (fake.host(), Scan::default(), Instant::now());
         let ours = Host::default().start_time(std::process::id()).unwrap();
         for (pid, started) in [(50, ours), (51, ours.saturating_sub(2 * YOUNG))] {
@@ -175,14 +173,7 @@ mod tests {
         scan.look(&host, now).unwrap();
         assert_eq!(names(&scan), Vec::<String>::new());
         for (pid, name) in [(50, "young"), (51, "old")] {
-            fs::write(
-                fake.path(&format!("proc/{pid}/cmdline")),
-                format!("firecracker\0--id\0{name}\0"),
-            )
-            .unwrap();
-            fs::create_dir_all(fake.path(&format!("proc/{pid}/fd"))).unwrap();
-            let link = fake.path(&format!("proc/{pid}/fd/3"));
-            std::os::unix::fs::symlink("anon_inode:kvm-vm", link).unwrap();
+            fake.0.vm(pid, &["firecracker", "--id", name]);
         }
         scan.look(&host, now).unwrap();
         let expected: &[&str] = if ours > 2 * YOUNG { &["young"] } else { &["young", "old"] };

@@ -2,16 +2,15 @@
 //! A host made of files with one VM, whose vCPUs are real threads that sleep.
 
 use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use unspin_scratch::Scratch;
 
 /// Time limit for expected events.
 pub const WAIT: Duration = Duration::from_secs(60);
 
 pub struct VmHost {
-    pub dir: PathBuf,
+    pub dir: Scratch,
     /// Its process, named `web`, and its two vCPUs.
     pub vm: u32,
     pub vcpus: [u32; 2],
@@ -19,19 +18,17 @@ pub struct VmHost {
 }
 
 impl VmHost {
-    pub fn new(test: &str, name: &str) -> VmHost {
-        let dir = std::env::temp_dir().join(format!("unspin-{test}-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> VmHost {
+        let dir = Scratch::new();
         let sleep = || Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
         let sleepers: Vec<Child> = (0..3).map(|_| sleep()).collect();
         let [vm, first, second] = [0, 1, 2].map(|i: usize| sleepers[i].id());
         let host = VmHost { dir, vm, vcpus: [first, second], sleepers };
         host.write("proc/sys/kernel/random/boot_id", "this");
         for tid in [vm, first, second] {
-            fs::create_dir_all(host.dir.join(format!("proc/{tid}"))).unwrap();
             for file in ["status", "stat"] {
-                let path = format!("proc/{tid}/{file}");
-                symlink(format!("/{path}"), host.dir.join(path)).unwrap();
+                host.links(tid, file);
             }
         }
         for (index, tid) in host.vcpus.iter().enumerate() {
@@ -42,21 +39,22 @@ impl VmHost {
     }
 
     pub fn write(&self, path: &str, text: &str) {
-        let path = self.dir.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, format!("{text}\n")).unwrap();
+        self.dir.line(path, text);
+    }
+
+    /// A file of a real thread.
+    pub fn links(&self, tid: u32, file: &str) {
+        self.dir.link(format!("proc/{tid}/{file}"), &format!("/proc/{tid}/{file}"));
     }
 
     pub fn read(&self, path: &str) -> String {
-        fs::read_to_string(self.dir.join(path)).unwrap().trim().to_string()
+        self.dir.read(path)
     }
 
     pub fn holds_vm(&self, pid: u32, name: &str) {
-        let proc = self.dir.join(format!("proc/{pid}"));
-        fs::create_dir_all(proc.join("fd")).unwrap();
-        symlink("anon_inode:kvm-vm", proc.join("fd/7")).unwrap();
+        self.dir.link(format!("proc/{pid}/fd/7"), "anon_inode:kvm-vm");
         let line = format!("/usr/bin/qemu-system-x86_64\0-name\0{name}\0");
-        fs::write(proc.join("cmdline"), line).unwrap();
+        self.dir.write(format!("proc/{pid}/cmdline"), line);
     }
 
     pub fn journal(&self) -> String {
@@ -82,7 +80,6 @@ impl Drop for VmHost {
             let _ = sleeper.kill();
             let _ = sleeper.wait();
         }
-        let _ = fs::remove_dir_all(&self.dir);
     }
 }
 

@@ -96,11 +96,9 @@ mod tests {
     #[test]
     fn both_machines_take_what_is_drawn() {
         let root = unspin_computers::source_tree();
-        let dir = std::env::temp_dir().join(format!("unspin-generate-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
+        let dir = unspin_scratch::Scratch::new();
         for (name, drawn) in draw(&root.join("spaces/held-out.toml"), 3, 60).unwrap() {
-            let file = dir.join(&name);
-            fs::write(&file, &drawn.text).unwrap();
+            let file = dir.write(&name, &drawn.text);
             let loaded = load::scenario(&file, Some(&root.join("profiles"))).unwrap();
             let plan = loaded.plan(&Select::default()).unwrap();
             assert_eq!(plan.runs.len(), 6, "{}", drawn.text);
@@ -110,6 +108,5 @@ mod tests {
                 assert!(check(&host, run).is_ok(), "{}", drawn.text);
             }
         }
-        fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -174,8 +174,8 @@ mod tests {
         ("/user.slice", "100", 2),
     ];
 
-    fn host(name: &str) -> Fake {
-        let fake = Fake::new(name);
+    fn host() -> Fake {
+        let fake = Fake::new();
         let of = |number: u32, name: &str| {
             format!(r"/machine.slice/machine-qemu\x2d{number}\x2d{name}.scope")
         };
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn the_table_fits_and_tells_who_competes_with_whom() {
-        let fake = host("neighbours-table");
+        let fake = host();
         fake.write("sys/kernel/sched_ext/state", "enabled");
         fake.write("sys/kernel/sched_ext/root/ops", "lavd");
         let text = show::text(&document(&fake, &GROUPS, None), 80);
@@ -236,7 +236,7 @@ mod tests {
     /// A quota that does not limit anything, and a long name.
     #[test]
     fn no_quota_and_no_name_makes_it_wider_than_the_terminal() {
-        let fake = host("neighbours-huge");
+        let fake = host();
         fake.write("sys/fs/cgroup/system.slice/cpu.max", &format!("{} 1", u64::MAX));
         fake.vm("46-0", &"long-\u{202e}\n'\"".repeat(500));
         fake.write("proc/46/cgroup", r"0::/machine.slice/machine-qemu\x2d2\x2ddb.scope");
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn one_vm_is_shown_with_what_is_inside_and_json_has_all() {
-        let fake = host("neighbours-one");
+        let fake = host();
         let found = document(&fake, &GROUPS, Some(41));
         let text = show::text(&found, 80);
         assert!(text.contains("libvirt") && !text.contains("fire1"), "{text}");
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn what_was_not_counted_is_unknown_and_not_nothing() {
-        let fake = host("neighbours-unknown");
+        let fake = host();
         read(&fake, &GROUPS, 1);
         let (tree, host) = (Tree::of(&fake.host()), fake.host());
         fake.write("proc/42/cgroup", "0::/gone");

@@ -69,8 +69,7 @@ mod tests {
 
     #[test]
     fn it_is_read_while_its_process_is_there() {
-        let dir = std::env::temp_dir().join(format!("unspin-written-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
+        let dir = unspin_scratch::Scratch::new();
         let writer = Writer::beside(&dir.join("journal"));
         let path = dir.join("shape.json");
         assert!(read(&path).is_none());
@@ -83,6 +82,5 @@ mod tests {
         assert!(read(&path).is_none());
         drop(later);
         assert!(!path.exists());
-        fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -62,7 +62,7 @@ fn of_kernel(fake: &Fake, threads: &[u32]) -> anyhow::Result<Kernel> {
 
 #[test]
 fn a_refresh_of_500_vcpus_is_cheap() {
-    let fake = Fake::new("cost");
+    let fake = Fake::new();
     let (_stops, threads) = sleepers(VMS * VCPUS);
     let mut source: Box<dyn Source> = match of_kernel(&fake, &threads) {
         Ok(kernel) => Box::new(kernel),

@@ -6,6 +6,7 @@ use crate::machine::{Refusal, Sink};
 use clap::Parser;
 use unspin_scenario::plan::Run;
 use unspin_scenario::result::{Begin, RunResult, VmResult};
+use unspin_scratch::Scratch;
 
 #[derive(Parser)]
 struct Cli {
@@ -92,24 +93,22 @@ impl Machine for Fake {
 }
 
 struct Case {
-    dir: PathBuf,
+    dir: Scratch,
     plan: Plan,
     loaded: Loaded,
 }
 
 impl Case {
-    fn new(name: &str) -> Case {
+    fn new() -> Case {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let loaded = load::scenario(&root.join("scenarios/smoke.toml"), None).unwrap();
         let plan = loaded.plan(&args(&[]).select).unwrap();
-        let dir = std::env::temp_dir().join(format!("unspin-bench-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
-        Case { dir, plan, loaded }
+        Case { dir: Scratch::new(), plan, loaded }
     }
 
     fn go(&self, args: &Args, machine: &Fake) -> (anyhow::Result<()>, Vec<Document>) {
         let Case { dir, plan, loaded } = self;
-        let (out, stop) = (dir.clone(), &AtomicBool::new(false));
+        let (out, stop) = (dir.to_path_buf(), &AtomicBool::new(false));
         let bench = Bench { args, loaded, plan, machine, out, stop };
         let boots = bench.boots(machine.image).unwrap();
         fs::create_dir_all(bench.boots_dir()).unwrap();
@@ -119,18 +118,16 @@ impl Case {
 }
 
 /// The answer of a machine with a kernel of its own to the smoke scenario with `changes`.
-fn said(name: &str, changes: &[(&str, &str)]) -> Option<String> {
+fn said(changes: &[(&str, &str)]) -> Option<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut text = fs::read_to_string(root.join("scenarios/smoke.toml")).unwrap();
     for (from, to) in changes {
         assert!(text.contains(from), "{from}");
         text = text.replacen(from, to, 1);
     }
-    let file = format!("unspin-said-{name}-{}.toml", std::process::id());
-    let file = std::env::temp_dir().join(file);
-    fs::write(&file, text).unwrap();
+    let dir = Scratch::new();
+    let file = dir.write("said.toml", text);
     let loaded = load::scenario(&file, Some(&root.join("profiles"))).unwrap();
-    fs::remove_file(&file).unwrap();
     let args = args(&[]);
     let plan = loaded.plan(&args.select).unwrap();
     let (args, machine) = (&args, &Fake { name: "kvm", ..Fake::new(true, 0) });
@@ -143,22 +140,16 @@ fn said(name: &str, changes: &[(&str, &str)]) -> Option<String> {
 fn a_kernels_scheduler_caps_cgroups_and_is_not_credit() {
     let capped = ("[host]\n", "[host]\nscheduler = \"fair-capped\"\n");
     let vms = ("[sweep]\n", "[sweep]\ncgroups = [\"vm\"]\n");
-    let credit = said("credit", &[("[host]\n", "[host]\nscheduler = \"credit\"\n")]).unwrap();
+    let credit = said(&[("[host]\n", "[host]\nscheduler = \"credit\"\n")]).unwrap();
     assert!(credit.contains("host.scheduler") && credit.contains("sched-ext"), "{credit}");
-    let flat = said("flat", &[capped]).unwrap();
+    let flat = said(&[capped]).unwrap();
     assert!(flat.contains("host.scheduler") && flat.contains("caps need cgroups"), "{flat}");
-    assert_eq!(said("capped", &[capped, vms]), None);
-}
-
-impl Drop for Case {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.dir);
-    }
+    assert_eq!(said(&[capped, vms]), None);
 }
 
 #[test]
 fn a_bench_leaves_results_summary_and_page() {
-    let case = Case::new("whole");
+    let case = Case::new();
     let (made, docs) = case.go(&args(&[]), &Fake::new(true, usize::MAX));
     made.unwrap();
     let s = &docs[0].summary;
@@ -173,7 +164,7 @@ fn a_bench_leaves_results_summary_and_page() {
 
 #[test]
 fn a_boot_cut_off_counts_and_is_replayed_whole() {
-    let case = Case::new("replay");
+    let case = Case::new();
     let (made, docs) = case.go(&args(&[]), &Fake::new(true, 4));
     assert!(made.unwrap_err().to_string().contains("before the end of its plan"));
     assert!(!docs[0].summary.provenance.complete);
@@ -193,7 +184,7 @@ fn a_boot_cut_off_counts_and_is_replayed_whole() {
 
 #[test]
 fn resuming_makes_again_what_other_code_made() {
-    let case = Case::new("code");
+    let case = Case::new();
     case.go(&args(&[]), &Fake::new(true, usize::MAX)).0.unwrap();
     let changed = |stops_after| Fake { image: "89abcdef", ..Fake::new(true, stops_after) };
     let cut = changed(2);
@@ -211,7 +202,7 @@ fn resuming_makes_again_what_other_code_made() {
 #[test]
 fn results_stay_until_new_ones_are_complete() {
     for boots in [true, false] {
-        let case = Case::new(if boots { "kept-boot" } else { "kept-host" });
+        let case = Case::new();
         case.go(&args(&[]), &Fake::new(boots, usize::MAX)).0.unwrap();
         let (made, docs) = case.go(&args(&[]), &Fake::new(boots, 2));
         assert!(made.is_err());
@@ -224,7 +215,7 @@ fn results_stay_until_new_ones_are_complete() {
 
 #[test]
 fn a_host_goes_on_after_the_runs_it_made() {
-    let case = Case::new("continue");
+    let case = Case::new();
     assert!(case.go(&args(&[]), &Fake::new(false, 4)).0.is_err());
     // The last record was being written when the light went out.
     let part = fs::read_dir(case.dir.join("boots")).unwrap().flatten().map(|e| e.path());
@@ -270,7 +261,7 @@ fn records_that_are_lost_are_made_again() {
     ];
     for (name, damage) in ways {
         for boots in [true, false] {
-            let case = Case::new(&format!("damaged-{name}-{boots}"));
+            let case = Case::new();
             case.go(&args(&[]), &Fake::new(boots, usize::MAX)).0.unwrap();
             let files = fs::read_dir(case.dir.join("boots")).unwrap().flatten().map(|e| e.path());
             let file = files.into_iter().find(|p| p.extension().is_some_and(|x| x == "jsonl"));
