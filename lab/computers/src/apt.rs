@@ -4,6 +4,7 @@
 //! computer's sources, and all signatures are checked.
 
 use crate::error::{io, LabError, Result};
+use crate::go::Go;
 use crate::tool;
 use std::ffi::OsString;
 use std::fs;
@@ -81,25 +82,16 @@ impl Apt {
     }
 
     /// apt with the lists of Debian 13, including backports, kept in `dir`.
-    pub(crate) fn trixie(dir: &Path, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<Apt> {
-        Apt::of_trixie(Lists::Packages, dir, stop, say)
+    pub(crate) fn trixie(dir: &Path, go: &mut Go) -> Result<Apt> {
+        Apt::of_trixie(Lists::Packages, dir, go)
     }
 
     /// apt with the list of Debian 13's sources, kept in `dir`.
-    pub(crate) fn trixie_sources(
-        dir: &Path,
-        stop: &AtomicBool,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<Apt> {
-        Apt::of_trixie(Lists::Sources, dir, stop, say)
+    pub(crate) fn trixie_sources(dir: &Path, go: &mut Go) -> Result<Apt> {
+        Apt::of_trixie(Lists::Sources, dir, go)
     }
 
-    fn of_trixie(
-        lists: Lists,
-        dir: &Path,
-        stop: &AtomicBool,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<Apt> {
+    fn of_trixie(lists: Lists, dir: &Path, go: &mut Go) -> Result<Apt> {
         let at = |name: &str| dir.join(name);
         let apt = Apt::of_lists_in(dir);
         if is_younger(&at("updated"), LISTS_MAX_AGE) {
@@ -113,12 +105,12 @@ impl Apt {
         {
             fs::write(at(name), text).map_err(io(at(name)))?;
         }
-        say("fetching the package lists of Debian 13");
+        go.say("fetching the package lists of Debian 13");
         let log = at("update.log");
         let _ = fs::remove_file(&log);
         let mut update = apt.get();
         update.args(["--error-on=any", "update"]);
-        tool::run("fetching package lists", &mut update, &log, stop).map_err(
+        tool::run("fetching package lists", &mut update, &log, go.stop).map_err(
             |error| match error {
                 LabError::Step { tail, .. } if is_unsigned(&tail) => {
                     LabError::Signature { detail: tail.trim().into() }

@@ -2,12 +2,12 @@
 //! Chooses the Bochs for boots: the lab's own, or Debian's if that is not available.
 
 use crate::error::{LabError, Result};
+use crate::go::Go;
 use crate::own_emulator::OwnEmulator;
 use crate::recipe::BOCHS;
 use crate::vm_entry;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
 
 /// Environment variable that selects the emulator for timed runs.
 const CHOICE: &str = "UNSPIN_EMULATOR";
@@ -60,15 +60,15 @@ impl Wish {
 }
 
 impl Bochs {
-    /// The Bochs to boot with, built if necessary. If it cannot be built, `say` gets the reason,
+    /// The Bochs to boot with, built if necessary. If it cannot be built, the reason is said,
     /// and Debian's is used unless the environment forbids it.
-    pub(crate) fn make(lab: &Path, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<Bochs> {
+    pub(crate) fn make(lab: &Path, go: &mut Go) -> Result<Bochs> {
         let wish = Wish::here()?;
         if wish == Wish::Debian {
             return Ok(Bochs::Debian);
         }
-        let made = OwnEmulator::make(&BOCHS, lab, stop, say);
-        or_debian(wish, made, say)
+        let made = OwnEmulator::make(&BOCHS, lab, go);
+        or_debian(wish, made, go.say)
     }
 
     /// The Bochs to boot with, of those that exist.

@@ -5,6 +5,7 @@
 
 use crate::apt::Apt;
 use crate::error::{io, LabError, Result};
+use crate::go::Go;
 use crate::kernel::{self, Kernel};
 use crate::module_build::{build_module, Against, HOSTS, HOSTS_FOR_TESTS};
 use crate::packages;
@@ -17,16 +18,9 @@ use std::sync::atomic::AtomicBool;
 
 const CONFIG: &str = include_str!("debug.config");
 
-/// Fetches the series' sources, and builds a kernel with all checks and the module for it. `say`
-/// gets each step that takes time (the kernel: some 15 minutes on two CPUs). Existing results are
-/// reused.
-pub fn prepare(
-    root: &Path,
-    lab: &Path,
-    series: Series,
-    stop: &AtomicBool,
-    say: &mut dyn FnMut(&str),
-) -> Result<Kernel> {
+/// Fetches the series' sources, and builds a kernel with all checks (some 15 minutes on two CPUs) and the
+/// module for it. Existing results are reused.
+pub fn prepare(root: &Path, lab: &Path, series: Series, go: &mut Go) -> Result<Kernel> {
     let package = format!("linux-source-{}", series.name());
     let kept = format!("debug-{}", series.name());
     let name = match current_version(&package) {
@@ -41,28 +35,28 @@ pub fn prepare(
     if !done.exists() {
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).map_err(io(&dir))?;
-        say(&format!("downloading the sources of kernel {}", series.name()));
-        fetch(&dir, &package, stop)?;
+        go.say(&format!("downloading the sources of kernel {}", series.name()));
+        fetch(&dir, &package, go.stop)?;
         fs::write(&done, &kept).map_err(io(&done))?;
     }
     let objects = dir.join("objects");
     let built = dir.join("built");
     if fs::read_to_string(&built).ok().as_deref() != Some(CONFIG) {
-        configure(&dir, stop)?;
-        say(&format!(
+        configure(&dir, go.stop)?;
+        go.say(&format!(
             "building kernel {name}, its output is in {}",
             dir.join("kernel.log").display()
         ));
-        build(&dir, stop)?;
+        build(&dir, go.stop)?;
         fs::write(&built, CONFIG).map_err(io(&built))?;
     }
     let named = objects.join("include/config/kernel.release");
     let release = fs::read_to_string(&named).map_err(io(&named))?.trim().to_string();
     kernel::check_config(&objects.join(".config"), &release)?;
-    say(&format!("building the module for {release}"));
+    go.say(&format!("building the module for {release}"));
     let against = Against { release: &release, headers: &objects, toolchain: None };
-    let module = build_module(&HOSTS, root, &dir, &against, stop)?;
-    let test_module = build_module(&HOSTS_FOR_TESTS, root, &dir, &against, stop)?;
+    let module = build_module(&HOSTS, root, &dir, &against, go.stop)?;
+    let test_module = build_module(&HOSTS_FOR_TESTS, root, &dir, &against, go.stop)?;
     let vmlinuz = objects.join("arch/x86/boot/bzImage");
     let modules = packages::modules_in(&dir);
     let (name, headers) = (kept, objects);

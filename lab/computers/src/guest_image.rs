@@ -5,6 +5,7 @@
 //! /modules, by their kernel's release.
 
 use crate::error::{io, LabError, Result};
+use crate::go::Go;
 use crate::module_build::{module_sources, GUESTS};
 use crate::tool;
 use crate::unpacked::{Files, Unpacked};
@@ -51,14 +52,13 @@ pub(crate) fn prepare(
     dir: &Path,
     programs: &[GuestProgram],
     modules: &GuestModules,
-    stop: &AtomicBool,
-    say: &mut dyn FnMut(&str),
+    go: &mut Go,
 ) -> Result<PathBuf> {
     let base = [SHELL_PACKAGE, LIBC_PACKAGE].map(str::to_string);
     let names: BTreeSet<String> =
         programs.iter().flat_map(|program| &program.packages).cloned().chain(base).collect();
     let names: Vec<String> = names.into_iter().collect();
-    let unpacked = Unpacked::fetch(dir, &names, stop, say)?;
+    let unpacked = Unpacked::fetch(dir, &names, go)?;
     let sources = root.join(SOURCES);
     let key = key(programs, modules, &unpacked, &sources)?;
     let images = dir.join("images");
@@ -66,12 +66,12 @@ pub(crate) fn prepare(
     if target.exists() {
         return Ok(target);
     }
-    say(&format!("making the guests' image of {} programs", programs.len()));
+    go.say(&format!("making the guests' image of {} programs", programs.len()));
     let work = images.join("work");
     let _ = fs::remove_dir_all(&work);
     fs::create_dir_all(&work).map_err(io(&work))?;
-    let compiler = Compiler::prepare(dir, &sources, &work, stop, say)?;
-    let mut files = collect(programs, &unpacked, &compiler, stop)?;
+    let compiler = Compiler::prepare(dir, &sources, &work, go)?;
+    let mut files = collect(programs, &unpacked, &compiler, go.stop)?;
     files.extend(
         modules.iter().map(|(release, module)| {
             (format!("modules/{release}/unspin-guest.ko"), module.clone())
@@ -140,13 +140,12 @@ impl Compiler<'_> {
         dir: &Path,
         sources: &'a Path,
         work: &'a Path,
-        stop: &AtomicBool,
-        say: &mut dyn FnMut(&str),
+        go: &mut Go,
     ) -> Result<Compiler<'a>> {
         let (sysroot, log) = (work.join("sysroot"), dir.join("image.log"));
         let _ = fs::remove_file(&log);
-        let libc = Unpacked::fetch(dir, &[LIBC_PACKAGE.to_string()], stop, say)?;
-        libc.lay_out(&sysroot, &log, stop)?;
+        let libc = Unpacked::fetch(dir, &[LIBC_PACKAGE.to_string()], go)?;
+        libc.lay_out(&sysroot, &log, go.stop)?;
         Ok(Compiler { sources, work, sysroot, log })
     }
 

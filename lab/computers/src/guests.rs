@@ -4,16 +4,16 @@
 
 use crate::apt::Apt;
 use crate::error::{io, LabError, Result};
+use crate::go::Go;
 use crate::guest_image::{self, GuestModules};
 use crate::packages;
 use crate::qemu::Qemu;
-use crate::series::{Debian, KernelPackage};
+use crate::series::KernelPackage;
 use crate::unpacked::{Files, Unpacked, GUESTS};
 use crate::vmlinux;
 use crate::{kernel, Lab};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use unspin_scenario::plan::GuestProgram;
 use unspin_text::Lock;
 
@@ -37,10 +37,9 @@ const FIRMWARE_FROM: [&str; 3] = ["usr/share/qemu", "usr/share/seabios", "usr/sh
 
 impl Lab {
     /// QEMU, which must be started with `-L /usr/share/qemu`.
-    pub fn qemu(&self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<Qemu> {
-        let _lock = Lock::wait(self.dir(), stop, say)?;
-        let unpacked =
-            Unpacked::fetch(&self.dir().join(GUESTS), &[QEMU_PACKAGE.to_string()], stop, say)?;
+    pub fn qemu(&self, go: &mut Go) -> Result<Qemu> {
+        let _lock = Lock::wait(self.dir(), go.stop, go.say)?;
+        let unpacked = Unpacked::fetch(&self.dir().join(GUESTS), &[QEMU_PACKAGE.to_string()], go)?;
         let absent = |path: &str| LabError::NotInPackage {
             package: QEMU_PACKAGE.to_string(),
             path: format!("/{path}"),
@@ -60,32 +59,25 @@ impl Lab {
 
     /// The kernel of a package in the form in which QEMU starts it in a guest: an uncompressed ELF
     /// file with an entry point for PVH.
-    pub fn guest_kernel(
-        &self,
-        package: KernelPackage,
-        stop: &AtomicBool,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<PathBuf> {
-        let _lock = Lock::wait(self.dir(), stop, say)?;
+    pub fn guest_kernel(&self, package: KernelPackage, go: &mut Go) -> Result<PathBuf> {
+        let _lock = Lock::wait(self.dir(), go.stop, go.say)?;
         let kernels = self.dir().join(GUESTS).join("kernels");
-        let apt = match package.debian {
-            Debian::Bookworm => Ok(Apt::host()),
-            Debian::Trixie => Apt::trixie(&self.dir().join(kernel::TRIXIE).join("apt"), stop, say),
-        };
-        let found = apt.and_then(|apt| Ok((packages::resolve(&apt, package)?, apt)));
-        let (release, apt) = match found {
+        let (release, apt) = match kernel::current(self.dir(), package, go) {
             Ok(found) => found,
             Err(LabError::Interrupted) => return Err(LabError::Interrupted),
-            Err(error) => return newest(&kernels, &package.name()).ok_or(error),
+            Err(error) => {
+                let kept = kernel::newest(&kernels, "package", &package.name());
+                return kept.map(|release| kernels.join(release).join("vmlinux")).ok_or(error);
+            }
         };
         let dir = kernels.join(&release);
         let (target, done) = (dir.join("vmlinux"), dir.join("package"));
         if done.exists() {
             return Ok(target);
         }
-        let tree = self.vmlinuz_tree(&apt, &dir, &release, stop, say)?;
+        let tree = self.vmlinuz_tree(&apt, &dir, &release, go)?;
         let vmlinuz = packages::vmlinuz_of(&tree, &release);
-        say(&format!("uncompressing kernel {release}"));
+        go.say(&format!("uncompressing kernel {release}"));
         let packed = fs::read(&vmlinuz).map_err(io(&vmlinuz))?;
         let kernel = vmlinux::extract(&vmlinuz, &packed, &release)?;
         fs::write(&target, kernel).map_err(io(&target))?;
@@ -99,21 +91,14 @@ impl Lab {
 
     /// A tree that contains the kernel's package: that of the same kernel for hosts, or `tree` in
     /// `dir`.
-    fn vmlinuz_tree(
-        &self,
-        apt: &Apt,
-        dir: &Path,
-        release: &str,
-        stop: &AtomicBool,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<PathBuf> {
+    fn vmlinuz_tree(&self, apt: &Apt, dir: &Path, release: &str, go: &mut Go) -> Result<PathBuf> {
         fs::create_dir_all(dir).map_err(io(dir))?;
         let host = self.dir().join("kernels").join(release);
         if host.join("unpacked").exists() {
             return Ok(host.join("tree"));
         }
-        say(&format!("downloading kernel {release}"));
-        packages::fetch_kernel(apt, dir, release, stop)?;
+        go.say(&format!("downloading kernel {release}"));
+        packages::fetch_kernel(apt, dir, release, go.stop)?;
         for module in packages::modules_in(dir) {
             let _ = fs::remove_file(module);
         }
@@ -125,26 +110,9 @@ impl Lab {
         &self,
         programs: &[GuestProgram],
         modules: &GuestModules,
-        stop: &AtomicBool,
-        say: &mut dyn FnMut(&str),
+        go: &mut Go,
     ) -> Result<PathBuf> {
-        let _lock = Lock::wait(self.dir(), stop, say)?;
-        guest_image::prepare(&self.root, &self.dir().join(GUESTS), programs, modules, stop, say)
+        let _lock = Lock::wait(self.dir(), go.stop, go.say)?;
+        guest_image::prepare(&self.root, &self.dir().join(GUESTS), programs, modules, go)
     }
-}
-
-/// The newest stored kernel of this name.
-fn newest(kernels: &Path, name: &str) -> Option<PathBuf> {
-    let mut found: Vec<(std::time::SystemTime, PathBuf)> = fs::read_dir(kernels)
-        .ok()?
-        .flatten()
-        .filter_map(|entry| {
-            let stamp = entry.path().join("package");
-            let named = fs::read_to_string(&stamp).is_ok_and(|kept| kept == name);
-            let written = stamp.metadata().ok().filter(|_| named)?.modified().ok()?;
-            Some((written, entry.path().join("vmlinux")))
-        })
-        .collect();
-    found.sort();
-    found.pop().map(|(_, path)| path)
 }

@@ -5,6 +5,7 @@
 use crate::apt::Apt;
 use crate::build_root::BuildRoot;
 use crate::error::{io, LabError, Result};
+use crate::go::Go;
 use crate::module_build::{
     build_module, Against, Module, ModuleBuild, GUESTS, HOSTS, HOSTS_FOR_TESTS,
 };
@@ -12,7 +13,6 @@ use crate::packages;
 use crate::series::{Debian, KernelPackage, Series};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 
 /// The lab's directory for Debian 13's package lists and compiler.
 pub(crate) const TRIXIE: &str = "debian13";
@@ -44,25 +44,18 @@ impl Kernel {
     }
 }
 
-/// Fetches and unpacks the current kernel of a package, and builds the module for it. `say`
-/// receives each step that takes time. Existing results are reused. Setting `stop` interrupts it;
-/// the next call continues there.
-pub fn prepare(
-    root: &Path,
-    lab: &Path,
-    package: KernelPackage,
-    stop: &AtomicBool,
-    say: &mut dyn FnMut(&str),
-) -> Result<Kernel> {
-    let found = find(lab, package, "unpacked", stop, say)?;
-    let module = build(&HOSTS, root, lab, package, &found, stop, say)?;
-    let test_module = build(&HOSTS_FOR_TESTS, root, lab, package, &found, stop, say)?;
+/// Fetches and unpacks the current kernel of a package, and builds the module for it. Existing
+/// results are reused. If it is stopped, the next call continues there.
+pub fn prepare(root: &Path, lab: &Path, package: KernelPackage, go: &mut Go) -> Result<Kernel> {
+    let found = find(lab, package, "unpacked", go)?;
+    let module = build(&HOSTS, root, lab, package, &found, go)?;
+    let test_module = build(&HOSTS_FOR_TESTS, root, lab, package, &found, go)?;
     let Found { apt, release, dir } = found;
     let done = dir.join("unpacked");
     if !done.exists() {
         let apt = apt.ok_or_else(|| no_lists(format!("kernel {release}")))?;
-        say(&format!("downloading kernel {release}"));
-        packages::fetch_kernel(&apt, &dir, &release, stop)?;
+        go.say(&format!("downloading kernel {release}"));
+        packages::fetch_kernel(&apt, &dir, &release, go.stop)?;
         fs::write(&done, package.name()).map_err(io(&done))?;
     }
     let tree = dir.join("tree");
@@ -79,11 +72,10 @@ pub fn prepare_module(
     root: &Path,
     lab: &Path,
     package: KernelPackage,
-    stop: &AtomicBool,
-    say: &mut dyn FnMut(&str),
+    go: &mut Go,
 ) -> Result<String> {
-    let found = find(lab, package, "headers", stop, say)?;
-    build(&HOSTS, root, lab, package, &found, stop, say)?;
+    let found = find(lab, package, "headers", go)?;
+    build(&HOSTS, root, lab, package, &found, go)?;
     Ok(found.release)
 }
 
@@ -93,11 +85,10 @@ pub fn prepare_guest_module(
     root: &Path,
     lab: &Path,
     package: KernelPackage,
-    stop: &AtomicBool,
-    say: &mut dyn FnMut(&str),
+    go: &mut Go,
 ) -> Result<(String, PathBuf)> {
-    let found = find(lab, package, "headers", stop, say)?;
-    let module = build(&GUESTS, root, lab, package, &found, stop, say)?;
+    let found = find(lab, package, "headers", go)?;
+    let module = build(&GUESTS, root, lab, package, &found, go)?;
     Ok((found.release, module))
 }
 
@@ -111,28 +102,26 @@ struct Found {
 
 /// Finds a package's current kernel. Without package lists, it is the newest unpacked kernel that
 /// has `stamp`.
-fn find(
-    lab: &Path,
-    package: KernelPackage,
-    stamp: &str,
-    stop: &AtomicBool,
-    say: &mut dyn FnMut(&str),
-) -> Result<Found> {
-    let apt = match package.debian {
-        Debian::Bookworm => Ok(Apt::host()),
-        Debian::Trixie => Apt::trixie(&lab.join(TRIXIE).join("apt"), stop, say),
-    };
-    let found = apt.and_then(|apt| Ok((packages::resolve(&apt, package)?, Some(apt))));
-    let (release, apt) = match found {
+fn find(lab: &Path, package: KernelPackage, stamp: &str, go: &mut Go) -> Result<Found> {
+    let (release, apt) = match current(lab, package, go) {
         Err(LabError::Interrupted) => return Err(LabError::Interrupted),
         Err(error) => (unpacked(lab, stamp, &package.name()).ok_or(error)?, None),
-        Ok(found) => found,
+        Ok((release, apt)) => (release, Some(apt)),
     };
     let dir = lab.join("kernels").join(&release);
     fs::create_dir_all(&dir).map_err(io(&dir))?;
     // Debian 13's compiler finds the directory at exactly this path.
     let dir = fs::canonicalize(&dir).map_err(io(&dir))?;
     Ok(Found { apt, release, dir })
+}
+
+/// The release of a package's current kernel, and apt with the lists that name it.
+pub(crate) fn current(lab: &Path, package: KernelPackage, go: &mut Go) -> Result<(String, Apt)> {
+    let apt = match package.debian {
+        Debian::Bookworm => Apt::host(),
+        Debian::Trixie => Apt::trixie(&lab.join(TRIXIE).join("apt"), go)?,
+    };
+    Ok((packages::resolve(&apt, package)?, apt))
 }
 
 fn no_lists(package: String) -> LabError {
@@ -146,16 +135,15 @@ fn build(
     lab: &Path,
     package: KernelPackage,
     found: &Found,
-    stop: &AtomicBool,
-    say: &mut dyn FnMut(&str),
+    go: &mut Go,
 ) -> Result<PathBuf> {
     let Found { apt, release, dir } = found;
     let (done, needs) = (dir.join("headers"), dir.join("needs"));
     if !done.exists() {
         let apt = apt.as_ref().ok_or_else(|| no_lists(format!("the headers of {release}")))?;
         fs::remove_dir_all(dir).and_then(|()| fs::create_dir(dir)).map_err(io(dir))?;
-        say(&format!("downloading the headers of {release}"));
-        let names = packages::fetch_headers(apt, package, dir, release, stop)?;
+        go.say(&format!("downloading the headers of {release}"));
+        let names = packages::fetch_headers(apt, package, dir, release, go.stop)?;
         fs::write(&needs, names.join("\n")).map_err(io(&needs))?;
         fs::write(&done, package.name()).map_err(io(&done))?;
     }
@@ -166,21 +154,15 @@ fn build(
     }
     let toolchain = match package.debian {
         Debian::Bookworm => None,
-        Debian::Trixie => Some(build_root(lab, apt.as_ref(), &needs, stop, say)?),
+        Debian::Trixie => Some(build_root(lab, apt.as_ref(), &needs, go)?),
     };
-    say(&format!("building {} for {release}", of.file));
+    go.say(&format!("building {} for {release}", of.file));
     let against = Against { release, headers: &headers, toolchain: toolchain.as_ref() };
-    build_module(of, root, dir, &against, stop)
+    build_module(of, root, dir, &against, go.stop)
 }
 
 /// The root in which Debian 13's headers are used. Creates it if it is missing.
-fn build_root(
-    lab: &Path,
-    apt: Option<&Apt>,
-    needs: &Path,
-    stop: &AtomicBool,
-    say: &mut dyn FnMut(&str),
-) -> Result<BuildRoot> {
+fn build_root(lab: &Path, apt: Option<&Apt>, needs: &Path, go: &mut Go) -> Result<BuildRoot> {
     let dir = lab.join(TRIXIE);
     let names = fs::read_to_string(needs).map_err(io(needs))?;
     let names = names.lines().map(str::to_string).collect();
@@ -188,13 +170,18 @@ fn build_root(
         return Ok(root);
     }
     let apt = apt.ok_or_else(|| no_lists("the compiler of Debian 13".into()))?;
-    say("downloading the compiler of Debian 13");
-    BuildRoot::make(&dir, apt, &names, stop)
+    go.say("downloading the compiler of Debian 13");
+    BuildRoot::make(&dir, apt, &names, go.stop)
 }
 
 /// The newest stored kernel of this name that has `stamp`.
 pub(crate) fn unpacked(lab: &Path, stamp: &str, name: &str) -> Option<String> {
-    let mut found: Vec<(std::time::SystemTime, String)> = fs::read_dir(lab.join("kernels"))
+    newest(&lab.join("kernels"), stamp, name)
+}
+
+/// The newest of the directories in `dir` that have a file `stamp` with this text.
+pub(crate) fn newest(dir: &Path, stamp: &str, name: &str) -> Option<String> {
+    let mut found: Vec<(std::time::SystemTime, String)> = fs::read_dir(dir)
         .ok()?
         .flatten()
         .filter_map(|entry| {

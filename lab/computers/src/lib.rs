@@ -11,6 +11,7 @@ mod debug;
 mod elf;
 mod emulator;
 mod error;
+mod go;
 mod guest_image;
 mod guests;
 mod hash;
@@ -36,6 +37,7 @@ pub use boot::Boot;
 pub use channel::Decoder;
 pub use emulator::{Computer, Emulator, Processor, Topology};
 pub use error::{LabError, Result};
+pub use go::Go;
 pub use guest_image::GuestModules;
 pub use hash::sha256;
 pub use image::Payload;
@@ -76,40 +78,21 @@ impl From<Plan> for Work {
     }
 }
 
+/// Tools that any boot needs, and the emulator.
+macro_rules! tools_with {
+    ($($emulator:literal),+) => {
+        &[
+            "apt-get", "apt-cache", "dpkg-deb", "unshare", "mount", "chroot", "xz", "make", "gcc",
+            "strip", "busybox", $($emulator,)+ "ldd",
+        ]
+    };
+}
+
 /// Tools that a timed boot needs.
-pub const BOCHS_TOOLS: &[&str] = &[
-    "apt-get",
-    "apt-cache",
-    "dpkg-deb",
-    "unshare",
-    "mount",
-    "chroot",
-    "xz",
-    "make",
-    "gcc",
-    "strip",
-    "busybox",
-    "xorriso",
-    "bochs",
-    "ldd",
-];
+pub const BOCHS_TOOLS: &[&str] = tools_with!("xorriso", "bochs");
 
 /// Tools that a boot for functional tests needs.
-pub const QEMU_TOOLS: &[&str] = &[
-    "apt-get",
-    "apt-cache",
-    "dpkg-deb",
-    "unshare",
-    "mount",
-    "chroot",
-    "xz",
-    "make",
-    "gcc",
-    "strip",
-    "busybox",
-    "qemu-system-x86_64",
-    "ldd",
-];
+pub const QEMU_TOOLS: &[&str] = tools_with!("qemu-system-x86_64");
 
 /// Tools that building a kernel needs, besides those of a boot for functional tests.
 pub const DEBUG_TOOLS: &[&str] = &["tar", "flex", "bison", "bc", "pahole"];
@@ -155,27 +138,17 @@ impl Lab {
     }
 
     /// Fetches and builds what booting a kernel needs (for a series: the series' own package),
-    /// unless it exists. Setting `stop` interrupts it.
-    pub fn build(
-        &self,
-        package: impl Into<KernelPackage>,
-        stop: &AtomicBool,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<Kernel> {
-        let _lock = Lock::wait(&self.dir, stop, say)?;
-        kernel::prepare(&self.root, &self.dir, package.into(), stop, say)
+    /// unless it exists.
+    pub fn build(&self, package: impl Into<KernelPackage>, go: &mut Go) -> Result<Kernel> {
+        let _lock = Lock::wait(&self.dir, go.stop, go.say)?;
+        kernel::prepare(&self.root, &self.dir, package.into(), go)
     }
 
     /// Builds the module for a kernel of which only the headers are fetched. Returns the kernel's
     /// release.
-    pub fn build_module(
-        &self,
-        package: impl Into<KernelPackage>,
-        stop: &AtomicBool,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<String> {
-        let _lock = Lock::wait(&self.dir, stop, say)?;
-        kernel::prepare_module(&self.root, &self.dir, package.into(), stop, say)
+    pub fn build_module(&self, package: impl Into<KernelPackage>, go: &mut Go) -> Result<String> {
+        let _lock = Lock::wait(&self.dir, go.stop, go.say)?;
+        kernel::prepare_module(&self.root, &self.dir, package.into(), go)
     }
 
     /// Builds the module that Linux guests of a kernel load. Returns the kernel's release, and the
@@ -183,32 +156,26 @@ impl Lab {
     pub fn guest_module(
         &self,
         package: impl Into<KernelPackage>,
-        stop: &AtomicBool,
-        say: &mut dyn FnMut(&str),
+        go: &mut Go,
     ) -> Result<(String, PathBuf)> {
-        let _lock = Lock::wait(&self.dir, stop, say)?;
-        kernel::prepare_guest_module(&self.root, &self.dir, package.into(), stop, say)
+        let _lock = Lock::wait(&self.dir, go.stop, go.say)?;
+        kernel::prepare_guest_module(&self.root, &self.dir, package.into(), go)
     }
 
     /// As [`Lab::build`], for a kernel of the series that checks itself (lockdep, KASAN, kmemleak), built
     /// from its sources. The first build takes a quarter of an hour.
-    pub fn build_debug(
-        &self,
-        series: Series,
-        stop: &AtomicBool,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<Kernel> {
-        let _lock = Lock::wait(&self.dir, stop, say)?;
-        debug::prepare(&self.root, &self.dir, series, stop, say)
+    pub fn build_debug(&self, series: Series, go: &mut Go) -> Result<Kernel> {
+        let _lock = Lock::wait(&self.dir, go.stop, go.say)?;
+        debug::prepare(&self.root, &self.dir, series, go)
     }
 
     /// The Bochs for all boots of this lab from now on. It is built if necessary (minutes, the
-    /// first time). If that fails, Debian's is used, and `say` receives the reason.
-    pub fn bochs(&self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<Bochs> {
+    /// first time). If that fails, Debian's is used, and `go` receives the reason.
+    pub fn bochs(&self, go: &mut Go) -> Result<Bochs> {
         if let Some(bochs) = self.bochs.get() {
             return Ok(bochs.clone());
         }
-        let made = Bochs::make(&self.dir, stop, say)?;
+        let made = Bochs::make(&self.dir, go)?;
         Ok(self.bochs.get_or_init(|| made).clone())
     }
 
@@ -375,11 +342,11 @@ impl Lab {
     }
 
     /// Removes everything that the lab stores. Removes nothing while a boot is running.
-    pub fn clean(&self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<()> {
+    pub fn clean(&self, go: &mut Go) -> Result<()> {
         if !self.dir.exists() {
             return Ok(());
         }
-        let _lock = Lock::wait(&self.dir, stop, say)?;
+        let _lock = Lock::wait(&self.dir, go.stop, go.say)?;
         let boots = self.dir.join("boots");
         let names: Vec<PathBuf> = fs::read_dir(&boots)
             .map(|d| d.flatten().map(|e| e.path()).collect())
@@ -428,17 +395,13 @@ mod tests {
 
     #[test]
     fn the_image_is_another_with_each_thing_in_it_and_only_then() {
-        let dir = std::env::temp_dir().join(format!("unspin-image-{}", std::process::id()));
-        let write = |path: &str, text: &str| {
-            let path = dir.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
+        let dir = unspin_scratch::Scratch::new();
+        let write = |path: &str, text: &str| dir.write(path, text);
         for path in SOURCES {
             write(path, "before");
         }
         let lab = Lab {
-            root: dir.clone(),
+            root: dir.to_path_buf(),
             dir: dir.join("lab"),
             agent: dir.join("agent"),
             bochs: Bochs::Debian.into(),

@@ -239,13 +239,9 @@ mod tests {
 
     #[test]
     fn a_module_is_built_once_of_each_source() {
-        let dir = std::env::temp_dir().join(format!("unspin-module-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
+        let dir = unspin_scratch::Scratch::new();
         let (root, kernel, headers) = (dir.join("root"), dir.join("kernel"), dir.join("headers"));
-        let write = |path: PathBuf, text: &str| {
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
+        let write = |path: PathBuf, text: &str| dir.write(path, text);
         write(root.join("core/kmod/Makefile"), MAKEFILE);
         write(root.join("core/kmod/main.c"), "int first;");
         write(root.join("core/policy/hvs.h"), "");
@@ -283,6 +279,5 @@ mod tests {
         build(&HOSTS).unwrap();
         fs::remove_file(module).unwrap();
         assert_eq!(find(&HOSTS), None);
-        fs::remove_dir_all(dir).unwrap();
     }
 }

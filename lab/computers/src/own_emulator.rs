@@ -8,6 +8,7 @@
 
 use crate::apt::Apt;
 use crate::error::{io, LabError, Result};
+use crate::go::Go;
 use crate::hash;
 use crate::kernel::TRIXIE;
 use crate::packages;
@@ -43,26 +44,21 @@ impl OwnEmulator {
     }
 
     /// The same; builds it if it does not exist.
-    pub(crate) fn make(
-        recipe: &'static Recipe,
-        lab: &Path,
-        stop: &AtomicBool,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<OwnEmulator> {
+    pub(crate) fn make(recipe: &'static Recipe, lab: &Path, go: &mut Go) -> Result<OwnEmulator> {
         if let Some(found) = OwnEmulator::find(recipe, lab) {
             return Ok(found);
         }
         let compiler = check_tools(recipe)?;
         let emulators = lab.join(EMULATORS);
-        let _lock = Lock::wait(&emulators, stop, say)?;
+        let _lock = Lock::wait(&emulators, go.stop, go.say)?;
         // The process that held the lock may have built it.
         if let Some(found) = OwnEmulator::find(recipe, lab) {
             return Ok(found);
         }
         let dir = dir_of(recipe, lab, &recipe.hash(&compiler));
         let part = emulators.join("part");
-        let build = Build { recipe, lab, emulators: &emulators, part: &part, stop };
-        let built = build.run(say);
+        let build = Build { recipe, lab, emulators: &emulators, part: &part, stop: go.stop };
+        let built = build.run(go.say);
         if built.is_ok() {
             // Remove an earlier build that has no program.
             remove(&dir)?;
@@ -137,7 +133,7 @@ impl Build<'_> {
         if hash::of_file(&kept).is_ok_and(|hash| hash == source_sha256) {
             return Ok(kept);
         }
-        let apt = Apt::trixie_sources(&self.emulators.join("apt"), self.stop, say)?;
+        let apt = Apt::trixie_sources(&self.emulators.join("apt"), &mut Go::new(self.stop, say))?;
         say(&format!("downloading the source of {name} {version}"));
         apt.download_source(self.part, package, &self.log(), self.stop)?;
         let got = self.part.join(source);
@@ -161,7 +157,7 @@ impl Build<'_> {
         let _held = Lock::wait(self.lab, self.stop, say)?;
         let (debs, root) = (self.part.join("debs"), self.part.join("python"));
         fs::create_dir_all(&debs).map_err(io(&debs))?;
-        let apt = Apt::trixie(&self.lab.join(TRIXIE).join("apt"), self.stop, say)?;
+        let apt = Apt::trixie(&self.lab.join(TRIXIE).join("apt"), &mut Go::new(self.stop, say))?;
         for package in self.recipe.python {
             apt.download(&debs, package, &self.log(), self.stop)?;
         }
@@ -301,19 +297,12 @@ fn remove(dir: &Path) -> Result<()> {
 mod tests {
     use super::*;
     use crate::recipe::{BOCHS, QEMU_AMD};
-
-    /// A lab for one test.
-    fn scratch(name: &str) -> PathBuf {
-        let dir = std::env::temp_dir().join(format!("unspin-own-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(&dir).unwrap();
-        dir
-    }
+    use unspin_scratch::Scratch;
 
     #[test]
     fn a_half_built_tree_is_never_taken() {
         for recipe in [&BOCHS, &QEMU_AMD] {
-            let lab = scratch(&format!("half-{}", recipe.id));
+            let lab = Scratch::new();
             let find = || OwnEmulator::find(recipe, &lab);
             let Some(compiler) = compiler(recipe) else {
                 return println!("SKIPPED: a build needs: apt-get install {}", recipe.compiler);
@@ -330,9 +319,9 @@ mod tests {
             assert_eq!(found.program, dir.join(recipe.program));
             // An existing build is not repeated.
             let go = AtomicBool::new(false);
-            let make = OwnEmulator::make(recipe, &lab, &go, &mut |text| panic!("{text}"));
+            let make =
+                OwnEmulator::make(recipe, &lab, &mut Go::new(&go, &mut |text| panic!("{text}")));
             assert_eq!(make.unwrap(), found);
-            fs::remove_dir_all(lab).unwrap();
         }
     }
 
@@ -345,27 +334,22 @@ mod tests {
             (&BOCHS, "main.cc", "applying 1-commit-rip"),
             (&QEMU_AMD, "meson.build", "applying 1-firmware"),
         ] {
-            let dir = scratch(&format!("patch-{}", recipe.id));
-            let (source, part) = (dir.join("source"), dir.join("part"));
-            for made in [&source, &part] {
-                fs::create_dir_all(made).unwrap();
-            }
+            let dir = Scratch::new();
+            let (source, part) = (dir.dir("source"), dir.dir("part"));
             fs::write(source.join(file), "another program\n").unwrap();
             let stop = &AtomicBool::new(false);
             let build = Build { recipe, lab: &dir, emulators: &dir, part: &part, stop };
             let error = build.patch(&source, recipe.patches).unwrap_err().to_string();
             let first = error.lines().next().unwrap();
             assert!(first.contains(patch) && first.contains("build.log"), "{first}");
-            fs::remove_dir_all(dir).unwrap();
         }
     }
 
     #[test]
     fn a_build_that_fails_or_finds_no_room_says_so() {
         for recipe in [&BOCHS, &QEMU_AMD] {
-            let dir = scratch(&format!("configure-{}", recipe.id));
-            let source = dir.join("source");
-            fs::create_dir_all(&source).unwrap();
+            let dir = Scratch::new();
+            let source = dir.dir("source");
             let (part, stop) = (dir.join("part"), &AtomicBool::new(false));
             let build = Build { recipe, lab: &dir, emulators: &dir, part: &part, stop };
             let compile = |script: &str| {
@@ -381,7 +365,6 @@ mod tests {
             assert!(error.contains(&format!("configuring {} failed", recipe.name)), "{error}");
             let error = compile("echo 'cc1plus: No space left on device'; exit 1");
             assert!(matches!(error, LabError::NoSpace { .. }), "{error}");
-            fs::remove_dir_all(dir).unwrap();
         }
     }
 

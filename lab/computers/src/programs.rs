@@ -4,28 +4,23 @@
 use crate::bochs::Bochs;
 use crate::emulator::Emulator;
 use crate::error::{LabError, Result};
+use crate::go::Go;
 use crate::own_emulator::OwnEmulator;
 use crate::program::Program;
 use crate::recipe::QEMU_AMD;
 use crate::Lab;
-use std::sync::atomic::AtomicBool;
 
 impl Lab {
     /// The program for an emulator's computers in this lab from now on. Builds it if necessary.
-    pub fn program(
-        &self,
-        emulator: Emulator,
-        stop: &AtomicBool,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<Program> {
+    pub fn program(&self, emulator: Emulator, go: &mut Go) -> Result<Program> {
         match emulator {
-            Emulator::Bochs => self.bochs(stop, say).map(Program::Bochs),
+            Emulator::Bochs => self.bochs(go).map(Program::Bochs),
             Emulator::Qemu => Ok(Program::Qemu),
             Emulator::QemuAmd => {
                 if let Some(own) = self.qemu_amd.get() {
                     return Ok(Program::QemuAmd(own.clone()));
                 }
-                let made = OwnEmulator::make(&QEMU_AMD, &self.dir, stop, say)?;
+                let made = OwnEmulator::make(&QEMU_AMD, &self.dir, go)?;
                 Ok(Program::QemuAmd(self.qemu_amd.get_or_init(|| made).clone()))
             }
         }

@@ -5,6 +5,7 @@
 use crate::apt::{Apt, PackageFile};
 use crate::elf;
 use crate::error::{io, LabError, Result};
+use crate::go::Go;
 use crate::tool;
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,12 +39,7 @@ impl Unpacked {
     /// Fetches and unpacks the current versions of `names` and of all their dependencies below
     /// `dir`, unless they exist. Without package lists, packages that were unpacked before are
     /// used.
-    pub(crate) fn fetch(
-        dir: &Path,
-        names: &[String],
-        stop: &AtomicBool,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<Unpacked> {
+    pub(crate) fn fetch(dir: &Path, names: &[String], go: &mut Go) -> Result<Unpacked> {
         let (sets, packages) = (dir.join("sets"), dir.join("packages"));
         for made in [&sets, &packages] {
             fs::create_dir_all(made).map_err(io(made))?;
@@ -51,7 +47,7 @@ impl Unpacked {
         let apt = Apt::of_nothing_installed(&dir.join("apt"))?;
         let words: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
         let set = sets.join(crate::hash::sha256(&words));
-        let files = match apt.files_of(names, &dir.join("look-up.log"), stop) {
+        let files = match apt.files_of(names, &dir.join("look-up.log"), go.stop) {
             Ok(files) => files,
             Err(LabError::Interrupted) => return Err(LabError::Interrupted),
             Err(error) => known_before(&set, &packages).ok_or(error)?,
@@ -66,8 +62,8 @@ impl Unpacked {
         let missing: Vec<&(PackageFile, PathBuf)> =
             all.iter().filter(|(_, dir)| !dir.is_dir()).collect();
         if !missing.is_empty() {
-            say(&format!("downloading {} packages for {}", missing.len(), names.join(", ")));
-            download(&apt, dir, &missing, stop)?;
+            go.say(&format!("downloading {} packages for {}", missing.len(), names.join(", ")));
+            download(&apt, dir, &missing, go.stop)?;
         }
         let text: String = all.iter().map(|(file, _)| format!("{}\n", file.file)).collect();
         fs::write(&set, text).map_err(io(&set))?;
@@ -248,15 +244,14 @@ fn normal(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::symlink;
+    use unspin_scratch::Scratch;
 
-    fn unpacked(name: &str) -> (PathBuf, Unpacked) {
-        let dir = std::env::temp_dir().join(format!("unspin-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
+    fn unpacked() -> (Scratch, Unpacked) {
+        let dir = Scratch::new();
         let dirs = ["a_1_amd64.deb", "b_2_all.deb"].map(|file| {
             let package = PackageFile::of(file).unwrap();
+            dir.dir(format!("{}/usr/lib", package.package));
             let at = dir.join(&package.package);
-            fs::create_dir_all(at.join("usr/lib")).unwrap();
             (package, at)
         });
         (dir, Unpacked { names: vec!["a".into()], dirs: dirs.into() })
@@ -264,12 +259,12 @@ mod tests {
 
     #[test]
     fn links_lead_from_package_to_package_and_never_out_of_them() {
-        let (dir, unpacked) = unpacked("links");
-        fs::write(dir.join("b/usr/lib/real"), "").unwrap();
-        symlink("/usr/lib/real", dir.join("a/usr/lib/absolute")).unwrap();
-        symlink("../../../../../usr/lib/real", dir.join("a/usr/lib/relative")).unwrap();
-        symlink("/usr/lib/loop", dir.join("a/usr/lib/loop")).unwrap();
-        symlink("/etc/passwd", dir.join("a/usr/lib/outside")).unwrap();
+        let (dir, unpacked) = unpacked();
+        dir.write("b/usr/lib/real", "");
+        dir.link("a/usr/lib/absolute", "/usr/lib/real");
+        dir.link("a/usr/lib/relative", "../../../../../usr/lib/real");
+        dir.link("a/usr/lib/loop", "/usr/lib/loop");
+        dir.link("a/usr/lib/outside", "/etc/passwd");
         let real = Some(dir.join("b/usr/lib/real"));
         for path in ["usr/lib/real", "/usr/lib/absolute", "usr/lib/relative", "/lib/absolute"] {
             assert_eq!(unpacked.find(path), real, "{path}");
@@ -279,40 +274,36 @@ mod tests {
         }
         assert_eq!(unpacked.find_of("a", "usr/lib/absolute"), real);
         assert_eq!(unpacked.find_of("a", "usr/lib/real"), None);
-        fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]
     fn packages_have_versions() {
-        let (dir, unpacked) = unpacked("versions");
+        let (_dir, unpacked) = unpacked();
         let versions = ["a", "b", "c"].map(|package| unpacked.version_of(package));
         assert_eq!(versions, [Some("1".to_string()), Some("2".to_string()), None]);
-        fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]
     fn a_library_that_no_package_brings_is_named() {
-        let (dir, unpacked) = unpacked("needs");
-        fs::write(dir.join("a/usr/lib/libx.so.1"), "").unwrap();
+        let (dir, unpacked) = unpacked();
+        dir.write("a/usr/lib/libx.so.1", "");
         let mut needs = elf::Needs { libraries: vec!["libx.so.1".into()], ..Default::default() };
         let found = unpacked.needed("usr/bin/x", &needs).unwrap();
         assert_eq!(found[0].1, dir.join("a/usr/lib/libx.so.1"));
         needs.libraries = vec!["libnone.so.1".into()];
         let error = unpacked.needed("usr/bin/x", &needs).unwrap_err().to_string();
         assert!(error.contains("usr/bin/x needs libnone.so.1"), "{error}");
-        fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]
     fn what_was_unpacked_before_serves_only_whole() {
-        let (dir, _) = unpacked("before");
+        let (dir, _) = unpacked();
         let (set, packages) = (dir.join("set"), dir.join("packages"));
-        fs::create_dir_all(packages.join("a_1_amd64")).unwrap();
+        dir.dir("packages/a_1_amd64");
         fs::write(&set, "a_1_amd64.deb\n").unwrap();
         assert_eq!(known_before(&set, &packages).unwrap().len(), 1);
         fs::write(&set, "a_1_amd64.deb\nb_2_all.deb\n").unwrap();
         assert_eq!(known_before(&set, &packages), None);
         assert_eq!(known_before(&dir.join("none"), &packages), None);
-        fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -6,8 +6,7 @@ mod common;
 
 use common::plans::{boots_are_alike, planned, with_another_seed};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, PoisonError};
-use unspin_computers::{Computer, Emulator, Kernel, Lab, Series, Topology, QEMU_TOOLS};
+use unspin_computers::{Computer, Emulator, Go, Kernel, Lab, Series, Topology, QEMU_TOOLS};
 
 const SCENARIO: &str = r#"
 title = "two VMs on four CPUs"
@@ -37,9 +36,6 @@ baseline = true
 const CHECKS_MIN: u32 = 29;
 const TOPOLOGY_CHECKS_MIN: u32 = 8;
 
-/// One emulator at a time.
-static COMPUTER: Mutex<()> = Mutex::new(());
-
 /// The lab with its emulator and kernel; or `None`, with the reason printed.
 fn lab() -> Option<(Lab, Kernel)> {
     if !common::has_tools(QEMU_TOOLS) {
@@ -47,7 +43,7 @@ fn lab() -> Option<(Lab, Kernel)> {
     }
     let lab = common::lab();
     let go = AtomicBool::new(false);
-    let program = lab.program(Emulator::QemuAmd, &go, &mut |text| common::say(text));
+    let program = lab.program(Emulator::QemuAmd, &mut Go::new(&go, &mut |text| common::say(text)));
     common::say(&common::prepared("the lab's QEMU", program)?.name());
     let kernel = common::kernel(&lab, Series::V6_12)?;
     Some((lab, kernel))
@@ -55,7 +51,7 @@ fn lab() -> Option<(Lab, Kernel)> {
 
 #[test]
 fn the_pause_filter_is_exact() {
-    let _alone = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = common::alone();
     if let Some((lab, kernel)) = lab() {
         let computer = Computer::qemu_amd(1);
         let heard = common::script(&lab, &kernel, &computer, include_str!("amd.sh"), "amd-truth");
@@ -66,7 +62,7 @@ fn the_pause_filter_is_exact() {
 
 #[test]
 fn the_same_boot_gives_the_same_values() {
-    let _alone = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = common::alone();
     if let Some((lab, kernel)) = lab() {
         let plan = with_another_seed(planned("amd", SCENARIO, &["dbench"]));
         let computer = Computer::qemu_amd(plan.host.pcpus);
@@ -80,7 +76,7 @@ fn the_same_boot_gives_the_same_values() {
 
 #[test]
 fn sockets_cores_and_threads_are_seen() {
-    let _alone = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = common::alone();
     if let Some((lab, kernel)) = lab() {
         let topology = Topology { sockets: 2, cores: 2, threads: 2 };
         let computer = Computer { topology: Some(topology), ..Computer::qemu_amd(topology.cpus()) };

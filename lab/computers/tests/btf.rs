@@ -14,7 +14,8 @@ fn type_information_is_understood_or_refused_by_name() {
         return;
     }
     let sources = format!("{}/tests/btf", env!("CARGO_MANIFEST_DIR"));
-    let program = std::env::temp_dir().join(format!("unspin-btf-{}", std::process::id()));
+    let dir = unspin_scratch::Scratch::new();
+    let program = dir.join("btf");
     let mut gcc = Command::new("gcc");
     gcc.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]);
     gcc.args(["-Wno-missing-field-initializers", "-Wno-sign-compare"]);
@@ -27,7 +28,6 @@ fn type_information_is_understood_or_refused_by_name() {
     let mut run = Command::new(&program);
     run.args([number("UNSPIN_SEED", "1"), number("UNSPIN_CASES", "20000")]);
     let out = run.output().unwrap();
-    let _ = std::fs::remove_file(&program);
     let said = [out.stdout, out.stderr].concat();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&said));
 }

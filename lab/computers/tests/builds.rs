@@ -7,8 +7,8 @@ mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use unspin_computers::{Flavour, KernelPackage, Lab, Series, BOCHS_TOOLS, QEMU_TOOLS};
+use std::sync::atomic::AtomicBool;
+use unspin_computers::{Flavour, Go, KernelPackage, Lab, Series, BOCHS_TOOLS, QEMU_TOOLS};
 
 /// What a build said of one file at least, with the warnings in it.
 fn warnings(lab: &Lab, release: &str, log: &str, file: &str) -> Vec<String> {
@@ -52,7 +52,7 @@ fn the_module_builds_for_the_kernels_hosts_run() {
     let go = AtomicBool::new(false);
     let mut wrong = Vec::new();
     for package in not_booted() {
-        let built = lab.build_module(package, &go, &mut |text| common::say(text));
+        let built = lab.build_module(package, &mut Go::new(&go, &mut |text| common::say(text)));
         let Some(release) = common::prepared(&package.name(), built) else { continue };
         wrong.extend(warnings(&lab, &release, "build.log", "unspin.o"));
     }
@@ -61,14 +61,11 @@ fn the_module_builds_for_the_kernels_hosts_run() {
 
 /// Make builds the module against these headers, in a directory of its own. Whether it did, and its log.
 fn made(headers: &Path, arguments: &[&str]) -> (bool, String) {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let build = std::env::temp_dir().join(format!("unspin-made-{}-{number}", std::process::id()));
+    let build = unspin_scratch::Scratch::new();
     let mut make = Command::new("make");
     make.arg("-C").arg(unspin_computers::source_tree().join("core/kmod"));
     make.arg(format!("KDIR={}", headers.display())).arg(format!("BUILD={}", build.display()));
     let out = make.args(arguments).output().unwrap();
-    let _ = std::fs::remove_dir_all(&build);
     let said = [out.stdout, out.stderr].concat();
     (out.status.success(), String::from_utf8_lossy(&said).into_owned())
 }
@@ -129,7 +126,7 @@ fn the_guests_module_builds_for_all_kernels() {
     let mut wrong = Vec::new();
     let booted = common::kernels(&Series::ALL).into_iter().map(KernelPackage::from);
     for package in booted.chain(not_booted()) {
-        let built = lab.guest_module(package, &go, &mut |text| common::say(text));
+        let built = lab.guest_module(package, &mut Go::new(&go, &mut |text| common::say(text)));
         let Some((release, _)) = common::prepared(&package.name(), built) else { continue };
         wrong.extend(warnings(&lab, &release, "build-guest.log", "unspin-guest.o"));
     }

@@ -13,18 +13,16 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use unspin_computers::source_tree;
 use unspin_guest_abi::area::{self, Area};
+use unspin_scratch::Scratch;
 
-/// A compiled program, in a directory that is removed with it.
+/// The directory of compiled programs.
 struct Built {
-    dir: PathBuf,
+    dir: Scratch,
 }
 
 impl Built {
-    fn new(test: &str) -> Built {
-        let dir = std::env::temp_dir().join(format!("unspin-{test}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(&dir).unwrap();
-        Built { dir }
+    fn new() -> Built {
+        Built { dir: Scratch::new() }
     }
 
     fn compile(&self, name: &str, source: &str, flags: &[&str]) -> PathBuf {
@@ -46,12 +44,6 @@ impl Built {
     }
 }
 
-impl Drop for Built {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.dir);
-    }
-}
-
 /// A program of calls (counting.c) under the library.
 struct Counted {
     built: Built,
@@ -61,8 +53,8 @@ struct Counted {
 }
 
 impl Counted {
-    fn new(test: &str) -> Counted {
-        let built = Built::new(test);
+    fn new() -> Counted {
+        let built = Built::new();
         let (library, area) = (built.library(), built.area());
         let flags = ["-pthread", "-Wl,-z,now"];
         let program = built.compile("calls", "lab/computers/tests/counting.c", &flags);
@@ -90,7 +82,7 @@ impl Counted {
 
 #[test]
 fn every_call_of_every_thread_and_process_counts_once() {
-    let calls = Counted::new("calls");
+    let calls = Counted::new();
     // Few: where other programs are busy a thread that yields waits some ms for its next turn.
     assert_eq!(calls.counts("sched_yield", &["threads", "16", "250"]), (4000, 16));
     // The parent and its children.
@@ -108,7 +100,7 @@ fn every_call_of_every_thread_and_process_counts_once() {
 
 #[test]
 fn calls_get_their_arguments_and_give_their_results() {
-    let calls = Counted::new("pass");
+    let calls = Counted::new();
     let counted = "open,fcntl,write,pread,mmap,syscall,close,unlink";
     // The functions of counting.c's `pass`; counted or not, the program checks the values they
     // return.
@@ -120,7 +112,7 @@ fn calls_get_their_arguments_and_give_their_results() {
 /// As the head of count.c and docs/linux-guests.md say.
 #[test]
 fn a_count_takes_eight_instructions() {
-    let calls = Counted::new("steps");
+    let calls = Counted::new();
     let steps = |output: Output| -> Option<i64> {
         if output.status.code() == Some(77) {
             return None;
@@ -141,7 +133,7 @@ fn a_count_takes_eight_instructions() {
 
 #[test]
 fn a_program_that_cannot_be_counted_does_not_run() {
-    let calls = Counted::new("refused");
+    let calls = Counted::new();
     let file = calls.built.dir.join("area");
     let bad = |name: &str, contents: &[u8]| {
         let path = calls.built.dir.join(name);
@@ -188,7 +180,7 @@ impl Runner {
     }
 
     fn with(test: &str, flags: &[&str]) -> Runner {
-        let built = Built::new(test);
+        let built = Built::new();
         let (library, area) = (built.library(), built.area());
         built.compile("runner", "lab/guest/linux/runner.c", &[&["-static"], flags].concat());
         let flags = ["-pthread", "-Wl,-z,now"];
@@ -393,7 +385,7 @@ fn a_runner_that_comes_up_again_and_one_without_an_area_are_told() {
 
 #[test]
 fn answers_and_their_times_are_counted() {
-    let calls = Counted::new("answers");
+    let calls = Counted::new();
     let program = calls.built.compile("answers", "lab/guest/linux/answers.c", &["-pthread"]);
     let area = calls.built.dir.join("area");
     let mut answers =

@@ -9,7 +9,7 @@ mod common;
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use unspin_computers::{Computer, Series, DEBUG_TOOLS, QEMU_TOOLS};
+use unspin_computers::{Computer, Go, Series, DEBUG_TOOLS, QEMU_TOOLS};
 
 /// The least number of checks: scripts that end early make fewer.
 const CHECKS_MIN: u32 = 75;
@@ -44,7 +44,7 @@ fn the_module_on_debug_kernels() {
     let mut wrong = Vec::new();
     for series in common::kernels(&[Series::V6_12, Series::V6_1]) {
         let go = AtomicBool::new(false);
-        let built = lab.build_debug(series, &go, &mut |text| common::say(text));
+        let built = lab.build_debug(series, &mut Go::new(&go, &mut |text| common::say(text)));
         let Some(kernel) = common::prepared(series.name(), built) else { continue };
         let files =
             vec![("modules/faulty.ko".to_string(), common::test_module(&lab, &kernel, "faulty"))];

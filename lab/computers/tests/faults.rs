@@ -10,8 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use unspin_computers::{Bochs, Boot, Computer, Kernel, Lab, LabError, Patience, Payload, Series};
+use unspin_computers::{
+    Bochs, Boot, Computer, Go, Kernel, Lab, LabError, Patience, Payload, Series,
+};
 use unspin_scenario::result::Record;
+use unspin_scratch::Scratch;
 use unspin_text::Lock;
 
 const RELEASE: &str = "6.12.99-test";
@@ -20,16 +23,14 @@ const CONFIG: &str =
     CONFIG_TRACEPOINTS=y\nCONFIG_KPROBES=y\nCONFIG_KVM=m\n";
 
 struct Stage {
-    dir: PathBuf,
+    dir: Scratch,
     lab: Lab,
 }
 
 impl Stage {
     fn new() -> Stage {
-        let dir = std::env::temp_dir().join(format!("unspin-faults-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(dir.join("bin")).unwrap();
-        std::env::set_var("PATH", dir.join("bin"));
+        let dir = Scratch::new();
+        std::env::set_var("PATH", dir.dir("bin"));
         let lab = Lab::open(Some(dir.join("lab")), "/bin/true".into()).unwrap();
         Stage { dir, lab }
     }
@@ -55,7 +56,7 @@ impl Stage {
     }
 
     fn build_of(&self, series: Series) -> Result<Kernel, LabError> {
-        self.lab.build(series, &AtomicBool::new(false), &mut |_| {})
+        self.lab.build(series, &mut Go::new(&AtomicBool::new(false), &mut |_| {}))
     }
 
     #[track_caller]
@@ -105,7 +106,6 @@ fn what_goes_wrong_is_said() {
     builds_of_bochs(&stage);
     computers(&stage);
     emulators(&stage);
-    fs::remove_dir_all(&stage.dir).unwrap();
 }
 
 fn packages(stage: &Stage) {
@@ -139,7 +139,7 @@ fn an_interrupt_is_no_failure(stage: &Stage) {
                 stop.store(true, Ordering::Relaxed);
                 fs::write(&interrupted, "").unwrap();
             });
-            stage.lab.build(Series::V6_12, &stop, &mut |_| {})
+            stage.lab.build(Series::V6_12, &mut Go::new(&stop, &mut |_| {}))
         });
         assert!(matches!(outcome, Err(LabError::Interrupted)), "{script}: {outcome:?}");
         assert!(start.elapsed() < Duration::from_secs(90), "{script}");
@@ -351,7 +351,8 @@ fn builds_of_bochs(stage: &Stage) {
     let why = || {
         let lab = Lab::open(Some(stage.dir.join("lab")), "/bin/true".into()).unwrap();
         let mut said = Vec::new();
-        let bochs = lab.bochs(&AtomicBool::new(false), &mut |text| said.push(text.to_string()));
+        let bochs = lab
+            .bochs(&mut Go::new(&AtomicBool::new(false), &mut |text| said.push(text.to_string())));
         assert_eq!(bochs.unwrap(), Bochs::Debian);
         let last = said.pop().unwrap();
         assert!(last.starts_with("Debian's Bochs boots") && !last.contains('\n'), "{last}");
@@ -463,14 +464,14 @@ fn computers(stage: &Stage) {
     let dir = stage.lab.boot_dir("fault");
     let held = Lock::take(&dir).unwrap();
     let (outcome, _) = boot(stage, "exec sleep 100", &go);
-    for outcome in [outcome, stage.lab.clean(&go, &mut |_| {})] {
+    for outcome in [outcome, stage.lab.clean(&mut Go::new(&go, &mut |_| {}))] {
         let error = outcome.unwrap_err();
         assert!(matches!(error, LabError::Busy { .. }), "{error}");
         assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");
     }
     assert!(dir.join("records.raw").exists(), "a boot under way keeps what it wrote");
     drop(held);
-    stage.lab.clean(&go, &mut |_| {}).unwrap();
+    stage.lab.clean(&mut Go::new(&go, &mut |_| {})).unwrap();
     for kept in ["kernels", "debian13", "emulators"] {
         assert!(!dir.exists() && !stage.lab.dir().join(kept).exists());
     }

@@ -11,13 +11,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use unspin_computers::{
-    kernel_symbols, source_tree, GuestModules, KernelPackage, Lab, Series, QEMU_TOOLS,
+    kernel_symbols, source_tree, Go, GuestModules, KernelPackage, Lab, Series, QEMU_TOOLS,
 };
 use unspin_guest_abi::area::{self, Area};
 use unspin_scenario::plan::GuestProgram;
+use unspin_scratch::Scratch;
 use unspin_spinners::{Place, Symbols};
 
 const VCPUS: u32 = 4;
@@ -32,9 +32,6 @@ const REAL_PATIENCE: Duration = Duration::from_secs(1200);
 const UNITS: u64 = 500;
 /// Programs get 31 bits of it.
 const SEED: u64 = 0xfedc_ba98_7654_3210;
-/// One computer at a time: others are emulated beside this test.
-static COMPUTER: Mutex<()> = Mutex::new(());
-
 /// Words of a kernel that has found something wrong with itself.
 const ALARMS: [&str; 5] = ["Kernel panic", "BUG:", "WARNING:", "Oops", "rcu: INFO"];
 
@@ -116,22 +113,20 @@ command = "mapper 8 $seed & sleep 1; kill -9 $! && echo a-while: done > /dev/con
 "#;
 
 struct Guest {
-    dir: PathBuf,
+    dir: Scratch,
     child: Child,
     area: AreaFile,
     serial: u32,
 }
 
 impl Guest {
-    fn boot(name: &str, kernel: &Path, image: &Path) -> Guest {
-        Guest::in_time(Time::Real, name, kernel, image)
+    fn boot(kernel: &Path, image: &Path) -> Guest {
+        Guest::in_time(Time::Real, kernel, image)
     }
 
     /// With the first command in place before it boots.
-    fn in_time(time: Time, name: &str, kernel: &Path, image: &Path) -> Guest {
-        let dir = std::env::temp_dir().join(format!("unspin-guest-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(&dir).unwrap();
+    fn in_time(time: Time, kernel: &Path, image: &Path) -> Guest {
+        let dir = Scratch::new();
         let memory = dir.join("memory");
         let area = AreaFile::make(&memory, area::ADDR, MEMORY_MIB << 20);
         let mut serial = 0;
@@ -252,7 +247,6 @@ impl Drop for Guest {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
@@ -280,8 +274,8 @@ fn made_with(
 ) -> Option<(PathBuf, PathBuf)> {
     let stop = AtomicBool::new(false);
     let package = KernelPackage::from(series);
-    let kernel = lab.guest_kernel(package, &stop, &mut |text| say(text));
-    let image = lab.guest_image(programs, modules, &stop, &mut |text| say(text));
+    let kernel = lab.guest_kernel(package, &mut Go::new(&stop, &mut |text| say(text)));
+    let image = lab.guest_image(programs, modules, &mut Go::new(&stop, &mut |text| say(text)));
     Some((prepared(series.name(), kernel)?, prepared("the guests' programs", image)?))
 }
 
@@ -312,7 +306,7 @@ fn boot(lab: &Lab, series: Series, all: &[GuestProgram]) {
     let Some((kernel, image)) = made(lab, series, &with_symbols) else { return };
     let bytes = fs::metadata(&image).unwrap().len();
     let start = Instant::now();
-    let mut guest = Guest::boot(series.name(), &kernel, &image);
+    let mut guest = Guest::boot(&kernel, &image);
     guest.wait_until_up();
     let release = area::text(&guest.area.found.kernel);
     say(&format!(
@@ -354,7 +348,7 @@ fn every_program_runs_in_a_guest() {
     if !has_tools(QEMU_TOOLS) {
         return;
     }
-    let _only = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
+    let _only = common::alone();
     let (lab, all) = (lab(), programs());
     // What makes the image small, on the kernels that are not the usual one.
     let small: Vec<GuestProgram> = all
@@ -383,16 +377,16 @@ fn the_guests_module_sees_who_waits() {
     if !has_tools(QEMU_TOOLS) {
         return;
     }
-    let _only = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
+    let _only = common::alone();
     let (lab, stop) = (lab(), AtomicBool::new(false));
     for series in kernels(&Series::ALL) {
-        let built = lab.guest_module(series, &stop, &mut |text| say(text));
+        let built = lab.guest_module(series, &mut Go::new(&stop, &mut |text| say(text)));
         let Some((release, module)) = prepared(series.name(), built) else { continue };
         let modules = GuestModules::from([(release.clone(), module)]);
         let made = made_with(&lab, series, &[program("waits", WAITS)], &modules);
         let Some((kernel, image)) = made else { continue };
         let time = Time::WithModule { parameters: "report=0 threshold_log2_cycles=12" };
-        let mut guest = Guest::in_time(time, &format!("module-{}", series.name()), &kernel, &image);
+        let mut guest = Guest::in_time(time, &kernel, &image);
         guest.wait_until_up();
         assert!(!area::text(&guest.area.found.module).is_empty());
         guest.command("waits");
@@ -414,15 +408,15 @@ fn two_boots_of_one_image_count_the_same_work_alike() {
     if !has_tools(QEMU_TOOLS) {
         return;
     }
-    let _only = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
+    let _only = common::alone();
     let programs = [program("messages", MESSAGES), program("mutexes", MUTEXES)];
     let Some((kernel, image)) = made(&lab(), Series::V6_12, &programs) else { return };
-    let counts = |name: &str| -> Vec<u64> {
-        let mut guest = Guest::boot(name, &kernel, &image);
+    let counts = || -> Vec<u64> {
+        let mut guest = Guest::boot(&kernel, &image);
         guest.wait_until_up();
         programs.iter().map(|program| guest.run_to_its_end(&program.name)).collect()
     };
-    let (first, second) = (counts("first"), counts("second"));
+    let (first, second) = (counts(), counts());
     say(&format!("messages, mutexes: {first:?} units, {second:?} in another boot"));
     assert_eq!(first, second);
     // Of 20 senders to 20 receivers each, and of 8 threads.
@@ -436,16 +430,16 @@ fn two_boots_of_one_image_count_alike_in_virtual_time() {
     if !has_tools(QEMU_TOOLS) {
         return;
     }
-    let _only = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
+    let _only = common::alone();
     let programs = [program("a-while", A_WHILE)];
     let Some((kernel, image)) = made(&lab(), Series::V6_12, &programs) else { return };
-    let counts = |name: &str| {
+    let counts = || {
         let time = Time::Virtual { program: &programs[0].name };
-        let mut guest = Guest::in_time(time, name, &kernel, &image);
+        let mut guest = Guest::in_time(time, &kernel, &image);
         guest.wait_for_the_end("a-while");
         guest.counts().into_iter().filter(|units| *units > 0).collect::<Vec<u64>>()
     };
-    let (first, second) = (counts("one"), counts("other"));
+    let (first, second) = (counts(), counts());
     say(&format!("mapper for a virtual second: {first:?} units, {second:?} in another boot"));
     assert_eq!(first, second);
     assert!(first.len() == 8 && first.iter().sum::<u64>() > UNITS, "{first:?}");

@@ -13,44 +13,34 @@ const CHECKS_MIN: u32 = 77;
 
 #[test]
 fn the_module_under_qemu() {
-    if !common::has_tools(QEMU_TOOLS) {
-        return;
-    }
-    let lab = common::lab();
     let cycles = common::cycles(20);
     let script = format!("CYCLES={cycles}\n{}\nfinish", include_str!("module.sh"));
-    let mut wrong = Vec::new();
-    for series in common::kernels(&Series::ALL) {
-        let Some(kernel) = common::kernel(&lab, series) else { continue };
-        let name = format!("module-{}", series.name());
+    common::on_kernels(QEMU_TOOLS, &Series::ALL, |lab, kernel| {
+        let name = format!("module-{}", kernel.series.name());
         let production = std::fs::read(&kernel.module).unwrap();
         let extras = common::Extras {
             files: vec![("modules/unspin-production.ko".into(), production)],
             ..common::NO_EXTRAS
         };
         let computer = Computer::qemu_in_virtual_time(4);
-        let heard = common::script_with(&lab, &kernel, &computer, &script, &name, extras);
-        wrong.extend(common::verdict(series, &heard, CHECKS_MIN, &heard.console));
+        let heard = common::script_with(lab, kernel, &computer, &script, &name, extras);
+        let mut wrong = common::verdict(kernel.series, &heard, CHECKS_MIN, &heard.console);
         // The verdict counts only after the leaks and the log were looked at.
         let last =
             heard.lines.iter().rev().find(|l| l.starts_with("ok") || l.starts_with("FAILED"));
         if !last.is_some_and(|line| line.contains("no splat in the kernel's log")) {
-            wrong.push(format!("{}: the log was not looked at last", series.name()));
+            wrong.push(format!("{name}: the log was not looked at last"));
         }
-    }
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+        wrong
+    });
 }
 
 /// The module that hosts load has neither fault injection nor false facts.
 #[test]
 fn only_the_build_for_tests_has_parameters() {
-    if !common::has_tools(QEMU_TOOLS) {
-        return;
-    }
-    let lab = common::lab();
     let has = |module: &[u8], text: &str| module.windows(text.len()).any(|w| w == text.as_bytes());
-    for series in common::kernels(&Series::ALL) {
-        let Some(kernel) = common::kernel(&lab, series) else { continue };
+    common::on_kernels(QEMU_TOOLS, &Series::ALL, |_, kernel| {
+        let series = kernel.series;
         let read = |path| std::fs::read(path).unwrap_or_else(|e| panic!("{path:?}: {e}"));
         let (production, tests) = (read(&kernel.module), read(&kernel.test_module));
         for name in [
@@ -69,7 +59,8 @@ fn only_the_build_for_tests_has_parameters() {
         for text in ["parm=", "parmtype=", "injected failure", "svm_force_pause"] {
             assert!(!has(&production, text), "{}: {text} in production", series.name());
         }
-    }
+        Vec::new()
+    });
 }
 
 #[test]

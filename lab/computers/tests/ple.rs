@@ -9,7 +9,6 @@
 mod common;
 
 use common::plans::{boot, boots_are_alike, lab, planned, with_another_seed};
-use std::sync::{Mutex, PoisonError};
 use unspin_computers::{Computer, Kernel, Lab};
 use unspin_replay::{replay, Tally};
 use unspin_scenario::plan::{Coscheduling, CoschedulingMechanism, Plan};
@@ -51,12 +50,9 @@ const GAIN_MIN: f64 = 0.10;
 const FIFO_SHARE_MIN: f64 = 0.15;
 const TRUTH_CHECKS_MIN: u32 = 30;
 
-/// One emulator at a time.
-static COMPUTER: Mutex<()> = Mutex::new(());
-
 #[test]
 fn pause_loop_exits_are_what_they_must_be() {
-    let _alone = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = common::alone();
     if let Some((lab, kernel)) = lab() {
         truth(&lab, &kernel);
     }
@@ -64,7 +60,7 @@ fn pause_loop_exits_are_what_they_must_be() {
 
 #[test]
 fn the_same_boot_gives_the_same_values() {
-    let _alone = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = common::alone();
     if let Some((lab, kernel)) = lab() {
         let plan = with_another_seed(plan());
         let computer = Computer::bochs(plan.host.pcpus);
@@ -74,7 +70,7 @@ fn the_same_boot_gives_the_same_values() {
 
 #[test]
 fn apples_gains_and_its_decisions_are_the_policies() {
-    let _alone = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = common::alone();
     if let Some((lab, kernel)) = lab() {
         let results = boot(&lab, &kernel, &plan(), "ple-gain");
         gain(&results);

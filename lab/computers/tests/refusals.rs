@@ -2,7 +2,6 @@
 //! Kernels that the module must not be built for: their configuration stops the compiler with a line
 //! that names it.
 
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -17,22 +16,20 @@ const REFUSED: [(&[&str], &str); 5] = [
 
 #[test]
 fn kernels_that_will_not_do_are_named_by_the_compiler() {
-    let dir = std::env::temp_dir().join(format!("unspin-refusals-{}", std::process::id()));
-    fs::create_dir_all(dir.join("linux")).expect("a directory");
+    let dir = unspin_scratch::Scratch::new();
     // As in the kernel's own: defined for an option that is a module.
     let kconfig = "#ifdef CONFIG_KVM_MODULE\n#define IS_MODULE(option) 1\n#else\n\
         #define IS_MODULE(option) 0\n#endif\n";
-    fs::write(dir.join("linux/kconfig.h"), kconfig).expect("a header");
+    dir.write("linux/kconfig.h", kconfig);
     let version = "#define KERNEL_VERSION(a, b, c) (((a) << 16) + ((b) << 8) + (c))\n\
         #define LINUX_VERSION_CODE KERNEL_VERSION(6, 12, 0)\n";
-    fs::write(dir.join("linux/version.h"), version).expect("a header");
+    dir.write("linux/version.h", version);
     for (config, words) in REFUSED {
         let said = preprocessed(&dir, config);
         assert!(said.contains(words), "{config:?}: {said}");
     }
     let said = preprocessed(&dir, &["CONFIG_KVM_MODULE=1"]);
     assert!(!said.contains("#error"), "{said}");
-    fs::remove_dir_all(&dir).expect("the directory goes");
 }
 
 /// The preprocessor's output for the header that tells kernels apart.

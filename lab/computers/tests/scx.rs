@@ -5,7 +5,6 @@
 mod common;
 
 use common::{Extras, NO_EXTRAS};
-use std::sync::{Mutex, PoisonError};
 use unspin_computers::{Computer, Series, QEMU_TOOLS};
 
 /// The least number of checks on kernels that have sched_ext: a script that ends early makes fewer.
@@ -27,21 +26,14 @@ fn a_kernel_without_sched_ext_is_named() {
     script(Series::V6_1, 1, WITHOUT, 3);
 }
 
-/// One computer at a time.
-static COMPUTER: Mutex<()> = Mutex::new(());
-
 fn script(series: Series, cpus: u32, script: &str, checks_min: u32) {
-    let _alone = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = common::alone();
     let Some(scheduler) = common::built("unspin-scx", "Credit by sched_ext") else { return };
-    if !common::has_tools(QEMU_TOOLS) || common::kernels(&[series]).is_empty() {
-        return;
-    }
-    let lab = common::lab();
-    let Some(kernel) = common::kernel(&lab, series) else { return };
     let extras = Extras { programs: vec![scheduler], ..NO_EXTRAS };
     let computer = Computer::qemu_in_virtual_time(cpus);
     let name = format!("scx-{}", series.name());
-    let heard = common::script_with(&lab, &kernel, &computer, script, &name, extras);
-    let wrong = common::verdict(series, &heard, checks_min, &heard.console);
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    common::on_kernels(QEMU_TOOLS, &[series], |lab, kernel| {
+        let heard = common::script_with(lab, kernel, &computer, script, &name, extras.clone());
+        common::verdict(series, &heard, checks_min, &heard.console)
+    });
 }

@@ -8,7 +8,6 @@
 mod common;
 
 use common::plans::{boot, lab, of_repository, planned};
-use std::sync::{Mutex, PoisonError};
 use unspin_replay::{replay, Tally};
 use unspin_scenario::plan::Plan;
 use unspin_scenario::result::RunResult;
@@ -19,12 +18,9 @@ const WOKEN: u8 = 4;
 /// woken siblings are invisible.
 const YIELDS_MIN: u64 = 8;
 
-/// One emulator at a time.
-static COMPUTER: Mutex<()> = Mutex::new(());
-
 #[test]
 fn a_woken_sibling_gets_the_core_of_who_waits_for_it() {
-    let _alone = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = common::alone();
     let Some((lab, kernel)) = lab() else { return };
     let plan = plan("woken", &["wake-and-wait", "compute"]);
     for result in boot(&lab, &kernel, &plan, "woken") {
@@ -36,7 +32,7 @@ fn a_woken_sibling_gets_the_core_of_who_waits_for_it() {
 
 #[test]
 fn vcpus_that_move_are_found() {
-    let _alone = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = common::alone();
     let Some((lab, kernel)) = lab() else { return };
     let plan = plan("eight", &["ebizzy", "dbench", "compute"]);
     for result in boot(&lab, &kernel, &plan, "eight") {

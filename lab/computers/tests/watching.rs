@@ -16,22 +16,21 @@ const SWITCH_MAX: f64 = 1030.0;
 
 #[test]
 fn watching_costs_little() {
-    if !common::has_tools(BOCHS_TOOLS) {
-        return;
-    }
     let Some(watcher) = common::built("unspin-watch", "cost of watching") else { return };
-    let lab = common::lab();
-    common::bochs(&lab);
-    let Some(kernel) = common::kernel(&lab, Series::V6_12) else { return };
     let script = format!("{}\n{}", include_str!("costs.sh"), include_str!("watching.sh"));
     let extras = common::Extras { programs: vec![watcher], ..common::NO_EXTRAS };
-    let heard =
-        common::script_with(&lab, &kernel, &Computer::bochs(1), &script, "watching", extras);
-    let wrong = common::verdict(Series::V6_12, &heard, CHECKS_MIN, &heard.console);
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
-    let [exit, switch] = added(&heard.lines);
-    common::say(&format!("watching adds {exit} instructions an exit, {switch} a switch"));
-    assert!(exit <= EXIT_MAX && switch <= SWITCH_MAX, "{exit} and {switch}");
+    common::on_kernels(BOCHS_TOOLS, &[Series::V6_12], |lab, kernel| {
+        let computer = Computer::bochs(1);
+        let heard =
+            common::script_with(lab, kernel, &computer, &script, "watching", extras.clone());
+        let wrong = common::verdict(kernel.series, &heard, CHECKS_MIN, &heard.console);
+        if wrong.is_empty() {
+            let [exit, switch] = added(&heard.lines);
+            common::say(&format!("watching adds {exit} instructions an exit, {switch} a switch"));
+            assert!(exit <= EXIT_MAX && switch <= SWITCH_MAX, "{exit} and {switch}");
+        }
+        wrong
+    });
 }
 
 /// Instructions that an exit and a switch take more, of the script's line.

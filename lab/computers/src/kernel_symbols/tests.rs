@@ -278,9 +278,9 @@ proptest! {
 
 #[test]
 fn a_kernel_without_tables_is_named() {
-    let path = std::env::temp_dir().join(format!("unspin-symbols-{}", std::process::id()));
+    let dir = unspin_scratch::Scratch::new();
     let image = some_image(Kernels::UpTo6_14, 8, 1000, 1);
-    std::fs::write(&path, &image.bytes).unwrap();
+    let path = dir.write("vmlinux", &image.bytes);
     assert_eq!(kernel_symbols(&path).unwrap(), image.listed);
     std::fs::write(&path, &image.bytes[..image.index.start]).unwrap();
     let error = kernel_symbols(&path).unwrap_err().to_string();

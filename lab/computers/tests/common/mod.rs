@@ -11,10 +11,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use unspin_computers::{
-    source_tree, Boot, Computer, Kernel, Lab, LabError, ModuleBuild, Patience, Payload, Series,
-    QEMU_TOOLS,
+    source_tree, Boot, Computer, Go, Kernel, Lab, LabError, ModuleBuild, Patience, Payload, Series,
+    BOCHS_TOOLS, QEMU_TOOLS,
 };
 use unspin_scenario::result::Record;
 
@@ -73,13 +74,37 @@ pub fn has_tools(tools: &[&str]) -> bool {
 
 /// What boots whatever is timed; built if it has to be.
 pub fn bochs(lab: &Lab) {
-    let made = lab.bochs(&AtomicBool::new(false), &mut |text| say(text));
+    let made = lab.bochs(&mut Go::new(&AtomicBool::new(false), &mut |text| say(text)));
     say(&made.unwrap_or_else(|e| panic!("{e}")).name());
 }
 
 /// The series' kernel with the module built for it.
 pub fn kernel(lab: &Lab, series: Series) -> Option<Kernel> {
-    prepared(series.name(), lab.build(series, &AtomicBool::new(false), &mut |text| say(text)))
+    prepared(
+        series.name(),
+        lab.build(series, &mut Go::new(&AtomicBool::new(false), &mut |text| say(text))),
+    )
+}
+
+/// Boots these kernels, as far as they are tested on and can be had, one after the other, and fails with
+/// all that is wrong: `boot` says what is.
+pub fn on_kernels(tools: &[&str], all: &[Series], boot: impl Fn(&Lab, &Kernel) -> Vec<String>) {
+    if !has_tools(tools) {
+        return;
+    }
+    let lab = lab();
+    if tools == BOCHS_TOOLS {
+        bochs(&lab);
+    }
+    let of_kernel = |series| Some(boot(&lab, &kernel(&lab, series)?));
+    let wrong = kernels(all).into_iter().filter_map(of_kernel).collect::<Vec<_>>().concat();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// The tests of one program boot one computer at a time.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static COMPUTER: Mutex<()> = Mutex::new(());
+    COMPUTER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A kernel; or `None`, with the reason printed, where packages cannot be downloaded.
@@ -179,24 +204,18 @@ pub fn command_under_qemu(
     checks_min: u32,
     judged: impl Fn(&[String]) -> Vec<String>,
 ) {
-    if !has_tools(QEMU_TOOLS) {
-        return;
-    }
     let Some(command) = built("unspin", name) else { return };
-    let lab = lab();
     let script = format!("{script}\nfinish");
-    let mut wrong = Vec::new();
-    for series in kernels(all) {
-        let Some(kernel) = kernel(&lab, series) else { continue };
-        let name = format!("{name}-{}", series.name());
+    on_kernels(QEMU_TOOLS, all, |lab, kernel| {
+        let series = kernel.series.name();
         let extras = Extras { programs: vec![command.clone()], ..NO_EXTRAS };
         let computer = Computer::qemu_in_virtual_time(4);
-        let heard = script_with(&lab, &kernel, &computer, &script, &name, extras);
-        wrong.extend(verdict(series, &heard, checks_min, &heard.console));
-        let of_series = |what: String| format!("{}: {what}", series.name());
-        wrong.extend(judged(&heard.lines).into_iter().map(of_series));
-    }
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+        let name = format!("{name}-{series}");
+        let heard = script_with(lab, kernel, &computer, &script, &name, extras);
+        let mut wrong = verdict(kernel.series, &heard, checks_min, &heard.console);
+        wrong.extend(judged(&heard.lines).into_iter().map(|what| format!("{series}: {what}")));
+        wrong
+    });
 }
 
 /// The same with more than stock kernels need. A computer that stalled for no reason of the module's is

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use unspin_computers::{
-    Computer, Debian, Emulator, Flavour, KernelPackage, Lab, Program, BOCHS_TOOLS, QEMU_TOOLS,
+    Computer, Debian, Emulator, Flavour, Go, KernelPackage, Lab, Program, BOCHS_TOOLS, QEMU_TOOLS,
 };
 
 /// CPUs of the computers that are booted here.
@@ -137,58 +137,51 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
             .context("cannot take signals")?;
     }
-    let stop = &*stop;
+    let mut say = |text: &str| say!("{text}");
+    let go = &mut Go::new(&stop, &mut say);
     match &args.command {
         Command::Build(b) => {
             let lab = open(args.lab_dir.as_deref())?;
             let release = match b.headers_only {
-                true => lab.build_module(package(&b.kernel)?, stop, &mut |text| say!("{text}")),
-                false => lab
-                    .build(package(&b.kernel)?, stop, &mut |text| say!("{text}"))
-                    .map(|kernel| kernel.release),
+                true => lab.build_module(package(&b.kernel)?, go),
+                false => lab.build(package(&b.kernel)?, go).map(|kernel| kernel.release),
             };
             out::print(&format!("{}\n", release.map_err(explain)?))
         }
-        Command::Boot(b) => boot(args, b, stop),
+        Command::Boot(b) => boot(args, b, go),
         Command::Emulator { emulator } => {
             let lab = with_tools(args, &[])?;
-            out::print(&format!("{}\n", program(&lab, *emulator, stop)?.name()))
+            out::print(&format!("{}\n", program(&lab, *emulator, go)?.name()))
         }
         Command::Speed { emulator, json } => {
             let lab = with_tools(args, emulator.unwrap_or(Choice::Bochs).tools())?;
-            let kernel = lab
-                .build(unspin_computers::Series::V6_12, stop, &mut |text| say!("{text}"))
-                .map_err(explain)?;
+            let kernel = lab.build(unspin_computers::Series::V6_12, go).map_err(explain)?;
             let asked = emulator.map(Choice::emulator);
-            speed::run(&lab, &kernel, asked, *json, stop)
+            speed::run(&lab, &kernel, asked, *json, go)
         }
         Command::Shell(k) => {
             let lab = with_tools(args, QEMU_TOOLS)?;
-            let kernel = build(&lab, k, stop)?;
+            let kernel = build(&lab, k, go)?;
             lab.shell(&kernel).map_err(explain)
         }
         Command::Symbols { series: name } => {
             let series = series(name).map_err(Usage::from)?;
             let lab = with_tools(args, &[])?;
-            let kernel = lab
-                .guest_kernel(series.into(), stop, &mut |text| say!("{text}"))
-                .map_err(explain)?;
+            let kernel = lab.guest_kernel(series.into(), go).map_err(explain)?;
             out::print(&unspin_computers::kernel_symbols(&kernel).map_err(explain)?)
         }
-        Command::Clean => {
-            with_tools(args, &[])?.clean(stop, &mut |text| say!("{text}")).map_err(explain)
-        }
+        Command::Clean => with_tools(args, &[])?.clean(go).map_err(explain),
     }
 }
 
-fn boot(args: &Args, b: &Boot, stop: &AtomicBool) -> anyhow::Result<()> {
+fn boot(args: &Args, b: &Boot, go: &mut Go) -> anyhow::Result<()> {
     let lab = with_tools(args, b.emulator.tools())?;
-    let kernel = build(&lab, &b.kernel, stop)?;
-    let emulator = program(&lab, b.emulator, stop)?.name();
+    let kernel = build(&lab, &b.kernel, go)?;
+    let emulator = program(&lab, b.emulator, go)?.name();
     say!("booting {} under {emulator}", kernel.release);
     let mut lost = Ok(());
     let good = lab
-        .check(&kernel, &Computer::of(b.emulator.emulator(), CPUS), stop, &mut |line| {
+        .check(&kernel, &Computer::of(b.emulator.emulator(), CPUS), go.stop, &mut |line| {
             lost = std::mem::replace(&mut lost, Ok(()))
                 .and_then(|()| out::print(&format!("{line}\n")));
         })
@@ -203,8 +196,8 @@ fn boot(args: &Args, b: &Boot, stop: &AtomicBool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn program(lab: &Lab, choice: Choice, stop: &AtomicBool) -> anyhow::Result<Program> {
-    lab.program(choice.emulator(), stop, &mut |text| say!("{text}")).map_err(explain)
+fn program(lab: &Lab, choice: Choice, go: &mut Go) -> anyhow::Result<Program> {
+    lab.program(choice.emulator(), go).map_err(explain)
 }
 
 fn with_tools(args: &Args, tools: &[&str]) -> anyhow::Result<Lab> {
@@ -212,8 +205,8 @@ fn with_tools(args: &Args, tools: &[&str]) -> anyhow::Result<Lab> {
     Lab::open(args.lab_dir.clone(), agent()?).map_err(explain)
 }
 
-fn build(lab: &Lab, k: &Kernel, stop: &AtomicBool) -> anyhow::Result<unspin_computers::Kernel> {
-    lab.build(package(k)?, stop, &mut |text| say!("{text}")).map_err(explain)
+fn build(lab: &Lab, k: &Kernel, go: &mut Go) -> anyhow::Result<unspin_computers::Kernel> {
+    lab.build(package(k)?, go).map_err(explain)
 }
 
 fn package(k: &Kernel) -> anyhow::Result<KernelPackage> {

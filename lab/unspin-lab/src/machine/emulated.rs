@@ -9,7 +9,7 @@ use super::takes::{self, Takes};
 use super::{Job, Machine, Refusal, Sink, Wish};
 use crate::exit::Usage;
 use std::sync::atomic::{AtomicBool, Ordering};
-use unspin_computers::{Computer, Emulator, Lab, LabError, Program, Series, Work};
+use unspin_computers::{Computer, Emulator, Go, Lab, LabError, Program, Series, Work};
 use unspin_scenario::plan::{LinuxFiles, Plan, Run};
 use unspin_scenario::result::Record;
 
@@ -31,8 +31,8 @@ impl Emulated {
         Ok(Emulated { lab: open(wish.lab_dir)?, timed: wish.emulator })
     }
 
-    fn program(&self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> anyhow::Result<Program> {
-        self.lab.program(self.timed.emulator, stop, say).map_err(explain)
+    fn program(&self, go: &mut Go) -> anyhow::Result<Program> {
+        self.lab.program(self.timed.emulator, go).map_err(explain)
     }
 }
 
@@ -86,7 +86,7 @@ impl Machine for Emulated {
     }
 
     fn image(&self, stop: &AtomicBool) -> anyhow::Result<String> {
-        self.program(stop, &mut |text| say!("{text}"))?;
+        self.program(&mut Go::new(stop, &mut |text| say!("{text}")))?;
         let hash = self.lab.image_hash(self.timed.emulator).map_err(explain)?;
         let Computer { emulator, quantum, pause, topology, .. } = self.timed.computer(1);
         Ok(match emulator {
@@ -104,7 +104,10 @@ impl Machine for Emulated {
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {
         let kernel = self
             .lab
-            .build(series(job.kernel).map_err(Usage::from)?, job.stop, &mut |text| (job.say)(text))
+            .build(
+                series(job.kernel).map_err(Usage::from)?,
+                &mut Go::new(job.stop, &mut |text| (job.say)(text)),
+            )
             .map_err(explain)?;
         if job.stop.load(Ordering::Relaxed) {
             return Err(LabError::Interrupted.into());
@@ -112,7 +115,7 @@ impl Machine for Emulated {
         let (work, about) = self.with_guests(job)?;
         let memory_mib = memory_mib(&work.plan);
         let computer = Computer { memory_mib, ..self.timed.computer(work.plan.host.pcpus) };
-        let program = self.program(job.stop, &mut |text| (job.say)(text))?;
+        let program = self.program(&mut Go::new(job.stop, &mut |text| (job.say)(text)))?;
         (job.say)(&format!("booting {}", kernel.release));
         let mut lost = None;
         let name = job.dir.file_name().unwrap_or(job.dir.as_os_str()).to_string_lossy();
@@ -141,9 +144,10 @@ impl Emulated {
             return Ok((plan.into(), About::default()));
         }
         let mut say = |text: &str| (job.say)(text);
-        let qemu = self.lab.qemu(job.stop, &mut say).map_err(explain)?;
+        let mut go = Go::new(job.stop, &mut say);
+        let qemu = self.lab.qemu(&mut go).map_err(explain)?;
         let mut copies = qemu.files;
-        let parts = guests::parts(&self.lab, &plan, job.stop, &mut say)?;
+        let parts = guests::parts(&self.lab, &plan, &mut go)?;
         let kernels = parts.kernels.into_iter().map(|(series, file)| {
             let inside = format!("guests/vmlinux-{series}");
             copies.push((inside.clone(), file));

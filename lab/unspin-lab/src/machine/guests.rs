@@ -7,8 +7,7 @@ use crate::exit::Usage;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::atomic::AtomicBool;
-use unspin_computers::{GuestModules, KernelPackage, Lab, Series};
+use unspin_computers::{Go, GuestModules, KernelPackage, Lab, Series};
 use unspin_scenario::plan::{LinuxVm, Plan, Run};
 use unspin_scenario::result::{Record, RunResult};
 use unspin_spinners::{symbol_of, Symbols};
@@ -103,13 +102,8 @@ pub fn check_kernels(plan: &Plan) -> Result<(), (&'static str, Refusal)> {
     Err(("vm", refusal))
 }
 
-/// Fetches and builds missing files. `say` receives each step that takes time.
-pub fn parts(
-    lab: &Lab,
-    plan: &Plan,
-    stop: &AtomicBool,
-    say: &mut dyn FnMut(&str),
-) -> anyhow::Result<Parts> {
+/// Fetches and builds missing files.
+pub fn parts(lab: &Lab, plan: &Plan, go: &mut Go) -> anyhow::Result<Parts> {
     let mut kernels = BTreeMap::new();
     let mut programs = BTreeMap::new();
     let mut modules = GuestModules::new();
@@ -119,18 +113,18 @@ pub fn parts(
         let name = &linux.guest.kernel;
         if !kernels.contains_key(name) {
             let package = series(name).map_err(Usage::from)?.into();
-            let file = lab.guest_kernel(package, stop, say).map_err(explain)?;
+            let file = lab.guest_kernel(package, go).map_err(explain)?;
             kernels.insert(name.clone(), file);
         }
         if linux.guest.module && with_module.insert(name) {
             let package: KernelPackage = series(name).map_err(Usage::from)?.into();
-            let (release, module) = lab.guest_module(package, stop, say).map_err(explain)?;
+            let (release, module) = lab.guest_module(package, go).map_err(explain)?;
             modules.insert(release, module);
         }
     }
     let programs: Vec<_> = programs.into_values().collect();
-    let initramfs = lab.guest_image(&programs, &modules, stop, say).map_err(explain)?;
-    let about = About::of(&kernels, say);
+    let initramfs = lab.guest_image(&programs, &modules, go).map_err(explain)?;
+    let about = About::of(&kernels, go.say);
     Ok(Parts { kernels, about, initramfs })
 }
 

@@ -201,7 +201,11 @@ impl Kvm {
             return Ok((plan, About::default()));
         }
         let lab = lab::lab(self.lab_dir.as_deref())?;
-        let parts = guests::parts(&lab, &plan, job.stop, &mut |text| (job.say)(text))?;
+        let parts = guests::parts(
+            &lab,
+            &plan,
+            &mut unspin_computers::Go::new(job.stop, &mut |text| (job.say)(text)),
+        )?;
         let kernels = parts.kernels.into_iter();
         let qemu = "qemu-system-x86_64";
         plan.linux = Some(LinuxFiles {
@@ -285,39 +289,33 @@ fn terminate(agent: &Child) {
 mod tests {
     use super::*;
     use crate::machine::emulator::Timed;
-    use std::fs;
     use std::os::unix::process::ExitStatusExt;
-    use std::path::PathBuf;
+    use unspin_scratch::Scratch;
 
     const RELEASE: &str = "6.12.43+deb13-amd64";
 
     /// A host that consists of files: PLE, and headers for its kernel.
-    struct Fake(PathBuf);
+    struct Fake(Scratch);
 
     impl Fake {
-        fn new(name: &str) -> Fake {
-            let pid = std::process::id();
-            let fake = Fake(std::env::temp_dir().join(format!("unspin-kvm-{name}-{pid}")));
-            fake.file("proc/cpuinfo", "flags : vmx\nvmx flags : ple\n");
-            fake.file("dev/kvm", "");
-            fake.file("sys/module/kvm_intel/parameters/ple_gap", "128\n");
+        fn new() -> Fake {
+            let fake = Fake(Scratch::with(&[
+                ("proc/cpuinfo", "flags : vmx\nvmx flags : ple\n"),
+                ("dev/kvm", ""),
+                ("sys/module/kvm_intel/parameters/ple_gap", "128\n"),
+            ]));
             fake.file(&format!("lib/modules/{RELEASE}/build/Makefile"), "");
             fake
         }
 
         /// A process that has a VM.
-        fn vm(&self, pid: u32, cmdline: &str) {
-            self.file(&format!("proc/{pid}/cmdline"), cmdline);
+        fn vm(&self, pid: u32, args: &[&str]) {
+            self.0.vm(pid, args);
             self.file(&format!("proc/{pid}/task/{pid}/comm"), "qemu-system-x86\n");
-            let fds = self.0.join(format!("proc/{pid}/fd"));
-            fs::create_dir_all(&fds).unwrap();
-            std::os::unix::fs::symlink("anon_inode:kvm-vm", fds.join("9")).unwrap();
         }
 
         fn file(&self, path: &str, text: &str) {
-            let path = self.0.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
+            self.0.write(path, text);
         }
 
         fn way(&self, load: bool, change: impl Fn(&mut ThisHost)) -> Result<Way, String> {
@@ -331,15 +329,9 @@ mod tests {
         }
     }
 
-    impl Drop for Fake {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn a_capable_host_loads_the_module_where_it_may() {
-        let fake = Fake::new("load");
+        let fake = Fake::new();
         assert_eq!(fake.way(true, |_| {}), Ok(Way::BuildAndLoad));
         let why = |load, change: fn(&mut ThisHost)| fake.way(load, change).unwrap_err();
         assert!(why(false, |_| {}).contains("unspin load --build"));
@@ -353,7 +345,7 @@ mod tests {
         fake.file("sys/kernel/security/lockdown", "none integrity [confidentiality]");
         assert!(why(true, |_| {}).contains("lockdown"));
         fake.file("sys/kernel/security/lockdown", "[none] integrity confidentiality");
-        fake.vm(412, "qemu-system-x86_64\0-name\0guest=web1\0");
+        fake.vm(412, &["qemu-system-x86_64", "-name", "guest=web1"]);
         assert!(why(true, |_| {}).contains("other VMs run on this host (web1)"));
         fake.file("proc/cpuinfo", "flags : fpu\n");
         assert!(why(true, |_| {}).contains("neither VT-x nor AMD-V"));
@@ -378,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_loaded_module_serves_unless_others_have_vms() {
-        let fake = Fake::new("loaded");
+        let fake = Fake::new();
         fake.file("sys/module/unspin/default/mode", "off\n");
         fake.file("sys/module/unspin/version", "0.0.1\n");
         assert!(fake.way(false, |_| {}).unwrap_err().contains("has version 0.0.1, this command"));

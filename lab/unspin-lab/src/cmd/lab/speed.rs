@@ -7,7 +7,7 @@ use anyhow::{bail, Context};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
-use unspin_computers::{Computer, Emulator, Kernel, Lab};
+use unspin_computers::{Computer, Emulator, Go, Kernel, Lab};
 use unspin_scenario::plan::Plan;
 use unspin_scenario::result::Record;
 use unspin_scenario::{expand, parse_profile, parse_scenario, Selection, Workloads};
@@ -37,14 +37,14 @@ pub fn run(
     kernel: &Kernel,
     asked: Option<Emulator>,
     json: bool,
-    stop: &AtomicBool,
+    go: &mut Go,
 ) -> anyhow::Result<()> {
     let mut all = Vec::new();
     for emulator in Emulator::TIMED.into_iter().filter(|e| asked.is_none_or(|asked| asked == *e)) {
-        let build = lab.program(emulator, stop, &mut |text| say!("{text}"));
+        let build = lab.program(emulator, go);
         let build = build.map_err(explain)?.name();
         let (emulator, cpu_s_per_virtual_s) =
-            (emulator.name(), speeds(lab, kernel, emulator, stop)?);
+            (emulator.name(), speeds(lab, kernel, emulator, go.stop)?);
         all.push(Speed { emulator, build, cpu_s_per_virtual_s });
     }
     match json {
