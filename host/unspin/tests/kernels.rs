@@ -58,7 +58,7 @@ fn monitors_end_with_the_reason_on_a_kernel_they_do_not_fit() {
         fs::create_dir_all(other.0.join("sys").join(module)).unwrap();
     }
     for file in ["vmlinux", "kvm", "kvm_intel"] {
-        other.0.write(&format!("sys/kernel/btf/{file}"), NO_TYPES);
+        other.0.write(format!("sys/kernel/btf/{file}"), NO_TYPES);
     }
     for args in [
         &["diagnose"][..],

@@ -457,6 +457,11 @@ fn each_way_of_scheduling_needs_its_scheduler() {
         assert!(refused(&s, "sim").is_some());
         assert_eq!(refused(&s, "emulated"), None);
     }
+}
+
+#[test]
+fn keys_of_hosts_and_of_asymmetric_vcpus_are_checked() {
+    let arm = "name = \"stock\"\n";
     check("vcpus = 4\n", "vcpus = 4\ngang = \"yes\"\n", "vm[0].gang", "true or false");
     check(arm, "name = \"a\"\nasym = { times = true }\n", "arm[0].asym.times", "time");
     check("pcpus = 4\n", "pcpus = 4\nscheduler = \"xen\"\n", "host.scheduler", "credit-capped");

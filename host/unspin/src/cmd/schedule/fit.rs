@@ -138,8 +138,8 @@ mod tests {
         }
     }
 
-    fn host(name: &str) -> Fake {
-        let fake = Fake::new(name);
+    fn host() -> Fake {
+        let fake = Fake::new();
         fake.vm("41-0", "web");
         thread(&fake, 41, "qemu", 0, "0-7");
         thread(&fake, 42, "CPU 0/KVM", 0, "0-7");
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn threads_that_can_run_there_are_taken_the_first_first() {
-        let fit = fit(&host("schedule-fit")).unwrap();
+        let fit = fit(&host()).unwrap();
         assert_eq!((fit.weight, fit.vcpus), (600, 2), "3 times what others have in a slice of 2");
         let threads: Vec<String> = fit
             .threads
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn what_cannot_be_taken_is_named() {
         let wrong = |name: &str, change: &dyn Fn(&Fake), words: &str| {
-            let fake = host(name);
+            let fake = host();
             change(&fake);
             let why = fit(&fake).unwrap_err();
             assert!(why.contains(words), "{name}: {why}");
