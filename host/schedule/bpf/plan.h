@@ -16,6 +16,8 @@
 /* CPU time of a VM after which it is judged whether it spins, and for how long it is a gang then. */
 #define JUDGE_NS (20 * MS)
 #define GANG_NS (400 * MS)
+/* After how many turns a vCPU is late; other threads are after one. Gangs that take turns wait for many. */
+#define LATE_TURNS 64
 
 /* A gang whose vCPUs are to run together, or alone. */
 static __always_inline u32 is_gang(struct vm *v)
@@ -67,6 +69,89 @@ __noinline int judge(u32 vm, u64 now)
 	return 0;
 }
 
+/* A unit that slept is owed no more than a slice before its siblings. */
+static __always_inline void lift(struct vm *v, struct unit *u)
+{
+	if (u->vt + config.slice_ns < v->unit_vt)
+		u->vt = v->unit_vt - config.slice_ns;
+}
+
+/* Which units of a VM are late, and what the least virtual time of those that are ready is. */
+__noinline int look_at_units(u32 vm, u64 now)
+{
+	struct vm *v = vm_of(vm << 6);
+	u64 set, late = zero, least = NEVER;
+	u32 unit;
+
+	/* Threads that left the queue without having run are no longer there. */
+	if (scx_bpf_dsq_nr_queued(QUEUE + id_of(vm, OTHERS)) > 0)
+		__sync_fetch_and_or(&v->waits, bit(OTHERS));
+	else
+		__sync_fetch_and_and(&v->waits, ~bit(OTHERS));
+	set = v->waits | v->runs;
+	if (!set) {
+		v->late = 0;
+		return 0;
+	}
+	bpf_for(unit, 0, UNITS) {
+		struct unit *u = unit_of(id_of(vm, unit));
+		u64 most = config.turn_ns * (unit == OTHERS ? 1 : LATE_TURNS);
+
+		if (!(set & bit(unit)))
+			continue;
+		if (u->vt < least)
+			least = u->vt;
+		if (v->waits & bit(unit) && u->ready_at + most < now)
+			late |= bit(unit);
+	}
+	v->late = late;
+	if (least != NEVER && least > v->unit_vt)
+		v->unit_vt = least;
+	return 0;
+}
+
+/* Its unit that is late, may run there, and has been ready for longest; NOBODY if there is none. */
+__noinline u32 late_unit(u32 vm, u32 cpu)
+{
+	struct vm *v = vm_of(vm << 6);
+	u64 first = NEVER;
+	u32 unit, best = NOBODY;
+
+	bpf_for(unit, 0, UNITS) {
+		struct unit *u = unit_of(id_of(vm, unit));
+
+		if (!(v->late & v->waits & bit(unit)) || (u->pinned != NOBODY && u->pinned != cpu) ||
+		    u->ready_at >= first)
+			continue;
+		first = u->ready_at;
+		best = unit;
+	}
+	return best;
+}
+
+/* The one of all VMs. */
+__noinline u32 late_one(u32 cpu)
+{
+	u64 first = NEVER;
+	u32 vm, best = NOBODY;
+
+	bpf_for(vm, 0, settings.count) {
+		u32 unit, id;
+
+		if (!vm_of(vm << 6)->late)
+			continue;
+		unit = late_unit(vm, cpu);
+		if (unit == NOBODY)
+			continue;
+		id = id_of(vm, unit);
+		if (unit_of(id)->ready_at >= first)
+			continue;
+		first = unit_of(id)->ready_at;
+		best = id;
+	}
+	return best;
+}
+
 /* VMs pay, and none is owed more than it could use in two turns. */
 __noinline int settle(u64 now)
 {
@@ -78,6 +163,7 @@ __noinline int settle(u64 now)
 	bpf_for(vm, 0, settings.count) {
 		struct vm *v = vm_of(vm << 6);
 
+		look_at_units(vm, now);
 		if (v->waits && v->vt < waiting)
 			waiting = v->vt;
 		if (v->runs && v->vt < running)
@@ -207,6 +293,7 @@ __noinline int begin(void)
 		struct cpu *c = &cpus[bound(cpu_at(i))];
 
 		c->planned = c->next;
+		c->late = 0;
 	}
 	bpf_for(i, 0, config.cpu_count) {
 		u64 kick = kick_of(cpu_at(i), any);

@@ -11,6 +11,11 @@
 #include "shared.h"
 
 #define NOBODY 0xffffffffu
+/* How many queues are tried before a CPU stays with what it has; a power of 2. */
+#define TRIES 8
+/* A unit that was late: it is about to run, or has run. */
+#define LATE_NEXT 1
+#define LATE_DONE 2
 #define QUEUE 0x1000ull	/* the queue of unit 0 of VM 0 */
 
 #define id_of(vm, unit) ((vm) << 6 | (unit))
@@ -20,6 +25,7 @@
 
 struct unit {
 	u64 vt;		/* CPU time by its weight among its siblings */
+	u64 ready_at;	/* since when it is ready */
 	u32 cpu;	/* where it ran last */
 	u32 planned;	/* its CPU in this turn, or NOBODY */
 	u32 next;	/* the same in the turn that is being planned */
@@ -32,7 +38,8 @@ struct vm {
 	u64 vt;		/* CPU time by the VM's weight */
 	u64 waits;	/* units that are ready */
 	u64 runs;	/* units that have a CPU */
-	u64 unit_vt;	/* the virtual time of the unit that ran last */
+	u64 late;	/* units that are ready for too long beside gangs' turns */
+	u64 unit_vt;	/* the least virtual time of its units that are ready */
 	u64 looked_ran, looked_spins;	/* when it was last judged whether it spins */
 	u64 gang_until;	/* then it is judged again */
 	u64 apart_until;	/* until then it is no gang: not all of its vCPUs got a CPU */
@@ -51,6 +58,9 @@ struct cpu {
 	u32 fills;	/* who runs fills a hole */
 	u32 is_ours;
 	u32 is_off;
+	u32 late;	/* whether a unit that was late got it in this turn */
+	u32 tries;	/* units that were not to be had here, in this choice */
+	u32 tried[TRIES];
 };
 
 const volatile struct config config SEC(".rodata.config");

@@ -4,16 +4,12 @@
  * time, which goes with its weight. VMs whose vCPUs spin for each other have turns (plan.h). Holes in turns go to
  * others, until a sibling wakes up. Threads that wait are always in a queue of the kernel's.
  */
-#include "plan.h"
+#include "choose.h"
 
 char _license[] SEC("license") = "GPL";
 
-/* How many queues are tried before a CPU stays with what it has. */
-#define TRIES 8
 /* What a VM must be owed more than another before a thread of its that wakes up takes the other's CPU. */
 #define PREEMPT_NS MS
-/* Behind all that are no gangs. */
-#define LAST (1ull << 62)
 
 struct turn_timer {
 	struct bpf_timer timer;
@@ -26,101 +22,6 @@ struct {
 	__type(value, struct turn_timer);
 } timers SEC(".maps");
 
-/* Its ready vCPU that has had least, and may run there; NOBODY if there is none. */
-__noinline u32 least_unit(u32 vm, u64 set, u32 cpu)
-{
-	u64 least = NEVER;
-	u32 unit, best = NOBODY;
-
-	bpf_for(unit, 0, vcpus_of(vm)) {
-		u32 id = id_of(vm, unit), planned;
-		struct unit *u = unit_of(id);
-
-		if (!(set & bit(unit)) || (u->pinned != NOBODY && u->pinned != cpu))
-			continue;
-		planned = planned_cpu(id);
-		if ((planned != NOBODY && planned != cpu) || u->vt >= least)
-			continue;
-		least = u->vt;
-		best = unit;
-	}
-	return best;
-}
-
-/* Who is owed most of those that wait and "before", but VMs of a set. */
-__noinline u32 pick(u32 cpu, u32 before, u64 but)
-{
-	u64 least = NEVER;
-	u32 vm, best = NOBODY;
-
-	bpf_for(vm, 0, settings.count) {
-		struct vm *v = vm_of(vm << 6);
-		u64 set = v->waits, key = v->vt & (LAST - 1);
-		u32 unit = OTHERS;
-
-		if (before != NOBODY && vm_part(before) == vm)
-			set |= bit(unit_part(before));
-		if (but >> (vm & 63) & 1 || !set)
-			continue;
-		if (!(set & bit(OTHERS))) {
-			unit = least_unit(vm, set, cpu);
-			if (is_gang(v))
-				key |= LAST;
-		}
-		if (unit == NOBODY || key >= least)
-			continue;
-		least = key;
-		best = id_of(vm, unit);
-	}
-	return best;
-}
-
-/* It runs on a CPU, or goes on there. */
-static __always_inline void has_cpu(u32 cpu, u32 id)
-{
-	struct cpu *c = &cpus[bound(cpu)];
-	struct vm *v = vm_of(id);
-
-	c->fills = unit_part(id) != OTHERS && is_gang(v) && c->planned != id;
-	if (!c->fills && c->planned != NOBODY && c->planned != id)
-		__sync_fetch_and_add(&report.holes, 1);
-}
-
-static __always_inline int take(u32 id)
-{
-	return vm_of(id)->waits & bit(unit_part(id)) && scx_bpf_dsq_move_to_local(QUEUE + id);
-}
-
-/* Who is to run on a CPU: moved there, or "before" itself, or NOBODY that is known. */
-__noinline u32 choose(u32 cpu, u32 before)
-{
-	struct cpu *c = &cpus[bound(cpu)];
-	u32 id = c->planned, i, yielded = c->yielded;
-	u64 but = zero;
-
-	c->yielded = 0;
-	if (id != NOBODY && planned_cpu(id) == cpu && (id == before || take(id)))
-		return id;
-	id = c->prefer;
-	c->prefer = NOBODY;
-	if (id != NOBODY && take(id))
-		return id;
-	bpf_for(i, 0, TRIES) {
-		id = pick(cpu, yielded ? NOBODY : before, but);
-		if (id == NOBODY)
-			break;
-		if (id == before || take(id))
-			return id;
-		but |= bit(vm_part(id));
-	}
-	bpf_for(i, 0, settings.count) {
-		id = id_of(i, OTHERS);
-		if (scx_bpf_dsq_nr_queued(QUEUE + id) > 0 && scx_bpf_dsq_move_to_local(QUEUE + id))
-			return id;
-	}
-	return before;
-}
-
 SEC("struct_ops/dispatch")
 int BPF_PROG(dispatch, s32 on, struct task_struct *prev)
 {
@@ -132,7 +33,7 @@ int BPF_PROG(dispatch, s32 on, struct task_struct *prev)
 		before = id_of_task(prev);
 		charge(cpu, bpf_ktime_get_ns());
 	}
-	if (choose(cpu, before) == before && before != NOBODY && prev) {
+	if (choose(cpu, before) && before != NOBODY && prev) {
 		has_cpu(cpu, before);
 		scx_bpf_task_set_slice(prev, config.slice_ns);
 	}
@@ -203,11 +104,15 @@ __noinline u32 idle_cpu(u32 id)
 	return NOBODY;
 }
 
-/* The CPU of the thread that is owed least, if it is owed less than this one. */
+/*
+ * The CPU of the thread that is owed least, if it is owed less than this one. Other threads of a VM also come
+ * before a vCPU of it that has had more.
+ */
 __noinline u32 victim(u32 id, u64 now)
 {
 	u64 most = vm_of(id)->vt + (unit_part(id) == OTHERS ? 0 : PREEMPT_NS);
-	u32 i, best = NOBODY;
+	u64 unit_most = unit_of(id)->vt + PREEMPT_NS;
+	u32 i, best = NOBODY, own = NOBODY;
 
 	bpf_for(i, 0, config.cpu_count) {
 		u32 cpu = cpu_at(i), pinned = unit_of(id)->pinned, of;
@@ -215,8 +120,15 @@ __noinline u32 victim(u32 id, u64 now)
 		u64 key, since = c->since;
 
 		of = c->id;
-		if (of == NOBODY || vm_part(of) == vm_part(id) || (pinned != NOBODY && pinned != cpu))
+		if (of == NOBODY || (pinned != NOBODY && pinned != cpu))
 			continue;
+		if (vm_part(of) == vm_part(id)) {
+			if (unit_part(id) == OTHERS && unit_part(of) != OTHERS && unit_of(of)->vt > unit_most) {
+				unit_most = unit_of(of)->vt;
+				own = cpu;
+			}
+			continue;
+		}
 		key = vm_of(of)->vt + (now > since ? now - since : 0) * 100 / weight_of(of);
 		if (c->fills)
 			key |= LAST;
@@ -227,7 +139,7 @@ __noinline u32 victim(u32 id, u64 now)
 			best = cpu;
 		}
 	}
-	return best;
+	return best != NOBODY ? best : own;
 }
 
 SEC("struct_ops/enqueue")
@@ -237,15 +149,17 @@ int BPF_PROG(enqueue, struct task_struct *p, u64 flags)
 	struct vm *v;
 	struct unit *u;
 
-	if (id == NOBODY) {
+	/* It has been pinned elsewhere: no CPU of ours could run it. */
+	if (id == NOBODY || !cpus[bound(scx_bpf_task_cpu(p))].is_ours) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, config.slice_ns, flags);
 		return 0;
 	}
 	v = vm_of(id);
 	u = unit_of(id);
 	u->pinned = p->nr_cpus_allowed == 1 && unit_part(id) != OTHERS ? (u32)scx_bpf_task_cpu(p) : NOBODY;
-	if (flags & SCX_ENQ_WAKEUP && u->vt + config.slice_ns < v->unit_vt)
-		u->vt = v->unit_vt - config.slice_ns;
+	lift(v, u);
+	if (!(v->waits & bit(unit_part(id))))
+		u->ready_at = bpf_ktime_get_ns();
 	__sync_fetch_and_or(&v->waits, bit(unit_part(id)));
 	scx_bpf_dsq_insert(p, QUEUE + id, config.slice_ns, flags);
 	cpu = planned_cpu(id);
@@ -267,8 +181,11 @@ int BPF_PROG(enqueue, struct task_struct *p, u64 flags)
 	if (!(flags & SCX_ENQ_WAKEUP) || (unit_part(id) != OTHERS && is_gang(v)))
 		return 0;
 	cpu = victim(id, bpf_ktime_get_ns());
-	if (cpu != NOBODY)
+	if (cpu != NOBODY) {
+		if (unit_part(id) == OTHERS)
+			cpus[bound(cpu)].prefer = id;
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
 	return 0;
 }
 
@@ -289,8 +206,11 @@ int BPF_PROG(running, struct task_struct *p)
 	__sync_fetch_and_or(&v->runs, bit(unit_part(id)));
 	u->cpu = cpu;
 	u->weight = p->scx.weight;
-	if (u->vt > v->unit_vt)
-		v->unit_vt = u->vt;
+	lift(v, u);
+	if (c->late == LATE_NEXT) {
+		c->late = LATE_DONE;
+		scx_bpf_task_set_slice(p, MS);
+	}
 	has_cpu(cpu, id);
 	c->since = bpf_ktime_get_ns();
 	c->id = id;
@@ -387,6 +307,39 @@ int BPF_PROG(spins)
 	vm = *found >> 6;
 	asm volatile("" : "+r"(vm));
 	__sync_fetch_and_add(&report.vms[vm & (VMS_MAX - 1)].spins, 1);
+	return 0;
+}
+
+/* The command is about to give this number to another VM. */
+SEC("syscall")
+int forget_vm(u32 *number)
+{
+	u32 i, vm = *number & (VMS_MAX - 1);
+	struct vm *v = vm_of(vm << 6);
+	struct vm_report *r;
+
+	bpf_for(i, 0, CPUS_MAX) {
+		struct cpu *c = &cpus[bound(i)];
+
+		if (c->planned != NOBODY && vm_part(c->planned) == vm)
+			c->planned = NOBODY;
+		if (c->prefer != NOBODY && vm_part(c->prefer) == vm)
+			c->prefer = NOBODY;
+	}
+	bpf_for(i, 0, UNITS) {
+		struct unit *u = unit_of(id_of(vm, i));
+
+		u->vt = u->ready_at = 0;
+		u->planned = u->next = u->pinned = NOBODY;
+		u->weight = 0;
+	}
+	v->vt = vnow;
+	v->waits = v->runs = v->late = v->unit_vt = v->looked_ran = v->looked_spins = 0;
+	v->gang_until = v->apart_until = 0;
+	v->gang = v->in_turn = 0;
+	asm volatile("" : "+r"(vm));
+	r = &report.vms[vm & (VMS_MAX - 1)];
+	r->ran_ns = r->filled_ns = r->spins = r->gangs = 0;
 	return 0;
 }
 

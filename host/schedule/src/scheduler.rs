@@ -3,7 +3,7 @@
 
 use crate::shared::{Config, Setting, Settings};
 use crate::{check, Error, Gang, Report, CPUS_MAX, VMS_MAX};
-use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel};
+use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel, ProgramInput};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::sync::Mutex;
@@ -14,6 +14,8 @@ const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vms.bpf.o"));
 const OPS: &str = "vms_ops";
 /// The program that sees pause-loop exits, which needs type information of the module kvm.
 const SPINS: &str = "spins";
+/// The program that forgets what the VM before had under a number.
+const FORGET: &str = "forget_vm";
 /// Lines of the kernel's last words that an error has.
 const LOG_LINES: usize = 20;
 
@@ -106,7 +108,7 @@ impl Scheduler {
     /// Adds a VM or changes it; its number. Its threads are to be given to SCHED_EXT after this.
     ///
     /// # Errors
-    /// There are too many VMs.
+    /// There are too many VMs, or too many threads. It then knows nothing of this VM, and all other VMs go on.
     pub fn set(&mut self, vm: &Vm) -> Result<usize, Error> {
         let is_it = |known: &Option<Vm>| known.as_ref().is_some_and(|known| known.pid == vm.pid);
         let free = || self.vms.iter().position(Option::is_none).unwrap_or(self.vms.len());
@@ -120,7 +122,19 @@ impl Scheduler {
         if number == self.vms.len() {
             self.vms.push(None);
         }
+        if self.vms[number].is_none() {
+            self.clear(number as u32)?;
+        }
         let before = self.vms[number].replace(vm.clone());
+        let told = self.tell(number, vm, before);
+        if told.is_err() {
+            self.remove(vm.pid)?;
+        }
+        told.map(|()| number)
+    }
+
+    /// A VM's threads, and no longer those that it had before.
+    fn tell(&self, number: usize, vm: &Vm, before: Option<Vm>) -> Result<(), Error> {
         self.write_settings()?;
         let (threads, processes) = (self.map("threads")?, self.map("processes")?);
         put(&processes, vm.pid, number as u32)?;
@@ -129,7 +143,16 @@ impl Scheduler {
         }
         let old = before.iter().flat_map(|vm| vm.threads.keys());
         old.filter(|tid| !vm.threads.contains_key(tid)).for_each(|tid| forget(&threads, *tid));
-        Ok(number)
+        Ok(())
+    }
+
+    /// Forgets times and counts of the VM that had this number before.
+    fn clear(&mut self, number: u32) -> Result<(), Error> {
+        let program = self.object.progs_mut().find(|program| program.name() == FORGET);
+        let Some(program) = program else { return Ok(()) };
+        let mut number = number.to_ne_bytes();
+        let input = ProgramInput { context_in: Some(&mut number), ..ProgramInput::default() };
+        program.test_run(input).map(drop).map_err(Error::Map)
     }
 
     /// Forgets a VM, whose threads have ended or are no longer of SCHED_EXT.
@@ -287,7 +310,9 @@ mod tests {
         assert_eq!(size(".rodata.config"), Some(size_of::<Config>()));
         assert_eq!(size(".data.settings"), Some(size_of::<Settings>()));
         assert_eq!(size(".data.report"), Some(size_of::<Report>()));
-        assert!(open.progs().any(|program| program.name() == SPINS));
+        for name in [SPINS, FORGET] {
+            assert!(open.progs().any(|program| program.name() == name), "{name}");
+        }
     }
 
     #[test]

@@ -38,6 +38,10 @@ time_of() {
 }
 later() { [ $(($(time_of $1))) -gt $2 ]; }
 go_on() { settle later $1 $(($(time_of $1) + 5)); }
+# A thread that is no vCPU sleeps for 20 ms again and again: it runs beside vCPUs that spin on all CPUs.
+woken() { sed -n 's/^voluntary_ctxt_switches:[^0-9]*//p' /proc/$1/task/$1/status; }
+woken_later() { [ $(woken $1) -gt $2 ]; }
+works() { settle woken_later $1 $(($(woken $1) + 20)); }
 # The command, with its input held open; $command is its process.
 schedule() {
 	rm -f /tmp/said /tmp/hold
@@ -82,6 +86,7 @@ for gangs in "--gang pid:$a --gang pid:$b" --no-gangs ""; do
 	for vm in $a $b; do
 		check "'$gangs': threads are its" settle are $vm $EXT
 		check "'$gangs': and run" go_on $vm
+		check "'$gangs': other threads run" works $vm
 	done
 	sleep 1
 	check "'$gangs': it ends" end

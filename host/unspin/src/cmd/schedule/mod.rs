@@ -140,12 +140,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut taking = Taking::new(args, &host, cpus, scheduler);
     let result = go_on(args, &mut taking, &mut undo, &mut guard, &stop);
     let shown = result.and_then(|()| taking.show(args.json));
-    // VMs leave before the scheduler does. Were it the other way round, the kernel would schedule them all the same.
+    // First the kernel's fair scheduler gets all VMs at once. None is then behind others whose turn comes later.
+    drop(taking);
     let back = undo.put_back();
     if back.is_ok() {
         guard.done();
     }
-    drop(taking);
     let count = back.iter().flatten().filter_map(|(change, back)| told(change, back)).count();
     if count > 0 {
         say!("restored: {count} values");

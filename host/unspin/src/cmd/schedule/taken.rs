@@ -19,10 +19,19 @@ pub struct Taking<'a> {
     tree: Tree,
     cpus: BTreeSet<u32>,
     scheduler: Scheduler,
-    /// Threads that have been given to the scheduler.
-    given: BTreeSet<u32>,
+    /// Threads that have been given to the scheduler, by their ids.
+    given: BTreeMap<u32, Given>,
+    /// VMs whose threads could not be given to it, by process and start time, and why. They are not tried again.
+    failed: BTreeMap<(u32, Option<u64>), String>,
     vms: Vec<(VmProcess, Vm)>,
     refused: Vec<(VmProcess, String)>,
+}
+
+/// Whose thread it is, when it started, and the policy that it had before.
+struct Given {
+    pid: u32,
+    start: Option<u64>,
+    policy: i32,
 }
 
 impl<'a> Taking<'a> {
@@ -33,8 +42,9 @@ impl<'a> Taking<'a> {
         scheduler: Scheduler,
     ) -> Taking<'a> {
         let tree = Tree::at(host, &args.cgroups);
-        let (given, vms, refused) = (BTreeSet::new(), Vec::new(), Vec::new());
-        Taking { args, host, tree, cpus, scheduler, given, vms, refused }
+        let (given, failed) = (BTreeMap::new(), BTreeMap::new());
+        let (vms, refused) = (Vec::new(), Vec::new());
+        Taking { args, host, tree, cpus, scheduler, given, failed, vms, refused }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -62,18 +72,17 @@ impl<'a> Taking<'a> {
             let (host, tree, cpus) = (self.host, &self.tree, &self.cpus);
             let seen = Seen { host, tree, groups: &groups, cpus };
             let fit = self.may_take(&process).and_then(|()| Fit::of(&seen, &process));
-            match fit {
-                Ok(fit) => {
-                    let gang = self.gang(gangs.contains(&process.pid));
-                    let vm = self.take(undo, &process, &fit, gang)?;
-                    vms.push((process, vm));
-                }
+            let gang = self.gang(gangs.contains(&process.pid));
+            match fit.and_then(|fit| self.take(undo, &process, &fit, gang)) {
+                Ok(vm) => vms.push((process, vm)),
                 Err(why) => refused.push((process, why)),
             }
         }
         let is_there = |pid: u32| vms.iter().any(|(process, _)| process.pid == pid);
-        let left: Vec<u32> =
-            self.vms.iter().map(|(process, _)| process.pid).filter(|pid| !is_there(*pid)).collect();
+        // Of VMs that are refused now, some threads may have been given before the error.
+        let known = self.vms.iter().map(|(process, _)| process.pid);
+        let known = known.chain(self.given.values().map(|of| of.pid));
+        let left: BTreeSet<u32> = known.filter(|pid| !is_there(*pid)).collect();
         for pid in left {
             self.leave(pid)?;
         }
@@ -119,36 +128,65 @@ impl<'a> Taking<'a> {
         }
     }
 
-    /// Gives its threads to the scheduler, which knows them before.
+    /// Gives its threads to the scheduler, which knows them before. An error is why it is not taken, in words.
     fn take(
         &mut self,
         undo: &mut Undo,
         process: &VmProcess,
         fit: &Fit,
         gang: Gang,
-    ) -> anyhow::Result<Vm> {
+    ) -> Result<Vm, String> {
+        let key = (process.pid, self.host.start_time(process.pid));
+        if let Some(why) = self.failed.get(&key) {
+            return Err(why.clone());
+        }
         let threads: BTreeMap<u32, u32> =
             fit.threads.iter().map(|thread| (thread.tid, thread.unit)).collect();
         let vm = Vm { weight: fit.weight, gang, vcpus: fit.vcpus, pid: process.pid, threads };
-        self.scheduler.set(&vm)?;
+        self.scheduler.set(&vm).map_err(|e| e.to_string())?;
+        self.give_back(|tid, of| of.pid == vm.pid && !vm.threads.contains_key(&tid));
         for thread in &fit.threads {
-            if !self.given.contains(&thread.tid) && give(undo, thread)? {
-                self.given.insert(thread.tid);
+            let start = self.host.start_time(thread.tid);
+            let is_given = self.given.get(&thread.tid).is_some_and(|of| of.start == start);
+            if is_given && thread.policy == policy::EXT && thread.narrowed.is_none() {
+                continue;
+            }
+            let policy = match (thread.policy, self.given.get(&thread.tid)) {
+                (policy::EXT, Some(of)) if is_given => of.policy,
+                // It was started by a thread that was taken.
+                (policy::EXT, _) => libc::SCHED_OTHER,
+                (other, _) => other,
+            };
+            // It is known before: an error may come after a part of the change.
+            self.given.insert(thread.tid, Given { pid: vm.pid, start, policy });
+            if let Err(e) = give(undo, thread, policy) {
+                let why = format!("{e:#}");
+                self.failed.insert(key, why.clone());
+                return Err(why);
             }
         }
         Ok(vm)
     }
 
-    /// A VM that ended, or is no longer to be taken: its threads, if there are any, are ordinary ones again.
-    fn leave(&mut self, pid: u32) -> anyhow::Result<()> {
-        let known = self.vms.iter().find(|(process, _)| process.pid == pid);
-        let tids: Vec<u32> = known.iter().flat_map(|(_, vm)| vm.threads.keys().copied()).collect();
-        for tid in tids {
-            if self.host.scheduling_policy(tid) == Some(policy::EXT) {
-                let _ = policy::set(tid, libc::SCHED_OTHER);
+    /// These threads get their policies back, if they are still there, and are given no longer.
+    fn give_back(&mut self, which: impl Fn(u32, &Given) -> bool) {
+        let host = self.host;
+        self.given.retain(|tid, of| {
+            if !which(*tid, of) {
+                return true;
             }
-            self.given.remove(&tid);
-        }
+            if host.start_time(*tid) == of.start
+                && host.scheduling_policy(*tid) == Some(policy::EXT)
+            {
+                let _ = policy::set(*tid, of.policy);
+            }
+            false
+        });
+    }
+
+    /// A VM that ended, or is not or no longer to be taken: its threads, if there are any, are ordinary ones again.
+    fn leave(&mut self, pid: u32) -> anyhow::Result<()> {
+        self.give_back(|_, of| of.pid == pid);
         self.scheduler.remove(pid)?;
         Ok(())
     }
@@ -164,20 +202,19 @@ impl<'a> Taking<'a> {
     }
 }
 
-/// Whether the thread is the scheduler's now; false where it has ended.
-fn give(undo: &mut Undo, thread: &Thread) -> anyhow::Result<bool> {
+/// Makes the thread the scheduler's, unless it has ended. Its policy without the scheduler is `before`.
+fn give(undo: &mut Undo, thread: &Thread, before: i32) -> anyhow::Result<()> {
     let tid = thread.tid;
-    // It was started by a thread that was taken. Were it left so, it would not be known what it was.
-    if thread.policy == policy::EXT && policy::set(tid, libc::SCHED_OTHER).is_err() {
-        return Ok(false);
+    // What is restored later is the policy that it has now.
+    if thread.policy == policy::EXT && policy::set(tid, before).is_err() {
+        return Ok(());
     }
     let narrowed = thread.narrowed.iter().map(|set| (Target::Affinity { tid }, cpus::list(set)));
     let taken = (Target::Policy { tid }, policy::EXT.to_string());
     let wanted: Vec<(Target, String)> = narrowed.chain([taken]).collect();
     match undo.change(&wanted) {
-        Ok(()) => Ok(true),
-        Err(e) if has_ended(&e) => Ok(false),
-        Err(e) => Err(e),
+        Err(e) if !has_ended(&e) => Err(e),
+        _ => Ok(()),
     }
 }
 

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Who runs next on a CPU that asks. */
+#ifndef UNSPIN_SCHEDULE_CHOOSE_H
+#define UNSPIN_SCHEDULE_CHOOSE_H
+
+#include "plan.h"
+
+/* Behind all that are no gangs. */
+#define LAST (1ull << 62)
+
+/* Its ready unit that has had least, and may run there; NOBODY if there is none. */
+__noinline u32 least_unit(u32 vm, u64 set, u32 cpu)
+{
+	u64 least = NEVER;
+	u32 unit, best = NOBODY;
+
+	if (set & bit(OTHERS)) {
+		best = OTHERS;
+		/* vCPUs of a gang have turns, or fill holes. */
+		if (is_gang(vm_of(vm << 6)))
+			return best;
+		least = unit_of(id_of(vm, OTHERS))->vt;
+	}
+	bpf_for(unit, 0, vcpus_of(vm)) {
+		u32 id = id_of(vm, unit), planned;
+		struct unit *u = unit_of(id);
+
+		if (!(set & bit(unit)) || (u->pinned != NOBODY && u->pinned != cpu))
+			continue;
+		planned = planned_cpu(id);
+		if ((planned != NOBODY && planned != cpu) || u->vt >= least)
+			continue;
+		least = u->vt;
+		best = unit;
+	}
+	return best;
+}
+
+/* Units of a VM that were not to be had there in this choice. */
+__noinline u64 tried(u32 cpu, u32 vm)
+{
+	struct cpu *c = &cpus[bound(cpu)];
+	u64 set = zero;
+	u32 i;
+
+	bpf_for(i, 0, c->tries) {
+		u32 at = i, id;
+
+		asm volatile("" : "+r"(at));
+		id = c->tried[at & (TRIES - 1)];
+		if (vm_part(id) == vm)
+			set |= bit(unit_part(id));
+	}
+	return set;
+}
+
+/* Who is owed most of those that wait and "before", but those that were tried. */
+__noinline u32 pick(u32 cpu, u32 before)
+{
+	u64 least = NEVER;
+	u32 vm, best = NOBODY;
+
+	bpf_for(vm, 0, settings.count) {
+		struct vm *v = vm_of(vm << 6);
+		u64 set = v->waits, key = v->vt & (LAST - 1);
+		u32 unit;
+
+		if (cpus[bound(cpu)].tries)
+			set &= ~tried(cpu, vm);
+		if (before != NOBODY && vm_part(before) == vm)
+			set |= bit(unit_part(before));
+		if (!set)
+			continue;
+		unit = least_unit(vm, set, cpu);
+		if (unit != OTHERS && is_gang(v))
+			key |= LAST;
+		if (unit == NOBODY || key >= least)
+			continue;
+		least = key;
+		best = id_of(vm, unit);
+	}
+	return best;
+}
+
+/* It runs on a CPU, or goes on there. */
+static __always_inline void has_cpu(u32 cpu, u32 id)
+{
+	struct cpu *c = &cpus[bound(cpu)];
+	struct vm *v = vm_of(id);
+
+	c->fills = unit_part(id) != OTHERS && is_gang(v) && c->planned != id;
+	if (!c->fills && c->planned != NOBODY && c->planned != id)
+		__sync_fetch_and_add(&report.holes, 1);
+}
+
+static __always_inline int take(u32 id)
+{
+	return vm_of(id)->waits & bit(unit_part(id)) && scx_bpf_dsq_move_to_local(QUEUE + id);
+}
+
+/* The next threads of a CPU in a turn: one that is late, or the vCPU that has it. Whether there is one. */
+__noinline int choose_in_turn(u32 cpu, u32 before)
+{
+	struct cpu *c = &cpus[bound(cpu)];
+	u32 id;
+
+	if (!c->late) {
+		id = late_one(cpu);
+		if (id != NOBODY && take(id)) {
+			/* There may be several threads: those that come next go behind other VMs' units. */
+			unit_of(id)->ready_at = bpf_ktime_get_ns();
+			c->late = LATE_NEXT;
+			return 1;
+		}
+	}
+	id = c->prefer;
+	if (id != NOBODY && unit_part(id) == OTHERS) {
+		c->prefer = NOBODY;
+		if (take(id))
+			return 1;
+	}
+	id = c->planned;
+	return id != NOBODY && id != before && take(id);
+}
+
+/* Whether "before" goes on. If not, who is to run there has been moved there, or nobody waits. */
+__noinline int choose(u32 cpu, u32 before)
+{
+	struct cpu *c = &cpus[bound(cpu)];
+	u32 id = c->planned, i, yielded = c->yielded;
+
+	c->yielded = 0;
+	c->tries = 0;
+	if (id != NOBODY && planned_cpu(id) == cpu) {
+		if (choose_in_turn(cpu, before))
+			return 0;
+		if (id == before)
+			return 1;
+	}
+	id = c->prefer;
+	c->prefer = NOBODY;
+	if (id != NOBODY && take(id))
+		return 0;
+	bpf_for(i, 0, TRIES) {
+		u32 at = i;
+
+		id = pick(cpu, yielded ? NOBODY : before);
+		if (id == NOBODY)
+			break;
+		/* Other threads of a VM take turns with each other. */
+		if ((id != before || unit_part(id) == OTHERS) && take(id))
+			return 0;
+		if (id == before)
+			return 1;
+		asm volatile("" : "+r"(at));
+		c->tried[at & (TRIES - 1)] = id;
+		c->tries = at + 1;
+	}
+	bpf_for(i, 0, settings.count) {
+		id = id_of(i, OTHERS);
+		if (scx_bpf_dsq_nr_queued(QUEUE + id) > 0 && scx_bpf_dsq_move_to_local(QUEUE + id))
+			return 0;
+	}
+	return before != NOBODY;
+}
+
+#endif
