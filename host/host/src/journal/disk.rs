@@ -62,6 +62,15 @@ impl Held {
     }
 }
 
+impl Drop for Held {
+    /// Unlocks the file even if a child of this process, which has not executed its program yet, still has
+    /// the descriptor.
+    fn drop(&mut self) {
+        // SAFETY: flock on a descriptor that this value owns.
+        unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
+    }
+}
+
 /// Settings are restored from this file, so other users must not be able to write it.
 fn is_ours(path: &Path, is: &fs::Metadata) -> Result<(), Error> {
     // SAFETY: it has no arguments and cannot fail.
