@@ -104,14 +104,40 @@ start 2 /tmp/stop c
 c=$vm
 check "a VM that starts later is taken" settle are $c $EXT
 check "and runs" go_on $c
-check "on these CPUs" grep -q 'Cpus_allowed_list:.2-3$' /proc/$c/status
+on_these() { grep -q 'Cpus_allowed_list:.2-3$' /proc/$c/task/$1/status; }
+check "on these CPUs" on_these $c
+
+# --- another program changes CPUs of threads ---
+first_has() { [ "$(field $1 $1 39)" = $2 ]; }
+taskset -p 1 $c > /dev/null
+check "pinned elsewhere, a thread gets its policy back" settle first_has $c 0
+check "and runs" works $c
+taskset -p c $c > /dev/null
+check "back on these CPUs it is taken again" settle are $c $EXT
+check "and runs" works $c
+tid=$(vcpus $c | tail -n 1)
+taskset -p f $tid > /dev/null
+check "a vCPU that may run elsewhere, too, is narrowed again" settle on_these $tid
+check "and runs" go_on $c
+
+# --- a VM ends, and another gets its number ---
+start 2 /tmp/stop-d d
+d=$vm
+check "a VM that will end is taken" settle are $d $EXT
+check "and runs" go_on $d
+touch /tmp/stop-d
+check "it worked" wait $d
+start 2 /tmp/stop e
+e=$vm
+check "the next is taken" settle are $e $EXT
+check "and runs" go_on $e
 if [ -w /sys/devices/system/cpu/cpu3/online ]; then
 	echo 0 > /sys/devices/system/cpu/cpu3/online
 	for vm in $a $b $c; do check "a CPU goes: VMs run on" go_on $vm; done
 	check "a CPU goes: it is on" is $STATE enabled
 	echo 1 > /sys/devices/system/cpu/cpu3/online
 fi
-for vm in $a $b $c; do check "with all CPUs: VMs run" go_on $vm; done
+for vm in $a $b $c $e; do check "with all CPUs: VMs run" go_on $vm; done
 check "another beside it is refused" refuses "another sched_ext scheduler is loaded: unspin" 77 --cpus 0-3
 
 # --- killed ---
@@ -135,5 +161,5 @@ if [ -d /sys/fs/cgroup ] && mkdir -p /sys/fs/cgroup/q.scope; then
 fi
 check "no CPU of that number" refuses "CPU 64 of --cpus is not there" 2 --cpus 64
 touch /tmp/stop
-for vm in $a $b $c; do check "a VM worked" wait $vm; done
+for vm in $a $b $c $e; do check "a VM worked" wait $vm; done
 finish
