@@ -38,10 +38,14 @@ time_of() {
 }
 later() { [ $(($(time_of $1))) -gt $2 ]; }
 go_on() { settle later $1 $(($(time_of $1) + 5)); }
-# A thread that is no vCPU sleeps for 20 ms again and again: it runs beside vCPUs that spin on all CPUs.
+# A thread that is no vCPU sleeps for 20 ms again and again: it runs while vCPUs spin for 2 s of CPU time.
 woken() { sed -n 's/^voluntary_ctxt_switches:[^0-9]*//p' /proc/$1/task/$1/status; }
 woken_later() { [ $(woken $1) -gt $2 ]; }
-works() { settle woken_later $1 $(($(woken $1) + 20)); }
+works() {
+	woken=$(woken $1)
+	settle later $1 $(($(time_of $1) + 200))
+	woken_later $1 $((woken + 4)) || { echo "woken $woken times, then $(woken $1)"; false; }
+}
 # The command, with its input held open; $command is its process.
 schedule() {
 	rm -f /tmp/said /tmp/hold
