@@ -40,7 +40,7 @@ later() { [ $(($(time_of $1))) -gt $2 ]; }
 go_on() { settle later $1 $(($(time_of $1) + 5)); }
 # A thread that is no vCPU sleeps for 20 ms again and again: it runs while vCPUs spin for 2 s of CPU time.
 woken() { sed -n 's/^voluntary_ctxt_switches:[^0-9]*//p' /proc/$1/task/$1/status; }
-woken_later() { [ $(woken $1) -gt $2 ]; }
+woken_later() { [ "$(woken $1)" -gt $2 ]; }
 works() {
 	woken=$(woken $1)
 	settle later $1 $(($(time_of $1) + 200))
