@@ -240,6 +240,19 @@ fn several(found: &[(By, &Vm)], asked: &str) -> String {
     format!("{asked} names several VMs: {}; {how}", list.join(", "))
 }
 
+/// Whether a VM may be changed that nobody has named: it is of root, or of a user that exists to run VMs. Any user
+/// may start a process with a VM. `remedy`: how the VM is named, up to its name.
+///
+/// # Errors
+/// In words, why not.
+pub fn is_of_trusted(host: &Host, vm: &VmProcess, remedy: &str) -> Result<(), String> {
+    match host.owner(vm.pid) {
+        Some(owner) if owner.is_trusted() => Ok(()),
+        Some(owner) => Err(format!("it belongs to user {owner}; {remedy} pid:{}", vm.pid)),
+        None => Err("it is not known whose it is, or it has ended".into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

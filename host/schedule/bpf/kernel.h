@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the scheduler needs of the kernel, under the kernel's names. libbpf looks types up in the type
- * information of the running kernel: members may have other offsets there.
+ * What schedulers of sched_ext need of the kernel, under the kernel's names. libbpf looks types up in the type
+ * information of the running kernel: members may have other offsets there, and members that are left out here
+ * are 0 or are not read. The scheduler in papers/ uses this file, too.
  */
 #ifndef UNSPIN_SCHEDULE_KERNEL_H
 #define UNSPIN_SCHEDULE_KERNEL_H
@@ -93,6 +94,8 @@ void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
 _Bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym;
 s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 u32 scx_bpf_reenqueue_local(void) __ksym;
+struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
+void bpf_task_release(struct task_struct *p) __ksym;
 int bpf_iter_num_new(struct bpf_iter_num *it, int start, int end) __ksym;
 int *bpf_iter_num_next(struct bpf_iter_num *it) __ksym;
 void bpf_iter_num_destroy(struct bpf_iter_num *it) __ksym;

@@ -3,12 +3,13 @@
 #ifndef UNSPIN_SCHEDULE_SHARED_H
 #define UNSPIN_SCHEDULE_SHARED_H
 
+#include "ending.h"
+
 #define VMS_MAX 64
 #define UNITS 64	/* of a VM: vCPUs by their numbers, and all its other threads as one */
 #define OTHERS 63	/* the unit of the other threads */
 #define CPUS_MAX 512
 #define THREADS_MAX 8192
-#define REASON_BYTES 128
 
 /* Whether a VM's vCPUs run together. */
 #define GANG_NEVER 0
@@ -53,9 +54,7 @@ struct report {
 	unsigned long long returned;	/* holes given back to a vCPU that woke up */
 	unsigned long long yields;	/* directed yields that were followed */
 	unsigned long long pushed;	/* times that a task of a higher class took a CPU */
-	int exit_kind;
-	char exit_reason[REASON_BYTES];
-	char exit_message[REASON_BYTES];
+	struct ending ending;
 };
 
 #endif

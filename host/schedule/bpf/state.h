@@ -7,7 +7,6 @@
 #ifndef UNSPIN_SCHEDULE_STATE_H
 #define UNSPIN_SCHEDULE_STATE_H
 
-#include "kernel.h"
 #include "shared.h"
 
 #define NOBODY 0xffffffffu

@@ -378,9 +378,7 @@ int BPF_PROG(init)
 SEC("struct_ops/exit")
 int BPF_PROG(exited, struct scx_exit_info *info)
 {
-	report.exit_kind = info->kind;
-	bpf_probe_read_kernel_str(report.exit_reason, REASON_BYTES, info->reason);
-	bpf_probe_read_kernel_str(report.exit_message, REASON_BYTES, info->msg);
+	note_ending(&report.ending, info);
 	return 0;
 }
 

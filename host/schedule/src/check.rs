@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether this kernel can have the scheduler.
 
-use crate::Error;
+use crate::{ext, Error};
 use std::path::Path;
 use unspin_host::place;
-use unspin_text::read_kernel_text;
 
 /// The first version that lets no task of SCHED_EXT starve below others.
 pub const KERNEL_MIN: (u32, u32) = (7, 0);
@@ -18,25 +17,11 @@ pub fn check() -> Result<(), Error> {
 }
 
 fn check_at(proc: &Path, sys: &Path) -> Result<(), Error> {
-    let release = read_kernel_text(proc.join("sys/kernel/osrelease")).unwrap_or_default();
-    let release = release.trim().to_string();
+    let release = ext::release(proc);
     if version(&release).is_some_and(|is| is < KERNEL_MIN) {
         return Err(Error::TooOld { release });
     }
-    let dir = sys.join("kernel/sched_ext");
-    let path = dir.join("state");
-    let Ok(state) = read_kernel_text(&path) else {
-        return Err(Error::NoSchedExt { release, path: path.display().to_string() });
-    };
-    let types = sys.join("kernel/btf/vmlinux");
-    if !types.exists() {
-        return Err(Error::NoTypes { release, path: types.display().to_string() });
-    }
-    if state.trim() != "disabled" {
-        let name = read_kernel_text(dir.join("root/ops")).unwrap_or_default();
-        return Err(Error::Occupied { name: format!("{} ({})", name.trim(), state.trim()) });
-    }
-    Ok(())
+    Ok(ext::check(proc, sys)?)
 }
 
 /// The first two numbers of a kernel's release.
@@ -48,16 +33,11 @@ fn version(release: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use unspin_scratch::Scratch;
 
     #[test]
     fn what_is_missing_is_named() {
-        let root = std::env::temp_dir().join(format!("unspin-schedule-{}", std::process::id()));
-        let write = |path: &str, text: &str| {
-            let path = root.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
+        let root = Scratch::new();
         let said = || match check_at(&root.join("proc"), &root.join("sys")) {
             Ok(()) => String::new(),
             Err(e) => {
@@ -73,11 +53,10 @@ mod tests {
             ("sys/kernel/sched_ext/root/ops", "rusty\n", "loaded: rusty (enabled); stop it"),
             ("sys/kernel/sched_ext/state", "disabled\n", ""),
         ] {
-            write(path, text);
+            root.write(path, text);
             let is = said();
             assert!(is.contains(words) && words.is_empty() == is.is_empty(), "{path}: {is}");
         }
-        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod check;
 mod error;
+pub mod ext;
 mod scheduler;
 mod shared;
 

@@ -2,11 +2,9 @@
 //! The scheduler, loaded.
 
 use crate::shared::{Config, Setting, Settings};
-use crate::{check, Error, Gang, Report, CPUS_MAX, VMS_MAX};
-use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel, ProgramInput};
+use crate::{check, ext, Error, Gang, Report, CPUS_MAX, VMS_MAX};
+use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ProgramInput};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
-use std::sync::Mutex;
 use std::time::Duration;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vms.bpf.o"));
@@ -16,11 +14,6 @@ const OPS: &str = "vms_ops";
 const SPINS: &str = "spins";
 /// The program that forgets what the VM before had under a number.
 const FORGET: &str = "forget_vm";
-/// Lines of the kernel's last words that an error has.
-const LOG_LINES: usize = 20;
-
-/// Messages of libbpf, including the verifier's log.
-static LOG: Mutex<String> = Mutex::new(String::new());
 
 /// What is set when it is loaded.
 #[derive(Debug, Clone)]
@@ -73,36 +66,19 @@ impl Scheduler {
     pub fn load(options: &Options) -> Result<Scheduler, Error> {
         check()?;
         let config = config(options)?;
-        libbpf_rs::set_print(Some((PrintLevel::Info, |_, text| {
-            LOG.lock().unwrap_or_else(|e| e.into_inner()).push_str(&text);
-        })));
         let _raised = Raised::now();
-        // KVM's type information is missing where KVM is not loaded, or was built without.
-        let (object, sees_spins) = match open(&config, true) {
-            Ok(object) => (object, true),
-            Err(_) => {
-                LOG.lock().unwrap_or_else(|e| e.into_inner()).clear();
-                (open(&config, false).map_err(refused)?, false)
-            }
+        let load = |sees_spins| {
+            ext::load(OBJECT, config.bytes(), |program| program != SPINS || sees_spins)
         };
-        let mut scheduler = Scheduler { object, _links: Vec::new(), vms: Vec::new(), sees_spins };
-        scheduler.attach().map_err(refused)?;
+        // KVM's type information is missing where KVM is not loaded, or was built without.
+        let (mut object, sees_spins) = match load(true) {
+            Ok(object) => (object, true),
+            Err(_) => (load(false)?, false),
+        };
+        let links = ext::attach(&mut object, OPS, |program| program == SPINS && sees_spins)?;
+        let scheduler = Scheduler { object, _links: links, vms: Vec::new(), sees_spins };
         scheduler.report()?;
         Ok(scheduler)
-    }
-
-    fn attach(&mut self) -> libbpf_rs::Result<()> {
-        for program in self.object.progs_mut() {
-            if program.name() == SPINS && self.sees_spins {
-                self._links.push(program.attach()?);
-            }
-        }
-        for mut map in self.object.maps_mut() {
-            if map.name() == OPS {
-                self._links.push(map.attach_struct_ops()?);
-            }
-        }
-        Ok(())
     }
 
     /// Adds a VM or changes it; its number. Its threads are to be given to SCHED_EXT after this.
@@ -186,8 +162,7 @@ impl Scheduler {
     }
 
     fn map(&self, name: &str) -> Result<Map<'_>, Error> {
-        let found = self.object.maps().find(|map| is_called(map.name(), name));
-        found.ok_or_else(|| Error::Io {
+        ext::map(&self.object, name).ok_or_else(|| Error::Io {
             what: format!("the scheduler's map {name}"),
             source: std::io::ErrorKind::NotFound.into(),
         })
@@ -198,15 +173,13 @@ impl Scheduler {
     /// # Errors
     /// The kernel has ended it; the message says why.
     pub fn report(&self) -> Result<Report, Error> {
-        let bytes = self.map(".data.report")?.lookup(&[0; 4], MapFlags::ANY).map_err(Error::Map)?;
+        let bytes = ext::section(&self.object, ".data.report").map_err(Error::Map)?;
         let report = bytes.and_then(|bytes| Report::of(&bytes)).ok_or_else(|| Error::Io {
             what: "the scheduler's counts".into(),
             source: std::io::ErrorKind::UnexpectedEof.into(),
         })?;
-        match report.exit_kind {
-            0 => Ok(report),
-            _ => Err(Error::Ended { reason: report.reason(), message: report.message() }),
-        }
+        report.ending.check()?;
+        Ok(report)
     }
 
     /// The number of a VM, by its process.
@@ -249,10 +222,6 @@ fn forget(map: &Map<'_>, key: u32) {
     let _ = map.delete(&key.to_ne_bytes());
 }
 
-fn is_called(name: &OsStr, wanted: &str) -> bool {
-    name.to_string_lossy().ends_with(wanted)
-}
-
 fn config(options: &Options) -> Result<Config, Error> {
     let count = options.cpus.len();
     let all_fit = options.cpus.iter().all(|cpu| (*cpu as usize) < CPUS_MAX);
@@ -270,33 +239,10 @@ fn config(options: &Options) -> Result<Config, Error> {
     Ok(config)
 }
 
-fn open(config: &Config, sees_spins: bool) -> libbpf_rs::Result<Object> {
-    let mut builder = ObjectBuilder::default();
-    let mut open = builder.open_memory(OBJECT)?;
-    for mut map in open.maps_mut() {
-        if is_called(map.name(), ".rodata.config") {
-            let values = map.initial_value_mut().expect("a section has bytes");
-            values[..config.bytes().len()].copy_from_slice(config.bytes());
-        }
-    }
-    for mut program in open.progs_mut() {
-        if program.name() == SPINS {
-            program.set_autoload(sees_spins);
-        }
-    }
-    open.load()
-}
-
-fn refused(what: libbpf_rs::Error) -> Error {
-    let log = LOG.lock().unwrap_or_else(|e| e.into_inner());
-    let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
-    let last = &lines[lines.len().saturating_sub(LOG_LINES)..];
-    Error::Load { what, log: last.join("\n") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use libbpf_rs::ObjectBuilder;
     use std::mem::size_of;
 
     #[test]
@@ -304,7 +250,7 @@ mod tests {
         let mut builder = ObjectBuilder::default();
         let open = builder.open_memory(OBJECT).unwrap();
         let size = |name: &str| {
-            let found = open.maps().find(|map| is_called(map.name(), name));
+            let found = open.maps().find(|map| map.name().to_string_lossy().ends_with(name));
             found.and_then(|map| map.initial_value().map(<[u8]>::len))
         };
         assert_eq!(size(".rodata.config"), Some(size_of::<Config>()));

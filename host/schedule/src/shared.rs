@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the command sets and reads: bpf/shared.h in Rust.
 
+use crate::ext;
 use std::mem::size_of;
 
 /// The most VMs.
@@ -9,7 +10,6 @@ pub const VMS_MAX: usize = 64;
 pub const OTHERS: u32 = 63;
 /// CPUs have numbers below this.
 pub const CPUS_MAX: usize = 512;
-const REASON_BYTES: usize = 128;
 
 /// Whether a VM's vCPUs run together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,28 +79,20 @@ pub struct Report {
     pub yields: u64,
     /// Times that a task of a higher class took a CPU.
     pub pushed: u64,
-    pub(crate) exit_kind: i32,
-    exit_reason: [u8; REASON_BYTES],
-    exit_message: [u8; REASON_BYTES],
-}
-
-/// # Safety
-/// `T` has numbers only, and no gaps between them.
-pub(crate) unsafe fn bytes<T>(of: &T) -> &[u8] {
-    std::slice::from_raw_parts((of as *const T).cast(), size_of::<T>())
+    pub(crate) ending: ext::Ending,
 }
 
 impl Config {
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: numbers, and the assertion below holds that there are no gaps.
-        unsafe { bytes(self) }
+        unsafe { ext::bytes(self) }
     }
 }
 
 impl Settings {
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: as for Config.
-        unsafe { bytes(self) }
+        unsafe { ext::bytes(self) }
     }
 }
 
@@ -110,23 +102,7 @@ const _: () = assert!(size_of::<Settings>() == 8 + 16 * VMS_MAX);
 impl Report {
     /// `None` if there are fewer bytes.
     pub(crate) fn of(bytes: &[u8]) -> Option<Report> {
-        if bytes.len() < size_of::<Report>() {
-            return None;
-        }
-        // SAFETY: there are enough bytes, and any bytes are valid numbers.
-        Some(unsafe { bytes.as_ptr().cast::<Report>().read_unaligned() })
+        // SAFETY: any bytes are valid numbers.
+        unsafe { ext::value(bytes) }
     }
-
-    pub(crate) fn reason(&self) -> String {
-        text(&self.exit_reason)
-    }
-
-    pub(crate) fn message(&self) -> String {
-        text(&self.exit_message)
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
 }

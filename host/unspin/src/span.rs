@@ -30,6 +30,15 @@ pub fn stopped_by_signals() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
+/// `stop` becomes true when the parent closes this process's standard input.
+pub fn end_with_input(stop: &Arc<AtomicBool>) {
+    let stop = Arc::clone(stop);
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
 /// Waits for `time`, and passes the elapsed time to `at`. Fails if `stop` becomes true.
 pub fn wait(time: Duration, stop: &AtomicBool, at: &mut dyn FnMut(Duration)) -> anyhow::Result<()> {
     let start = Instant::now();

@@ -1,43 +1,16 @@
 # unspin schedule under QEMU: VMs are taken and given back, whatever ends it. Function, never time. Sourced after
-# inside.sh.
-STATE=/sys/kernel/sched_ext/state
-EXT=7
+# inside.sh and ext.sh.
 J=/run/unspin/journal
 mkdir -p /run
-start() {
-	unspin-inside vm $1 --until $2 > /tmp/vm-$3 &
-	vm=$!
-	settle has_vcpus $vm $1
-}
 threads() { for task in "/proc/$1/task/"*; do echo ${task##*/}; done; }
-vcpus() {
-	for task in "/proc/$1/task/"*; do
-		case $(cat $task/comm) in CPU*) echo ${task##*/} ;; esac
-	done
-}
-has_vcpus() { [ "$(vcpus $1 | grep -c .)" = $2 ]; }
-# Fields of a thread's stat after its name: 39 is the policy, 17 the nice value.
-field() { sed 's/.*) //' /proc/$1/task/$2/stat | cut -d ' ' -f $3; }
-# Whether all threads of a VM have a policy.
-are() {
-	for tid in $(threads $1); do
-		class=$(field $1 $tid 39)
-		[ "$class" = $2 ] || { echo "$tid has policy $class, not $2"; return 1; }
-	done
-}
+# shellcheck disable=SC2046 # words
+all_are() { are $1 $2 $(threads $1); }
 settings() {
 	for tid in $(threads $1); do
 		echo "$tid $(field $1 $tid 39) $(field $1 $tid 17) $(grep Cpus_allowed_list /proc/$1/task/$tid/status)"
 	done
 }
 as_before() { [ "$(settings $1)" = "$(cat /tmp/before-$1)" ] || { settings $1; false; }; }
-time_of() {
-	for tid in $(vcpus $1); do
-		field $1 $tid 12
-	done | tr '\n' '+' | sed 's/$/0/'
-}
-later() { [ $(($(time_of $1))) -gt $2 ]; }
-go_on() { settle later $1 $(($(time_of $1) + 5)); }
 # A thread that is no vCPU sleeps for 20 ms again and again: it runs while vCPUs spin for 2 s of CPU time.
 woken() { sed -n 's/^voluntary_ctxt_switches:[^0-9]*//p' /proc/$1/task/$1/status; }
 woken_later() { [ "$(woken $1)" -gt $2 ]; }
@@ -46,23 +19,7 @@ works() {
 	settle later $1 $(($(time_of $1) + 200))
 	woken_later $1 $((woken + 4)) || { echo "woken $woken times, then $(woken $1)"; false; }
 }
-# The command, with its input held open; $command is its process.
-schedule() {
-	rm -f /tmp/said /tmp/hold
-	mkfifo /tmp/hold
-	unspin schedule --beside --journal $J "$@" < /tmp/hold > /tmp/said 2>&1 &
-	command=$!
-	exec 9> /tmp/hold
-	settle grep -q . /tmp/said
-	settle grep -q '^ready$' /tmp/said || { cat /tmp/said; return 1; }
-}
-end() {
-	exec 9>&-
-	wait $command
-	answer=$?
-	grep -v ready /tmp/said
-	[ $answer = 0 ]
-}
+schedule() { hold unspin schedule --beside --journal $J "$@"; }
 refuses() {
 	wanted=$1
 	code=$2
@@ -88,7 +45,7 @@ for gangs in "--gang pid:$a --gang pid:$b" --no-gangs ""; do
 	check "'$gangs': the kernel takes it" schedule --cpus 0-3 $gangs
 	check "'$gangs': it is on" is $STATE enabled
 	for vm in $a $b; do
-		check "'$gangs': threads are its" settle are $vm $EXT
+		check "'$gangs': threads are its" settle all_are $vm $EXT
 		check "'$gangs': and run" go_on $vm
 		check "'$gangs': other threads run" works $vm
 	done
@@ -106,7 +63,7 @@ done
 check "on 2 CPUs" schedule --cpus 2-3
 start 2 /tmp/stop c
 c=$vm
-check "a VM that starts later is taken" settle are $c $EXT
+check "a VM that starts later is taken" settle all_are $c $EXT
 check "and runs" go_on $c
 on_these() { grep -q 'Cpus_allowed_list:.2-3$' /proc/$c/task/$1/status; }
 check "on these CPUs" on_these $c
@@ -117,7 +74,7 @@ taskset -p 1 $c > /dev/null
 check "pinned elsewhere, a thread gets its policy back" settle first_has $c 0
 check "and runs" works $c
 taskset -p c $c > /dev/null
-check "back on these CPUs it is taken again" settle are $c $EXT
+check "back on these CPUs it is taken again" settle all_are $c $EXT
 check "and runs" works $c
 tid=$(vcpus $c | tail -n 1)
 taskset -p f $tid > /dev/null
@@ -127,13 +84,13 @@ check "and runs" go_on $c
 # --- a VM ends, and another gets its number ---
 start 2 /tmp/stop-d d
 d=$vm
-check "a VM that will end is taken" settle are $d $EXT
+check "a VM that will end is taken" settle all_are $d $EXT
 check "and runs" go_on $d
 touch /tmp/stop-d
 check "it worked" wait $d
 start 2 /tmp/stop e
 e=$vm
-check "the next is taken" settle are $e $EXT
+check "the next is taken" settle all_are $e $EXT
 check "and runs" go_on $e
 if [ -w /sys/devices/system/cpu/cpu3/online ]; then
 	echo 0 > /sys/devices/system/cpu/cpu3/online
@@ -153,7 +110,7 @@ for vm in $a $b; do
 	check "killed: threads are as before" settle as_before $vm
 	check "killed: VMs run on" go_on $vm
 done
-check "killed: the VM that started later is, too" settle are $c 0
+check "killed: the VM that started later is, too" settle all_are $c 0
 
 # --- quotas ---
 if [ -d /sys/fs/cgroup ] && mkdir -p /sys/fs/cgroup/q.scope; then
@@ -161,7 +118,7 @@ if [ -d /sys/fs/cgroup ] && mkdir -p /sys/fs/cgroup/q.scope; then
 	echo 50000 100000 > /sys/fs/cgroup/q.scope/cpu.max
 	echo $b > /sys/fs/cgroup/q.scope/cgroup.procs
 	check "a VM with a quota is refused by name" refuses "has a quota of 0.5 CPUs (cpu.max)" 1 --cpus 0-3 pid:$b
-	check "and is as before" settle are $b 0
+	check "and is as before" settle all_are $b 0
 fi
 check "no CPU of that number" refuses "CPU 64 of --cpus is not there" 2 --cpus 64
 touch /tmp/stop

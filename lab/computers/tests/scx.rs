@@ -18,7 +18,7 @@ finish
 
 #[test]
 fn credit_by_sched_ext_under_qemu() {
-    script(Series::V7_3, 4, include_str!("scx.sh"), CHECKS_MIN);
+    script(Series::V7_3, 4, concat!(include_str!("ext.sh"), include_str!("scx.sh")), CHECKS_MIN);
 }
 
 #[test]

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compiles bpf/credit.bpf.c, which becomes part of the program. Without clang the program is built
-//! all the same, and says so when it is run.
+//! Compiles bpf/credit.bpf.c, which becomes part of the program.
 
+use std::env;
 use std::path::PathBuf;
-use std::{env, fs};
 
 #[path = "../../../host/probe/bpf.rs"]
 mod bpf;
 
-use bpf::{Error, Program};
+use bpf::Program;
 
 /// Code that the verifier must follow is in one function, because the verifier forgets half of the
 /// memory at calls. No loop may become a call of memset().
@@ -20,21 +19,15 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap());
     let object = out.join("credit.bpf.o");
     let root = here.join("../../..");
-    let [policy, modelled, uapi] =
-        ["core/policy", "lab/policy/c", "core/uapi"].map(|folder| root.join(folder));
-    let folders = [here.join("bpf"), policy, modelled, uapi];
+    let [policy, modelled, uapi, sched_ext] =
+        ["core/policy", "lab/policy/c", "core/uapi", "host/schedule/bpf"]
+            .map(|folder| root.join(folder));
+    let folders = [here.join("bpf"), policy, modelled, uapi, sched_ext];
     for folder in &folders {
         println!("cargo:rerun-if-changed={}", folder.display());
     }
     println!("cargo:rerun-if-env-changed=PATH");
     let source = here.join("bpf/credit.bpf.c");
     let program = Program { source: &source, folders: &folders, flags: FLAGS };
-    match program.compile(&out, &object) {
-        Ok(()) => {}
-        Err(error @ Error::NoClang(_)) => {
-            println!("cargo:warning=unspin-scx will have no scheduler: {error}");
-            fs::write(&object, b"").unwrap();
-        }
-        Err(error) => panic!("{error}"),
-    }
+    program.compile(&out, &object).unwrap_or_else(|error| panic!("{error}"));
 }

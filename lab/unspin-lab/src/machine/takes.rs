@@ -3,6 +3,7 @@
 
 use super::guests;
 use std::hint::black_box;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use unspin_computers::Emulator;
 use unspin_scenario::plan::Plan;
@@ -36,10 +37,13 @@ pub fn of(emulator: Emulator, plan: &Plan) -> Takes {
     Takes { boot_s: boot_s * slower, runs_s: runs_s.sum::<f64>() * per_virtual_s * slower }
 }
 
-/// How many times as long as there the same work takes here.
+/// How many times as long as there the same work takes here; measured once.
 fn slower() -> f64 {
-    let here = (0..5).map(|_| pass()).min().unwrap_or(PASS_THERE);
-    here.as_secs_f64() / PASS_THERE.as_secs_f64()
+    static SLOWER: OnceLock<f64> = OnceLock::new();
+    *SLOWER.get_or_init(|| {
+        let here = (0..5).map(|_| pass()).min().unwrap_or(PASS_THERE);
+        here.as_secs_f64() / PASS_THERE.as_secs_f64()
+    })
 }
 
 /// Work like an emulator's: arithmetic that waits for what was computed before, and stores in a table.

@@ -6,7 +6,6 @@
 #ifndef UNSPIN_SCX_CHOOSE_H
 #define UNSPIN_SCX_CHOOSE_H
 
-#include "kernel.h"
 #include "config.h"
 
 #define POL_FOR(i, count) bpf_for(i, 0, count)

@@ -3,10 +3,11 @@
 #ifndef UNSPIN_SCX_CONFIG_H
 #define UNSPIN_SCX_CONFIG_H
 
+#include "ending.h"
+
 #define VCPUS_MAX 16
 #define VMS_MAX 8
 #define PCPUS_MAX 8
-#define REASON_BYTES 128
 
 /* Whose vCPUs run together. */
 #define GANG_NOBODY 0
@@ -43,9 +44,7 @@ struct report {
 	unsigned long long reports;	/* of guests that want to run together */
 	unsigned long long lost_locks;
 	unsigned long long run_ns[VMS_MAX];
-	int exit_kind;
-	char exit_reason[REASON_BYTES];
-	char exit_message[REASON_BYTES];
+	struct ending ending;
 };
 
 #endif

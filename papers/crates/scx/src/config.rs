@@ -3,8 +3,8 @@
 
 use unspin_guest_abi::rng::splitmix64;
 
+use crate::affinity::affinity;
 use crate::arguments::Arguments;
-use crate::class::affinity;
 use crate::error::Error;
 use crate::shared::{Config, VcpuConfig, PCPUS_MAX, VCPUS_MAX};
 

@@ -3,8 +3,8 @@
 //! standard input ends. Prints `ready` when they are scheduled by it, and at the end the
 //! scheduler's counts.
 
+mod affinity;
 mod arguments;
-mod class;
 mod config;
 mod error;
 mod scheduler;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The scheduler's settings before it is loaded, and its counts: bpf/config.h in Rust.
 
+use unspin_schedule::ext;
+
 pub const VCPUS_MAX: usize = 16;
 pub const VMS_MAX: usize = 8;
 pub const PCPUS_MAX: usize = 8;
-const REASON_BYTES: usize = 128;
 
 /// The VMs whose vCPUs run together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,20 +56,13 @@ pub struct Report {
     pub reports: u64,
     pub lost_locks: u64,
     pub run_ns: [u64; VMS_MAX],
-    pub exit_kind: i32,
-    exit_reason: [u8; REASON_BYTES],
-    exit_message: [u8; REASON_BYTES],
+    pub ending: ext::Ending,
 }
 
 impl Config {
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: plain numbers without gaps, which the assertion below holds.
-        unsafe {
-            std::slice::from_raw_parts(
-                (self as *const Config).cast(),
-                std::mem::size_of::<Config>(),
-            )
-        }
+        // SAFETY: numbers, and the assertion below holds that there are no gaps.
+        unsafe { ext::bytes(self) }
     }
 }
 
@@ -78,23 +72,7 @@ const _: () =
 impl Report {
     /// `None` if there are too few bytes.
     pub fn of(bytes: &[u8]) -> Option<Report> {
-        if bytes.len() < std::mem::size_of::<Report>() {
-            return None;
-        }
-        // SAFETY: there are enough bytes, and any bytes are valid numbers.
-        Some(unsafe { bytes.as_ptr().cast::<Report>().read_unaligned() })
+        // SAFETY: any bytes are valid numbers.
+        unsafe { ext::value(bytes) }
     }
-
-    pub fn reason(&self) -> String {
-        text(&self.exit_reason)
-    }
-
-    pub fn message(&self) -> String {
-        text(&self.exit_message)
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
 }

@@ -7,12 +7,12 @@ mod taken;
 
 use crate::exit::{Cannot, Usage};
 use crate::out;
-use crate::span::{stopped_by_signals, wait};
+use crate::span::{end_with_input, stopped_by_signals, wait};
 use crate::undo::{told, Guard, Undo};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::Duration;
 use taken::Taking;
@@ -42,9 +42,9 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
-    /// The VMs: any of their names, their UUID or VMID, or PID-N from `unspin status`. KIND:NAME says what
-    /// is meant, as in pid:4242. Default: all VMs, including those that start later, whose process runs as
-    /// root, or as a user that is there to run VMs (qemu, libvirt-qemu, …).
+    /// The VMs: any of their names, their UUID or VMID, or PID-N from `unspin status`. KIND:NAME selects
+    /// the kind of name, as in pid:4242. Default: all VMs, including those that start later, whose process runs as
+    /// root, or as a user that exists to run VMs (qemu, libvirt-qemu, …).
     #[arg(value_name = "VM")]
     vms: Vec<OsString>,
     /// The CPUs for VMs, such as 8-63.
@@ -92,15 +92,6 @@ fn explain(e: Error) -> anyhow::Error {
         true => Cannot(e.to_string()).into(),
         false => e.into(),
     }
-}
-
-/// The parent ends this process by closing its standard input.
-fn end_with_input(stop: &Arc<AtomicBool>) {
-    let stop = Arc::clone(stop);
-    std::thread::spawn(move || {
-        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        stop.store(true, Ordering::Relaxed);
-    });
 }
 
 fn check(args: &Args) -> anyhow::Result<()> {

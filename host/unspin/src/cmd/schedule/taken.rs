@@ -118,14 +118,7 @@ impl<'a> Taking<'a> {
         if !self.args.vms.is_empty() {
             return Ok(());
         }
-        match self.host.owner(vm.pid) {
-            Some(owner) if owner.is_trusted() => Ok(()),
-            Some(owner) => Err(format!(
-                "it belongs to user {owner}; to take it, name it: unspin schedule pid:{}",
-                vm.pid
-            )),
-            None => Err("it is not known whose it is, or it has ended".into()),
-        }
+        vms::is_of_trusted(self.host, vm, "to take it, name it: unspin schedule")
     }
 
     /// Gives its threads to the scheduler, which knows them before. An error is why it is not taken, in words.

@@ -12,7 +12,7 @@ mod written;
 
 use crate::exit::Usage;
 use crate::out;
-use crate::span::stopped_by_signals;
+use crate::span::{end_with_input, stopped_by_signals};
 use crate::sysfs::root;
 use crate::undo::{told, Guard, Undo};
 use crate::watch::facts::Detail;
@@ -23,8 +23,6 @@ use shaping::{Asked, Shaping};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
 use std::time::Duration;
 use unspin_host::journal::JOURNAL;
 use unspin_host::{cpus, Groups, Host, Tree};
@@ -141,15 +139,6 @@ impl Args {
         }
         Ok(Box::new(kernel))
     }
-}
-
-/// The parent ends this process by closing its standard input.
-fn end_with_input(stop: &Arc<AtomicBool>) {
-    let stop = Arc::clone(stop);
-    std::thread::spawn(move || {
-        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        stop.store(true, Ordering::Relaxed);
-    });
 }
 
 /// What was restored; on a host with many vCPUs only the number.

@@ -109,14 +109,7 @@ impl<'a> Shaping<'a> {
         if !self.asked.vms.is_empty() {
             return Ok(());
         }
-        match self.asked.places.host.owner(vm.pid) {
-            Some(owner) if owner.is_trusted() => Ok(()),
-            Some(owner) => Err(format!(
-                "it belongs to user {owner}; to shape it, name it: unspin shape pid:{}",
-                vm.pid
-            )),
-            None => Err("it is not known whose it is, or it has ended".into()),
-        }
+        vms::is_of_trusted(self.asked.places.host, vm, "to shape it, name it: unspin shape")
     }
 
     /// Divides VMs into those that are shaped and others. Reports new ones among the others.

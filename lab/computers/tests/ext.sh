@@ -1,0 +1,52 @@
+# VMs whose threads have a scheduler of sched_ext. Sourced after inside.sh.
+STATE=/sys/kernel/sched_ext/state
+EXT=7
+start() {
+	unspin-inside vm $1 --until $2 > /tmp/vm-$3 &
+	vm=$!
+	settle has_vcpus $vm $1
+}
+# Threads of a VM's vCPUs.
+vcpus() {
+	for task in "/proc/$1/task/"*; do
+		case $(cat $task/comm) in CPU*) echo ${task##*/} ;; esac
+	done
+}
+has_vcpus() { [ "$(vcpus $1 | grep -c .)" = $2 ]; }
+# Fields of a thread's stat after its name: 39 is the policy, 17 the nice value.
+field() { sed 's/.*) //' /proc/$1/task/$2/stat | cut -d ' ' -f $3; }
+# Whether threads of a VM have a policy: are VM POLICY THREADS.
+are() {
+	of=$1
+	wanted=$2
+	shift 2
+	for tid; do
+		class=$(field $of $tid 39)
+		[ "$class" = $wanted ] || { echo "$tid has policy $class, not $wanted"; return 1; }
+	done
+}
+# CPU time of a VM's vCPUs, ticks.
+time_of() {
+	for tid in $(vcpus $1); do
+		field $1 $tid 12
+	done | tr '\n' '+' | sed 's/$/0/'
+}
+later() { [ $(($(time_of $1))) -gt $2 ]; }
+go_on() { settle later $1 $(($(time_of $1) + 5)); }
+# A command that holds a scheduler until its input ends; $command is its process.
+hold() {
+	rm -f /tmp/said /tmp/hold
+	mkfifo /tmp/hold
+	"$@" < /tmp/hold > /tmp/said 2>&1 &
+	command=$!
+	exec 9> /tmp/hold
+	settle grep -q . /tmp/said
+	settle grep -q '^ready$' /tmp/said || { cat /tmp/said; return 1; }
+}
+end() {
+	exec 9>&-
+	wait $command
+	answer=$?
+	grep -v ready /tmp/said
+	[ $answer = 0 ]
+}
