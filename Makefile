@@ -15,7 +15,7 @@ TEST_DEB_PACKAGES := lintian mmdebstrap
 RPM_PACKAGES := rpm
 TEST_INSTALL_PACKAGES := rpm buildah busybox-static
 
-.PHONY: help deps test-deps build demo demo-linux test test-emulated test-all test-acceptance test-diagnose test-programs lint pictures lines bench scenario-keys figures bench-locks diagnosis campaign-short matrix matrix-full verify-full campaign held-out agreement soak soak-locks soak-debug install-lab install install-lab deb test-deb static rpm test-install clean
+.PHONY: help deps test-deps build demo demo-linux test test-emulated test-all test-acceptance test-diagnose test-programs lint pictures lines bench scenario-keys figures bench-locks diagnosis campaign-short matrix matrix-full verify-full campaign held-out agreement soak soak-locks soak-guests soak-debug install-lab install install-lab deb test-deb static rpm test-install clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -166,6 +166,9 @@ soak: build soak-locks ## soak-locks; 10,000 random machines simulated; 1000 loa
 
 soak-locks: test-deps ## 10^8 acquisitions of the locks with 4 threads per CPU (1 h, shows progress)
 	cargo test --release --locked -p unspin-threads --test soak -- --ignored --nocapture
+
+soak-guests: build ## every program of programs/ for 10 s in one and in three Debian guests (30 min on 1 core); out/soak-guests
+	$(LAB) bench scenarios/linux-ten-seconds.toml --machine emulated --out out/soak-guests --resume
 
 soak-debug: ## a shorter soak on kernels with lockdep, KASAN and kmemleak, which it builds first
 	@.ci/deps flex bison
