@@ -11,32 +11,32 @@
 
 #include "env.h"
 
-#define LOCK_ITERATIONS_PER_US 2048ULL	/* VEE'13 section 3 */
-#define LOCK_ITERATIONS_NS(iterations) ((iterations) * 1000ULL / LOCK_ITERATIONS_PER_US)
-#define LOCK_NS_FOREVER (~0ULL)
+#define UNSPIN_LOCK_ITERATIONS_PER_US 2048ULL	/* VEE'13 section 3 */
+#define UNSPIN_LOCK_ITERATIONS_NS(iterations) ((iterations) * 1000ULL / UNSPIN_LOCK_ITERATIONS_PER_US)
+#define UNSPIN_LOCK_NS_FOREVER (~0ULL)
 
-struct lock_budget {
+struct unspin_lock_budget {
 	unsigned long long since_ticks;
 	unsigned long long limit_ticks;	/* all ones: never spent */
 };
 
 /* @ns times @times; saturates to a budget that is never spent. */
-static inline struct lock_budget lock_budget(unsigned long long ns, unsigned int times)
+static inline struct unspin_lock_budget unspin_lock_budget(unsigned long long ns, unsigned int times)
 {
-	struct lock_budget budget = { lock_now(), ~0ULL };
+	struct unspin_lock_budget budget = { unspin_lock_now(), ~0ULL };
 	unsigned long long total_ns, ticks;
 
-	if (ns == LOCK_NS_FOREVER || __builtin_mul_overflow(ns, times, &total_ns) ||
-	    __builtin_mul_overflow(total_ns, lock_ticks_per_us(), &ticks))
+	if (ns == UNSPIN_LOCK_NS_FOREVER || __builtin_mul_overflow(ns, times, &total_ns) ||
+	    __builtin_mul_overflow(total_ns, unspin_lock_ticks_per_us(), &ticks))
 		return budget;
 	budget.limit_ticks = ticks / 1000;
 	return budget;
 }
 
-static inline bool lock_budget_spent(const struct lock_budget *budget)
+static inline bool unspin_lock_budget_spent(const struct unspin_lock_budget *budget)
 {
 	return budget->limit_ticks != ~0ULL &&
-	       lock_now() - budget->since_ticks >= budget->limit_ticks;
+	       unspin_lock_now() - budget->since_ticks >= budget->limit_ticks;
 }
 
 #endif

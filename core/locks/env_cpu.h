@@ -3,7 +3,7 @@
 #ifndef UNSPIN_LOCKS_ENV_CPU_H
 #define UNSPIN_LOCKS_ENV_CPU_H
 
-static inline void lock_cpu_pause(void)
+static inline void unspin_lock_cpu_pause(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
 	__builtin_ia32_pause();
@@ -15,7 +15,7 @@ static inline void lock_cpu_pause(void)
 }
 
 /* Not ordered against other instructions: a budget may be off by some tens of cycles. */
-static inline unsigned long long lock_cpu_ticks(void)
+static inline unsigned long long unspin_lock_cpu_ticks(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
 	return __builtin_ia32_rdtsc();

@@ -6,41 +6,41 @@
  * Size:   4 bytes; at most 32,767 threads may wait at a time.
  * Order:  first come, first served.
  *
- *	static struct long_ticket_lock lock = LONG_TICKET_LOCK_INIT;
+ *	static struct unspin_long_ticket_lock lock = UNSPIN_LONG_TICKET_LOCK_INIT;
  *
- *	long_ticket_lock(&lock);
+ *	unspin_long_ticket_lock(&lock);
  *	...
- *	long_ticket_unlock(&lock);
+ *	unspin_long_ticket_unlock(&lock);
  */
 #ifndef UNSPIN_LOCKS_LONG_TICKET_H
 #define UNSPIN_LOCKS_LONG_TICKET_H
 
 #include "pv_ticket.h"
 
-struct long_ticket_lock { struct pv_ticket_lock ticket; };
+struct unspin_long_ticket_lock { struct unspin_pv_ticket_lock ticket; };
 
-_Static_assert(sizeof(struct long_ticket_lock) == 4, "long_ticket_lock is 4 bytes");
+_Static_assert(sizeof(struct unspin_long_ticket_lock) == 4, "unspin_long_ticket_lock is 4 bytes");
 
-#define LONG_TICKET_LOCK_INIT { PV_TICKET_LOCK_INIT }
+#define UNSPIN_LONG_TICKET_LOCK_INIT { UNSPIN_PV_TICKET_LOCK_INIT }
 
-static inline void long_ticket_lock(struct long_ticket_lock *lock)
+static inline void unspin_long_ticket_lock(struct unspin_long_ticket_lock *lock)
 {
-	pv_ticket_lock_with(&lock->ticket, PV_TICKET_SPIN_MAX_NS);
+	unspin_pv_ticket_lock_with(&lock->ticket, UNSPIN_PV_TICKET_SPIN_MAX_NS);
 }
 
-static inline void long_ticket_unlock(struct long_ticket_lock *lock)
+static inline void unspin_long_ticket_unlock(struct unspin_long_ticket_lock *lock)
 {
-	pv_ticket_unlock_with(&lock->ticket, 1);
+	unspin_pv_ticket_unlock_with(&lock->ticket, 1);
 }
 
-static inline bool long_ticket_trylock(struct long_ticket_lock *lock)
+static inline bool unspin_long_ticket_trylock(struct unspin_long_ticket_lock *lock)
 {
-	return pv_ticket_trylock(&lock->ticket);
+	return unspin_pv_ticket_trylock(&lock->ticket);
 }
 
-static inline bool long_ticket_is_locked(struct long_ticket_lock *lock)
+static inline bool unspin_long_ticket_is_locked(struct unspin_long_ticket_lock *lock)
 {
-	return pv_ticket_is_locked(&lock->ticket);
+	return unspin_pv_ticket_is_locked(&lock->ticket);
 }
 
 #endif

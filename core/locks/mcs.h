@@ -5,70 +5,70 @@
  * Paper:  J. Mellor-Crummey, M. Scott, "Algorithms for scalable synchronization on shared-memory
  *         multiprocessors", ACM TOCS 1991, section 2.4.
  * Size:   one pointer, and one node (two words) for each lock a thread holds or waits for. The node
- *         belongs to the lock from mcs_lock() until mcs_unlock() returns.
+ *         belongs to the lock from unspin_mcs_lock() until unspin_mcs_unlock() returns.
  * Order:  first come, first served, with the ticket lock's weakness under preemption.
  *
- *	static struct mcs_lock lock = MCS_LOCK_INIT;
- *	struct mcs_node node;
+ *	static struct unspin_mcs_lock lock = UNSPIN_MCS_LOCK_INIT;
+ *	struct unspin_mcs_node node;
  *
- *	mcs_lock(&lock, &node);
+ *	unspin_mcs_lock(&lock, &node);
  *	...
- *	mcs_unlock(&lock, &node);
+ *	unspin_mcs_unlock(&lock, &node);
  */
 #ifndef UNSPIN_LOCKS_MCS_H
 #define UNSPIN_LOCKS_MCS_H
 
 #include "env.h"
 
-struct mcs_node {
-	_Atomic(struct mcs_node *) next;
+struct unspin_mcs_node {
+	_Atomic(struct unspin_mcs_node *) next;
 	atomic_uint waiting;
 };
 
-struct mcs_lock {
-	_Atomic(struct mcs_node *) tail;
+struct unspin_mcs_lock {
+	_Atomic(struct unspin_mcs_node *) tail;
 };
 
-#define MCS_LOCK_INIT { 0 }
+#define UNSPIN_MCS_LOCK_INIT { 0 }
 
-static inline bool mcs_is_locked(struct mcs_lock *lock)
+static inline bool unspin_mcs_is_locked(struct unspin_mcs_lock *lock)
 {
 	return atomic_load_explicit(&lock->tail, memory_order_relaxed) != 0;
 }
 
-static inline bool mcs_trylock(struct mcs_lock *lock, struct mcs_node *node)
+static inline bool unspin_mcs_trylock(struct unspin_mcs_lock *lock, struct unspin_mcs_node *node)
 {
-	struct mcs_node *none = 0;
+	struct unspin_mcs_node *none = 0;
 
 	atomic_store_explicit(&node->next, 0, memory_order_relaxed);
-	/* Release publishes `next` to the thread that queues behind; acquire pairs with mcs_unlock(). */
+	/* Release publishes `next` to the thread that queues behind; acquire pairs with unspin_mcs_unlock(). */
 	return atomic_compare_exchange_strong_explicit(&lock->tail, &none, node,
 						       memory_order_acq_rel, memory_order_relaxed);
 }
 
-static inline void mcs_lock(struct mcs_lock *lock, struct mcs_node *node)
+static inline void unspin_mcs_lock(struct unspin_mcs_lock *lock, struct unspin_mcs_node *node)
 {
-	struct mcs_node *before;
+	struct unspin_mcs_node *before;
 
 	atomic_store_explicit(&node->next, 0, memory_order_relaxed);
 	atomic_store_explicit(&node->waiting, 1, memory_order_relaxed);
-	/* Release publishes the node to the next waiter's exchange; acquire pairs with mcs_unlock(). */
+	/* Release publishes the node to the next waiter's exchange; acquire pairs with unspin_mcs_unlock(). */
 	before = atomic_exchange_explicit(&lock->tail, node, memory_order_acq_rel);
 	if (!before)
 		return;
-	/* Release orders the node's initialisation before mcs_unlock() can find it. */
+	/* Release orders the node's initialisation before unspin_mcs_unlock() can find it. */
 	atomic_store_explicit(&before->next, node, memory_order_release);
-	/* Acquire pairs with the release of `waiting` in mcs_unlock(). */
+	/* Acquire pairs with the release of `waiting` in unspin_mcs_unlock(). */
 	while (atomic_load_explicit(&node->waiting, memory_order_acquire))
-		cpu_relax();
+		unspin_cpu_relax();
 }
 
-static inline void mcs_unlock(struct mcs_lock *lock, struct mcs_node *node)
+static inline void unspin_mcs_unlock(struct unspin_mcs_lock *lock, struct unspin_mcs_node *node)
 {
-	struct mcs_node *after = atomic_load_explicit(&node->next, memory_order_acquire);
+	struct unspin_mcs_node *after = atomic_load_explicit(&node->next, memory_order_acquire);
 
 	if (!after) {
-		struct mcs_node *self = node;
+		struct unspin_mcs_node *self = node;
 
 		/* Release pairs with the acquire of the next exchange on `tail`. */
 		if (atomic_compare_exchange_strong_explicit(&lock->tail, &self, 0,
@@ -77,7 +77,7 @@ static inline void mcs_unlock(struct mcs_lock *lock, struct mcs_node *node)
 			return;
 		/* A waiter has exchanged the tail and is about to link itself. */
 		do
-			cpu_relax();
+			unspin_cpu_relax();
 		while (!(after = atomic_load_explicit(&node->next, memory_order_acquire)));
 	}
 	atomic_store_explicit(&after->waiting, 0, memory_order_release);

@@ -8,108 +8,108 @@
  * Size:   4 bytes; at most 32,767 threads may wait at a time.
  * Order:  first come, first served.
  *
- *	static struct oticket_lock lock = OTICKET_LOCK_INIT;
+ *	static struct unspin_oticket_lock lock = UNSPIN_OTICKET_LOCK_INIT;
  *
- *	oticket_lock(&lock);
+ *	unspin_oticket_lock(&lock);
  *	...
- *	oticket_unlock(&lock);
+ *	unspin_oticket_unlock(&lock);
  */
 #ifndef UNSPIN_LOCKS_OTICKET_H
 #define UNSPIN_LOCKS_OTICKET_H
 
 #include "pv_ticket.h"
 
-#define OTICKET_QUEUE_WAIT 18	/* TICKET_QUEUE_WAIT: from this distance on, the stock threshold */
-#define OTICKET_WAKEUP_NCPU 4	/* OPPORTUNISTIC_WAKEUP_NCPU */
+#define UNSPIN_OTICKET_QUEUE_WAIT 18	/* TICKET_QUEUE_WAIT: from this distance on, the stock threshold */
+#define UNSPIN_OTICKET_WAKEUP_NCPU 4	/* OPPORTUNISTIC_WAKEUP_NCPU */
 
 /* @ahead: at least 1, the distance when the ticket was drawn, as in figure 5. */
-static inline unsigned long long oticket_spin_ns(unsigned int ahead)
+static inline unsigned long long unspin_oticket_spin_ns(unsigned int ahead)
 {
-	return ahead < OTICKET_QUEUE_WAIT ? PV_TICKET_SPIN_MAX_NS >> (ahead - 1) :
-					    PV_TICKET_SPIN_NS;
+	return ahead < UNSPIN_OTICKET_QUEUE_WAIT ? UNSPIN_PV_TICKET_SPIN_MAX_NS >> (ahead - 1) :
+					    UNSPIN_PV_TICKET_SPIN_NS;
 }
 
-static inline void oticket_lock_distance(struct pv_ticket_lock *lock)
+static inline void unspin_oticket_lock_distance(struct unspin_pv_ticket_lock *lock)
 {
-	unsigned int mine, ahead = pv_ticket_draw(lock, &mine);
+	unsigned int mine, ahead = unspin_pv_ticket_draw(lock, &mine);
 
 	if (!ahead)
 		return;
-	while (!pv_ticket_spin(lock, mine, oticket_spin_ns(ahead)))
-		pv_ticket_halt(lock, mine);
-	pv_ticket_clear_halted(lock, mine);
+	while (!unspin_pv_ticket_spin(lock, mine, unspin_oticket_spin_ns(ahead)))
+		unspin_pv_ticket_halt(lock, mine);
+	unspin_pv_ticket_clear_halted(lock, mine);
 }
 
-struct oticket_lock { struct pv_ticket_lock ticket; };
-struct oticket_spin_lock { struct pv_ticket_lock ticket; };
-struct oticket_wake_lock { struct pv_ticket_lock ticket; };
+struct unspin_oticket_lock { struct unspin_pv_ticket_lock ticket; };
+struct unspin_oticket_spin_lock { struct unspin_pv_ticket_lock ticket; };
+struct unspin_oticket_wake_lock { struct unspin_pv_ticket_lock ticket; };
 
-_Static_assert(sizeof(struct oticket_lock) == 4, "oticket_lock is 4 bytes");
+_Static_assert(sizeof(struct unspin_oticket_lock) == 4, "unspin_oticket_lock is 4 bytes");
 
-#define OTICKET_LOCK_INIT { PV_TICKET_LOCK_INIT }
-#define OTICKET_SPIN_LOCK_INIT { PV_TICKET_LOCK_INIT }
-#define OTICKET_WAKE_LOCK_INIT { PV_TICKET_LOCK_INIT }
+#define UNSPIN_OTICKET_LOCK_INIT { UNSPIN_PV_TICKET_LOCK_INIT }
+#define UNSPIN_OTICKET_SPIN_LOCK_INIT { UNSPIN_PV_TICKET_LOCK_INIT }
+#define UNSPIN_OTICKET_WAKE_LOCK_INIT { UNSPIN_PV_TICKET_LOCK_INIT }
 
-static inline void oticket_lock(struct oticket_lock *lock)
+static inline void unspin_oticket_lock(struct unspin_oticket_lock *lock)
 {
-	oticket_lock_distance(&lock->ticket);
+	unspin_oticket_lock_distance(&lock->ticket);
 }
 
-static inline void oticket_unlock(struct oticket_lock *lock)
+static inline void unspin_oticket_unlock(struct unspin_oticket_lock *lock)
 {
-	pv_ticket_unlock_with(&lock->ticket, OTICKET_WAKEUP_NCPU);
+	unspin_pv_ticket_unlock_with(&lock->ticket, UNSPIN_OTICKET_WAKEUP_NCPU);
 }
 
-static inline bool oticket_trylock(struct oticket_lock *lock)
+static inline bool unspin_oticket_trylock(struct unspin_oticket_lock *lock)
 {
-	return pv_ticket_trylock(&lock->ticket);
+	return unspin_pv_ticket_trylock(&lock->ticket);
 }
 
-static inline bool oticket_is_locked(struct oticket_lock *lock)
+static inline bool unspin_oticket_is_locked(struct unspin_oticket_lock *lock)
 {
-	return pv_ticket_is_locked(&lock->ticket);
+	return unspin_pv_ticket_is_locked(&lock->ticket);
 }
 
 /* Opportunistic spinning alone. */
-static inline void oticket_spin_lock(struct oticket_spin_lock *lock)
+static inline void unspin_oticket_spin_lock(struct unspin_oticket_spin_lock *lock)
 {
-	oticket_lock_distance(&lock->ticket);
+	unspin_oticket_lock_distance(&lock->ticket);
 }
 
-static inline void oticket_spin_unlock(struct oticket_spin_lock *lock)
+static inline void unspin_oticket_spin_unlock(struct unspin_oticket_spin_lock *lock)
 {
-	pv_ticket_unlock_with(&lock->ticket, 1);
+	unspin_pv_ticket_unlock_with(&lock->ticket, 1);
 }
 
-static inline bool oticket_spin_trylock(struct oticket_spin_lock *lock)
+static inline bool unspin_oticket_spin_trylock(struct unspin_oticket_spin_lock *lock)
 {
-	return pv_ticket_trylock(&lock->ticket);
+	return unspin_pv_ticket_trylock(&lock->ticket);
 }
 
-static inline bool oticket_spin_is_locked(struct oticket_spin_lock *lock)
+static inline bool unspin_oticket_spin_is_locked(struct unspin_oticket_spin_lock *lock)
 {
-	return pv_ticket_is_locked(&lock->ticket);
+	return unspin_pv_ticket_is_locked(&lock->ticket);
 }
 
 /* Opportunistic wakeup alone. */
-static inline void oticket_wake_lock(struct oticket_wake_lock *lock)
+static inline void unspin_oticket_wake_lock(struct unspin_oticket_wake_lock *lock)
 {
-	pv_ticket_lock_with(&lock->ticket, PV_TICKET_SPIN_NS);
+	unspin_pv_ticket_lock_with(&lock->ticket, UNSPIN_PV_TICKET_SPIN_NS);
 }
 
-static inline void oticket_wake_unlock(struct oticket_wake_lock *lock)
+static inline void unspin_oticket_wake_unlock(struct unspin_oticket_wake_lock *lock)
 {
-	pv_ticket_unlock_with(&lock->ticket, OTICKET_WAKEUP_NCPU);
+	unspin_pv_ticket_unlock_with(&lock->ticket, UNSPIN_OTICKET_WAKEUP_NCPU);
 }
 
-static inline bool oticket_wake_trylock(struct oticket_wake_lock *lock)
+static inline bool unspin_oticket_wake_trylock(struct unspin_oticket_wake_lock *lock)
 {
-	return pv_ticket_trylock(&lock->ticket);
+	return unspin_pv_ticket_trylock(&lock->ticket);
 }
 
-static inline bool oticket_wake_is_locked(struct oticket_wake_lock *lock)
+static inline bool unspin_oticket_wake_is_locked(struct unspin_oticket_wake_lock *lock)
 {
-	return pv_ticket_is_locked(&lock->ticket);
+	return unspin_pv_ticket_is_locked(&lock->ticket);
 }
 
 #endif

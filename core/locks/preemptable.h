@@ -14,11 +14,11 @@
  *         distance counts here. tau is a time, not a count of iterations. Releasing the lock and
  *         counting the grant is one store.
  *
- *	static struct preemptable_lock lock = PREEMPTABLE_LOCK_INIT;
+ *	static struct unspin_preemptable_lock lock = UNSPIN_PREEMPTABLE_LOCK_INIT;
  *
- *	preemptable_lock(&lock);
+ *	unspin_preemptable_lock(&lock);
  *	...
- *	preemptable_unlock(&lock);
+ *	unspin_preemptable_unlock(&lock);
  */
 #ifndef UNSPIN_LOCKS_PREEMPTABLE_H
 #define UNSPIN_LOCKS_PREEMPTABLE_H
@@ -26,18 +26,18 @@
 #include "budget.h"
 
 /* How the locks of one class wait; may be changed at any time. */
-struct preemptable_class {
-	/* 0: a test-and-set lock; PREEMPTABLE_TAU_NS_FOREVER: a ticket lock (section 4.2). */
+struct unspin_preemptable_class {
+	/* 0: a test-and-set lock; UNSPIN_PREEMPTABLE_TAU_NS_FOREVER: a ticket lock (section 4.2). */
 	_Atomic(unsigned long long) tau_ns;
 };
 
-#define PREEMPTABLE_TAU_NS 2000ULL			/* section 4.2 */
-#define PREEMPTABLE_TAU_CODE_NS LOCK_ITERATIONS_NS(1 << 14)	/* figure 3, TIMEOUT_UNIT */
-#define PREEMPTABLE_TAU_NS_FOREVER LOCK_NS_FOREVER
+#define UNSPIN_PREEMPTABLE_TAU_NS 2000ULL			/* section 4.2 */
+#define UNSPIN_PREEMPTABLE_TAU_CODE_NS UNSPIN_LOCK_ITERATIONS_NS(1 << 14)	/* figure 3, TIMEOUT_UNIT */
+#define UNSPIN_PREEMPTABLE_TAU_NS_FOREVER UNSPIN_LOCK_NS_FOREVER
 
-/* The class of preemptable_lock(), one per program. */
-__attribute__((weak, visibility("hidden"))) struct preemptable_class preemptable_default = {
-	PREEMPTABLE_TAU_NS
+/* The class of unspin_preemptable_lock(), one per program. */
+__attribute__((weak, visibility("hidden"))) struct unspin_preemptable_class unspin_preemptable_default = {
+	UNSPIN_PREEMPTABLE_TAU_NS
 };
 
 /*
@@ -45,48 +45,48 @@ __attribute__((weak, visibility("hidden"))) struct preemptable_class preemptable
  * above it 1 bit that only takes the tail's carry. While `held` is set only the holder changes the low
  * half, so adding 1 to it releases the lock and counts the grant in one store.
  */
-struct preemptable_lock {
+struct unspin_preemptable_lock {
 	union {
 		atomic_uint both;
 		atomic_ushort low;
 	};
 };
 
-_Static_assert(sizeof(struct preemptable_lock) == 4, "preemptable_lock is 4 bytes");
+_Static_assert(sizeof(struct unspin_preemptable_lock) == 4, "unspin_preemptable_lock is 4 bytes");
 
-#define PREEMPTABLE_LOCK_INIT { { 0 } }
-#define PREEMPTABLE_HELD 1u
-#define PREEMPTABLE_NEXT_ONE 0x10000u
-#define PREEMPTABLE_NUMBERS 0x7fffu
-#define PREEMPTABLE_TURNS_A_LOOK 8u
+#define UNSPIN_PREEMPTABLE_LOCK_INIT { { 0 } }
+#define UNSPIN_PREEMPTABLE_HELD 1u
+#define UNSPIN_PREEMPTABLE_NEXT_ONE 0x10000u
+#define UNSPIN_PREEMPTABLE_NUMBERS 0x7fffu
+#define UNSPIN_PREEMPTABLE_TURNS_A_LOOK 8u
 
 /* Requests before request number @mine, modulo the 15 bits of a number. */
-static inline unsigned int preemptable_ahead(unsigned int both, unsigned int mine)
+static inline unsigned int unspin_preemptable_ahead(unsigned int both, unsigned int mine)
 {
-	return (mine - (both >> 1)) & PREEMPTABLE_NUMBERS;
+	return (mine - (both >> 1)) & UNSPIN_PREEMPTABLE_NUMBERS;
 }
 
 /* Whether no thread holds the lock or waits for it. */
-static inline bool preemptable_is_idle(unsigned int both)
+static inline bool unspin_preemptable_is_idle(unsigned int both)
 {
-	return !preemptable_ahead(both, both >> 16);
+	return !unspin_preemptable_ahead(both, both >> 16);
 }
 
-static inline bool preemptable_is_locked(struct preemptable_lock *lock)
+static inline bool unspin_preemptable_is_locked(struct unspin_preemptable_lock *lock)
 {
-	return !preemptable_is_idle(atomic_load_explicit(&lock->both, memory_order_relaxed));
+	return !unspin_preemptable_is_idle(atomic_load_explicit(&lock->both, memory_order_relaxed));
 }
 
 /* Also fails while a thread waits for a free lock (figure 4). */
-static inline bool preemptable_trylock(struct preemptable_lock *lock)
+static inline bool unspin_preemptable_trylock(struct unspin_preemptable_lock *lock)
 {
 	unsigned int both = atomic_load_explicit(&lock->both, memory_order_relaxed);
 
-	if (!preemptable_is_idle(both))
+	if (!unspin_preemptable_is_idle(both))
 		return false;
-	/* Acquire pairs with the release in preemptable_unlock(). */
+	/* Acquire pairs with the release in unspin_preemptable_unlock(). */
 	return atomic_compare_exchange_strong_explicit(&lock->both, &both,
-						       both + PREEMPTABLE_NEXT_ONE + PREEMPTABLE_HELD,
+						       both + UNSPIN_PREEMPTABLE_NEXT_ONE + UNSPIN_PREEMPTABLE_HELD,
 						       memory_order_acquire, memory_order_relaxed);
 }
 
@@ -95,54 +95,54 @@ static inline bool preemptable_trylock(struct preemptable_lock *lock)
  * if the distance has grown, it went below zero: the waiter was overtaken. Uses only the head of the
  * word, so that pv_preemptable can use it, too.
  */
-static inline void preemptable_wait_turn(atomic_uint *both, unsigned int mine, unsigned int ahead,
-					 const struct preemptable_class *class)
+static inline void unspin_preemptable_wait_turn(atomic_uint *both, unsigned int mine, unsigned int ahead,
+						const struct unspin_preemptable_class *class)
 {
 	unsigned long long tau_ns = atomic_load_explicit(&class->tau_ns, memory_order_relaxed);
-	struct lock_budget budget = lock_budget(tau_ns, ahead);
+	struct unspin_lock_budget budget = unspin_lock_budget(tau_ns, ahead);
 	unsigned int turn;
 
 	/* Reading the clock takes as long as reading the lock, so it is not read in every turn. */
-	for (turn = 1; turn % PREEMPTABLE_TURNS_A_LOOK || !lock_budget_spent(&budget); turn++) {
+	for (turn = 1; turn % UNSPIN_PREEMPTABLE_TURNS_A_LOOK || !unspin_lock_budget_spent(&budget); turn++) {
 		unsigned int now_ahead;
 
-		cpu_relax();
-		now_ahead = preemptable_ahead(atomic_load_explicit(both, memory_order_relaxed), mine);
+		unspin_cpu_relax();
+		now_ahead = unspin_preemptable_ahead(atomic_load_explicit(both, memory_order_relaxed), mine);
 		if (!now_ahead || now_ahead > ahead)
 			return;
 		if (now_ahead < ahead) {
 			ahead = now_ahead;
-			budget = lock_budget(tau_ns, ahead);
+			budget = unspin_lock_budget(tau_ns, ahead);
 		}
 	}
 }
 
-static inline void preemptable_lock_class(struct preemptable_lock *lock,
-					  const struct preemptable_class *class)
+static inline void unspin_preemptable_lock_class(struct unspin_preemptable_lock *lock,
+						 const struct unspin_preemptable_class *class)
 {
 	unsigned int both, mine, ahead;
 
 	/* No trylock first: reading the word before writing it costs another cache miss. */
-	both = atomic_fetch_add_explicit(&lock->both, PREEMPTABLE_NEXT_ONE, memory_order_relaxed);
+	both = atomic_fetch_add_explicit(&lock->both, UNSPIN_PREEMPTABLE_NEXT_ONE, memory_order_relaxed);
 	mine = both >> 16;
-	ahead = preemptable_ahead(both, mine);
+	ahead = unspin_preemptable_ahead(both, mine);
 	if (ahead)
-		preemptable_wait_turn(&lock->both, mine, ahead, class);
-	/* Acquire pairs with the release in preemptable_unlock(). */
-	while (atomic_fetch_or_explicit(&lock->both, PREEMPTABLE_HELD, memory_order_acquire) &
-	       PREEMPTABLE_HELD) {
+		unspin_preemptable_wait_turn(&lock->both, mine, ahead, class);
+	/* Acquire pairs with the release in unspin_preemptable_unlock(). */
+	while (atomic_fetch_or_explicit(&lock->both, UNSPIN_PREEMPTABLE_HELD, memory_order_acquire) &
+	       UNSPIN_PREEMPTABLE_HELD) {
 		do
-			cpu_relax();
-		while (atomic_load_explicit(&lock->both, memory_order_relaxed) & PREEMPTABLE_HELD);
+			unspin_cpu_relax();
+		while (atomic_load_explicit(&lock->both, memory_order_relaxed) & UNSPIN_PREEMPTABLE_HELD);
 	}
 }
 
-static inline void preemptable_lock(struct preemptable_lock *lock)
+static inline void unspin_preemptable_lock(struct unspin_preemptable_lock *lock)
 {
-	preemptable_lock_class(lock, &preemptable_default);
+	unspin_preemptable_lock_class(lock, &unspin_preemptable_default);
 }
 
-static inline void preemptable_unlock(struct preemptable_lock *lock)
+static inline void unspin_preemptable_unlock(struct unspin_preemptable_lock *lock)
 {
 	unsigned short low = atomic_load_explicit(&lock->low, memory_order_relaxed);
 

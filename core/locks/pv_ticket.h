@@ -10,144 +10,144 @@
  * The pv_ticket_..._with() functions take as arguments what differs in oticket.h, iticket.h and
  * long_ticket.h.
  *
- *	static struct pv_ticket_lock lock = PV_TICKET_LOCK_INIT;
+ *	static struct unspin_pv_ticket_lock lock = UNSPIN_PV_TICKET_LOCK_INIT;
  *
- *	pv_ticket_lock(&lock);
+ *	unspin_pv_ticket_lock(&lock);
  *	...
- *	pv_ticket_unlock(&lock);
+ *	unspin_pv_ticket_unlock(&lock);
  */
 #ifndef UNSPIN_LOCKS_PV_TICKET_H
 #define UNSPIN_LOCKS_PV_TICKET_H
 
 #include "budget.h"
 
-#define PV_TICKET_SPIN_NS LOCK_ITERATIONS_NS(1 << 15)		/* APSys'15 figure 5, SPIN_THRESHOLD */
-#define PV_TICKET_SPIN_MAX_NS LOCK_ITERATIONS_NS(1ULL << 34)	/* same, SPIN_MAX_THRESHOLD */
+#define UNSPIN_PV_TICKET_SPIN_NS UNSPIN_LOCK_ITERATIONS_NS(1 << 15)		/* APSys'15 figure 5, SPIN_THRESHOLD */
+#define UNSPIN_PV_TICKET_SPIN_MAX_NS UNSPIN_LOCK_ITERATIONS_NS(1ULL << 34)	/* same, SPIN_MAX_THRESHOLD */
 
 /*
  * Low half: bit 0 is set if a waiter halts; above it is the ticket now served. High half: the next
  * ticket to draw, above a bit that is always 0. The bit and the ticket served are in one word, so that
  * setting the bit and releasing the lock have one order.
  */
-struct pv_ticket_lock {
+struct unspin_pv_ticket_lock {
 	union {
 		atomic_uint both;
 		atomic_ushort low;
 	};
 };
 
-_Static_assert(sizeof(struct pv_ticket_lock) == 4, "pv_ticket_lock is 4 bytes");
+_Static_assert(sizeof(struct unspin_pv_ticket_lock) == 4, "unspin_pv_ticket_lock is 4 bytes");
 
-#define PV_TICKET_LOCK_INIT { { 0 } }
-#define PV_TICKET_HALTED 1u
-#define PV_TICKET_SERVE_ONE 2u
-#define PV_TICKET_NEXT_ONE 0x20000u
+#define UNSPIN_PV_TICKET_LOCK_INIT { { 0 } }
+#define UNSPIN_PV_TICKET_HALTED 1u
+#define UNSPIN_PV_TICKET_SERVE_ONE 2u
+#define UNSPIN_PV_TICKET_NEXT_ONE 0x20000u
 
 /* Tickets to be served before @mine; a ticket is a half of the word with bit 0 clear. */
-static inline unsigned int pv_ticket_ahead(unsigned int both, unsigned int mine)
+static inline unsigned int unspin_pv_ticket_ahead(unsigned int both, unsigned int mine)
 {
-	return ((mine - (both & ~PV_TICKET_HALTED)) & 0xffff) / PV_TICKET_SERVE_ONE;
+	return ((mine - (both & ~UNSPIN_PV_TICKET_HALTED)) & 0xffff) / UNSPIN_PV_TICKET_SERVE_ONE;
 }
 
-static inline bool pv_ticket_is_locked(struct pv_ticket_lock *lock)
+static inline bool unspin_pv_ticket_is_locked(struct unspin_pv_ticket_lock *lock)
 {
 	unsigned int both = atomic_load_explicit(&lock->both, memory_order_relaxed);
 
-	return pv_ticket_ahead(both, both >> 16) != 0;
+	return unspin_pv_ticket_ahead(both, both >> 16) != 0;
 }
 
-static inline bool pv_ticket_trylock(struct pv_ticket_lock *lock)
+static inline bool unspin_pv_ticket_trylock(struct unspin_pv_ticket_lock *lock)
 {
 	unsigned int both = atomic_load_explicit(&lock->both, memory_order_relaxed);
 
-	if (pv_ticket_ahead(both, both >> 16))
+	if (unspin_pv_ticket_ahead(both, both >> 16))
 		return false;
-	/* Acquire pairs with the release in pv_ticket_unlock_with(). */
+	/* Acquire pairs with the release in unspin_pv_ticket_unlock_with(). */
 	return atomic_compare_exchange_strong_explicit(&lock->both, &both,
-						       both + PV_TICKET_NEXT_ONE,
+						       both + UNSPIN_PV_TICKET_NEXT_ONE,
 						       memory_order_acquire, memory_order_relaxed);
 }
 
 /* Draws a ticket, *@mine. Returns how many are before it. Acquire, because there may be none. */
-static inline unsigned int pv_ticket_draw(struct pv_ticket_lock *lock, unsigned int *mine)
+static inline unsigned int unspin_pv_ticket_draw(struct unspin_pv_ticket_lock *lock, unsigned int *mine)
 {
-	unsigned int both = atomic_fetch_add_explicit(&lock->both, PV_TICKET_NEXT_ONE,
+	unsigned int both = atomic_fetch_add_explicit(&lock->both, UNSPIN_PV_TICKET_NEXT_ONE,
 						      memory_order_acquire);
 
 	*mine = both >> 16;
-	return pv_ticket_ahead(both, *mine);
+	return unspin_pv_ticket_ahead(both, *mine);
 }
 
 /* Spins up to @spin_ns for the turn of @mine. Returns whether it came. */
-static inline bool pv_ticket_spin(struct pv_ticket_lock *lock, unsigned int mine,
-				  unsigned long long spin_ns)
+static inline bool unspin_pv_ticket_spin(struct unspin_pv_ticket_lock *lock, unsigned int mine,
+					 unsigned long long spin_ns)
 {
-	struct lock_budget budget = lock_budget(spin_ns, 1);
+	struct unspin_lock_budget budget = unspin_lock_budget(spin_ns, 1);
 
-	/* Acquire pairs with the release in pv_ticket_unlock_with(). */
-	while (pv_ticket_ahead(atomic_load_explicit(&lock->both, memory_order_acquire), mine)) {
-		if (lock_budget_spent(&budget))
+	/* Acquire pairs with the release in unspin_pv_ticket_unlock_with(). */
+	while (unspin_pv_ticket_ahead(atomic_load_explicit(&lock->both, memory_order_acquire), mine)) {
+		if (unspin_lock_budget_spent(&budget))
 			return false;
-		cpu_relax();
+		unspin_cpu_relax();
 	}
 	return true;
 }
 
-static inline void pv_ticket_halt(struct pv_ticket_lock *lock, unsigned int mine)
+static inline void unspin_pv_ticket_halt(struct unspin_pv_ticket_lock *lock, unsigned int mine)
 {
 	/* From here on a release finds the bit. If the turn came before, `both` shows it. */
-	unsigned int both = atomic_fetch_or_explicit(&lock->both, PV_TICKET_HALTED,
-						     memory_order_relaxed) | PV_TICKET_HALTED;
+	unsigned int both = atomic_fetch_or_explicit(&lock->both, UNSPIN_PV_TICKET_HALTED,
+						     memory_order_relaxed) | UNSPIN_PV_TICKET_HALTED;
 
-	if (pv_ticket_ahead(both, mine))
-		lock_wait(&lock->both, both, mine / PV_TICKET_SERVE_ONE);
+	if (unspin_pv_ticket_ahead(both, mine))
+		unspin_lock_wait(&lock->both, both, mine / UNSPIN_PV_TICKET_SERVE_ONE);
 }
 
 /* Called by the new holder: clears the bit if no other thread waits. */
-static inline void pv_ticket_clear_halted(struct pv_ticket_lock *lock, unsigned int mine)
+static inline void unspin_pv_ticket_clear_halted(struct unspin_pv_ticket_lock *lock, unsigned int mine)
 {
 	unsigned int both = atomic_load_explicit(&lock->both, memory_order_relaxed);
 
-	if ((both & PV_TICKET_HALTED) && both >> 16 == ((mine + PV_TICKET_SERVE_ONE) & 0xffff))
+	if ((both & UNSPIN_PV_TICKET_HALTED) && both >> 16 == ((mine + UNSPIN_PV_TICKET_SERVE_ONE) & 0xffff))
 		atomic_compare_exchange_strong_explicit(&lock->both, &both,
-							both & ~PV_TICKET_HALTED,
+							both & ~UNSPIN_PV_TICKET_HALTED,
 							memory_order_relaxed, memory_order_relaxed);
 }
 
-static inline void pv_ticket_lock_with(struct pv_ticket_lock *lock, unsigned long long spin_ns)
+static inline void unspin_pv_ticket_lock_with(struct unspin_pv_ticket_lock *lock, unsigned long long spin_ns)
 {
 	unsigned int mine;
 
-	if (!pv_ticket_draw(lock, &mine))
+	if (!unspin_pv_ticket_draw(lock, &mine))
 		return;
-	while (!pv_ticket_spin(lock, mine, spin_ns))
-		pv_ticket_halt(lock, mine);
-	pv_ticket_clear_halted(lock, mine);
+	while (!unspin_pv_ticket_spin(lock, mine, spin_ns))
+		unspin_pv_ticket_halt(lock, mine);
+	unspin_pv_ticket_clear_halted(lock, mine);
 }
 
 /* Releases and, if a waiter halts, kicks the next @kicks tickets. */
-static inline void pv_ticket_unlock_with(struct pv_ticket_lock *lock, unsigned int kicks)
+static inline void unspin_pv_ticket_unlock_with(struct unspin_pv_ticket_lock *lock, unsigned int kicks)
 {
 	/* Release pairs with the acquires above. */
-	unsigned int low = atomic_fetch_add_explicit(&lock->low, PV_TICKET_SERVE_ONE,
+	unsigned int low = atomic_fetch_add_explicit(&lock->low, UNSPIN_PV_TICKET_SERVE_ONE,
 						     memory_order_release);
 	unsigned int next;
 
-	if (__builtin_expect(!(low & PV_TICKET_HALTED), 1))
+	if (__builtin_expect(!(low & UNSPIN_PV_TICKET_HALTED), 1))
 		return;
 	for (next = 1; next <= kicks; next++)
-		lock_wake(&lock->both,
-			  ((low + next * PV_TICKET_SERVE_ONE) & 0xffff) / PV_TICKET_SERVE_ONE);
+		unspin_lock_wake(&lock->both,
+				 ((low + next * UNSPIN_PV_TICKET_SERVE_ONE) & 0xffff) / UNSPIN_PV_TICKET_SERVE_ONE);
 }
 
-static inline void pv_ticket_lock(struct pv_ticket_lock *lock)
+static inline void unspin_pv_ticket_lock(struct unspin_pv_ticket_lock *lock)
 {
-	pv_ticket_lock_with(lock, PV_TICKET_SPIN_NS);
+	unspin_pv_ticket_lock_with(lock, UNSPIN_PV_TICKET_SPIN_NS);
 }
 
-static inline void pv_ticket_unlock(struct pv_ticket_lock *lock)
+static inline void unspin_pv_ticket_unlock(struct unspin_pv_ticket_lock *lock)
 {
-	pv_ticket_unlock_with(lock, 1);
+	unspin_pv_ticket_unlock_with(lock, 1);
 }
 
 #endif

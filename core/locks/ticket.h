@@ -8,11 +8,11 @@
  * Order:  first come, first served. If the vCPU whose turn it is has been preempted, all later ones
  *         wait for it although the lock is free (lock waiter preemption).
  *
- *	static struct ticket_lock lock = TICKET_LOCK_INIT;
+ *	static struct unspin_ticket_lock lock = UNSPIN_TICKET_LOCK_INIT;
  *
- *	ticket_lock(&lock);
+ *	unspin_ticket_lock(&lock);
  *	...
- *	ticket_unlock(&lock);
+ *	unspin_ticket_unlock(&lock);
  */
 #ifndef UNSPIN_LOCKS_TICKET_H
 #define UNSPIN_LOCKS_TICKET_H
@@ -20,7 +20,7 @@
 #include "env.h"
 
 /* Low half: ticket now served. High half: next ticket to draw, so that a draw cannot carry over. */
-struct ticket_lock {
+struct unspin_ticket_lock {
 	union {
 		atomic_uint both;
 		struct {
@@ -30,48 +30,48 @@ struct ticket_lock {
 	};
 };
 
-#define TICKET_LOCK_INIT { { 0 } }
+#define UNSPIN_TICKET_LOCK_INIT { { 0 } }
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "the halves of ticket_lock are laid out for little endian"
+#error "the halves of unspin_ticket_lock are laid out for little endian"
 #endif
 
-#define TICKET_LOCK_NEXT_ONE 0x10000u
+#define UNSPIN_TICKET_LOCK_NEXT_ONE 0x10000u
 
-static inline bool ticket_is_locked(struct ticket_lock *lock)
+static inline bool unspin_ticket_is_locked(struct unspin_ticket_lock *lock)
 {
 	unsigned int both = atomic_load_explicit(&lock->both, memory_order_relaxed);
 
 	return (both >> 16) != (both & 0xffff);
 }
 
-static inline bool ticket_trylock(struct ticket_lock *lock)
+static inline bool unspin_ticket_trylock(struct unspin_ticket_lock *lock)
 {
 	unsigned int both = atomic_load_explicit(&lock->both, memory_order_relaxed);
 
 	if ((both >> 16) != (both & 0xffff))
 		return false;
-	/* Acquire pairs with the release in ticket_unlock(). */
+	/* Acquire pairs with the release in unspin_ticket_unlock(). */
 	return atomic_compare_exchange_strong_explicit(&lock->both, &both,
-						       both + TICKET_LOCK_NEXT_ONE,
+						       both + UNSPIN_TICKET_LOCK_NEXT_ONE,
 						       memory_order_acquire, memory_order_relaxed);
 }
 
-static inline void ticket_lock(struct ticket_lock *lock)
+static inline void unspin_ticket_lock(struct unspin_ticket_lock *lock)
 {
-	/* Acquire (here, and below when the turn comes later) pairs with ticket_unlock(). */
-	unsigned int both = atomic_fetch_add_explicit(&lock->both, TICKET_LOCK_NEXT_ONE,
+	/* Acquire (here, and below when the turn comes later) pairs with unspin_ticket_unlock(). */
+	unsigned int both = atomic_fetch_add_explicit(&lock->both, UNSPIN_TICKET_LOCK_NEXT_ONE,
 						      memory_order_acquire);
 	unsigned short mine = both >> 16;
 
 	if ((unsigned short)both == mine)
 		return;
 	do
-		cpu_relax();
+		unspin_cpu_relax();
 	while (atomic_load_explicit(&lock->serving, memory_order_acquire) != mine);
 }
 
-static inline void ticket_unlock(struct ticket_lock *lock)
+static inline void unspin_ticket_unlock(struct unspin_ticket_lock *lock)
 {
 	/* Only the holder writes `serving`: a plain increment, published by the release. */
 	unsigned short serving = atomic_load_explicit(&lock->serving, memory_order_relaxed);

@@ -75,7 +75,7 @@ fn subjects(crate_dir: &Path, locks_dir: &Path) -> Vec<Subject> {
         .map(|lock| Subject {
             name: lock.name.to_string(),
             header: locks_dir.join(lock.header),
-            prefix: lock.name.to_string(),
+            prefix: format!("unspin_{}", lock.name),
             node: lock.node,
             peer: false,
             define: Vec::new(),
@@ -83,7 +83,7 @@ fn subjects(crate_dir: &Path, locks_dir: &Path) -> Vec<Subject> {
         .collect();
     for lock in ["preemptable", "pv_preemptable"] {
         for (arm, tau) in
-            [("tau_code", "PREEMPTABLE_TAU_CODE_NS"), ("tau_short", "ARM_TAU_SHORT_NS")]
+            [("tau_code", "UNSPIN_PREEMPTABLE_TAU_CODE_NS"), ("tau_short", "ARM_TAU_SHORT_NS")]
         {
             let mut define = vec![("ARM_TAU_NS", Some(tau))];
             if lock == "pv_preemptable" {
@@ -121,14 +121,14 @@ fn subjects(crate_dir: &Path, locks_dir: &Path) -> Vec<Subject> {
     subjects
 }
 
-/// Compiles the locks of locks/ with LOCK_STATS; the table of them.
+/// Compiles the locks of locks/ with UNSPIN_LOCK_STATS; the table of them.
 fn counted(subjects: &[Subject], crate_dir: &Path) -> String {
     let mut externs = String::new();
     let mut table = String::new();
     for s in subjects.iter().filter(|s| !s.peer) {
         let name = format!("unspin_count_{}", s.name);
         build(s, crate_dir)
-            .define("LOCK_STATS", None)
+            .define("UNSPIN_LOCK_STATS", None)
             .define("BENCH", Some(name.as_str()))
             .compile(&name);
         writeln!(

@@ -29,7 +29,7 @@ void note_wait(void);
 #endif
 
 /* The spin hint. It also ends a wait when the run is over. */
-static inline void cpu_relax(void)
+static inline void unspin_cpu_relax(void)
 {
 	__builtin_ia32_pause();
 	if (__builtin_expect(stop_wanted(), 0))
@@ -49,23 +49,23 @@ static inline void cpu_relax(void)
 #endif
 }
 
-static inline unsigned long long lock_now(void)
+static inline unsigned long long unspin_lock_now(void)
 {
 	return rdtsc();
 }
 
-static inline unsigned int lock_ticks_per_us(void)
+static inline unsigned int unspin_lock_ticks_per_us(void)
 {
 	return config->lock_ticks_per_us;
 }
 
 /*
- * No wake-up is lost. lock_wait() writes the record before it reads the word, and lock_wake() reads
+ * No wake-up is lost. unspin_lock_wait() writes the record before it reads the word, and unspin_lock_wake() reads
  * the records after the word was changed, so one sees the other. KVM keeps a kick that comes before
  * the HLT, which then ends at once. No interrupt can come between the last check and the HLT.
  */
-static __attribute__((noinline, unused)) void lock_wait(atomic_uint *word, unsigned int seen,
-							unsigned int key)
+static __attribute__((noinline, unused)) void unspin_lock_wait(atomic_uint *word, unsigned int seen,
+							       unsigned int key)
 {
 	struct halted_at *self = &halted[this_index()];
 
@@ -105,7 +105,7 @@ static __attribute__((noinline, unused)) void lock_wake_matching(atomic_uint *wo
 {
 	u32 index;
 
-	/* Pairs with the fence in lock_wait(). */
+	/* Pairs with the fence in unspin_lock_wait(). */
 	atomic_thread_fence(memory_order_seq_cst);
 	for (index = 0; index < config->vcpus; index++) {
 		struct halted_at *other = &halted[index];
@@ -116,12 +116,12 @@ static __attribute__((noinline, unused)) void lock_wake_matching(atomic_uint *wo
 	}
 }
 
-static inline void lock_wake(atomic_uint *word, unsigned int key)
+static inline void unspin_lock_wake(atomic_uint *word, unsigned int key)
 {
 	lock_wake_matching(word, false, key);
 }
 
-static inline void lock_wake_all(atomic_uint *word)
+static inline void unspin_lock_wake_all(atomic_uint *word)
 {
 	lock_wake_matching(word, true, 0);
 }

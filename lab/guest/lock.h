@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include "cpu.h"
 
-#define LOCK_ENV_HEADER "../../lab/guest/env.h"
+#define UNSPIN_LOCK_ENV_HEADER "../../lab/guest/env.h"
 #include "../../core/locks/tas.h"
 #include "../../core/locks/ticket.h"
 #include "../../core/locks/mcs.h"
@@ -39,17 +39,17 @@
 	X(PV_QUEUED, pv_queued)                                                                    \
 	X(LEASE, lease)
 
-#define GUEST_LOCK_MEMBER(kind, name) struct name##_lock name;
+#define GUEST_LOCK_MEMBER(kind, name) struct unspin_##name##_lock name;
 
 union guest_lock {
 	GUEST_LOCKS(GUEST_LOCK_MEMBER)
-	struct mcs_lock mcs;
-} __attribute__((aligned(LOCK_CACHELINE_BYTES)));
+	struct unspin_mcs_lock mcs;
+} __attribute__((aligned(UNSPIN_LOCK_CACHELINE_BYTES)));
 
 /* What one vCPU brings to one lock. */
 union guest_lock_node {
-	struct mcs_node mcs;
-} __attribute__((aligned(LOCK_CACHELINE_BYTES)));
+	struct unspin_mcs_node mcs;
+} __attribute__((aligned(UNSPIN_LOCK_CACHELINE_BYTES)));
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
@@ -59,11 +59,11 @@ static ALWAYS_INLINE void guest_lock(enum guest_lock_kind kind, union guest_lock
 	switch (kind) {
 #define GUEST_LOCK_CASE(kind, name)                                                                \
 	case GUEST_LOCK_##kind:                                                                    \
-		name##_lock(&lock->name);                                                          \
+		unspin_##name##_lock(&lock->name);                                                          \
 		break;
 	GUEST_LOCKS(GUEST_LOCK_CASE)
 	case GUEST_LOCK_MCS:
-		mcs_lock(&lock->mcs, &node->mcs);
+		unspin_mcs_lock(&lock->mcs, &node->mcs);
 		break;
 	case GUEST_LOCK_KINDS:
 		__builtin_unreachable();
@@ -76,11 +76,11 @@ static ALWAYS_INLINE void guest_unlock(enum guest_lock_kind kind, union guest_lo
 	switch (kind) {
 #define GUEST_UNLOCK_CASE(kind, name)                                                              \
 	case GUEST_LOCK_##kind:                                                                    \
-		name##_unlock(&lock->name);                                                        \
+		unspin_##name##_unlock(&lock->name);                                                        \
 		break;
 	GUEST_LOCKS(GUEST_UNLOCK_CASE)
 	case GUEST_LOCK_MCS:
-		mcs_unlock(&lock->mcs, &node->mcs);
+		unspin_mcs_unlock(&lock->mcs, &node->mcs);
 		break;
 	case GUEST_LOCK_KINDS:
 		__builtin_unreachable();

@@ -121,7 +121,7 @@ u32 guest_setup(u32 index)
 		end_vcpu(GUEST_BAD_CONFIG);
 	/* Every vCPU writes the same value, before it takes a lock. */
 	if (config->features & GUEST_FEATURE_TAU)
-		atomic_store_explicit(&preemptable_default.tau_ns, config->lock_tau_ns,
+		atomic_store_explicit(&unspin_preemptable_default.tau_ns, config->lock_tau_ns,
 				      memory_order_relaxed);
 	wrmsr(MSR_GS_BASE, (u64)self);
 	apic_init();
@@ -195,7 +195,7 @@ static __attribute__((noinline)) void barrier_halted(struct vcpu *self, u32 paus
 	for (; pauses; pauses--) {
 		if (barrier_open(self))
 			return;
-		cpu_relax();
+		unspin_cpu_relax();
 	}
 	atomic_fetch_add_explicit(&barrier.sleepers, 1, memory_order_seq_cst);
 	halt_until(barrier_open(self) || stop_wanted());
@@ -207,7 +207,7 @@ static __attribute__((noinline)) void barrier_spinning(struct vcpu *self)
 	if (barrier_arrive(self))
 		return;
 	while (!barrier_open(self))
-		cpu_relax();
+		unspin_cpu_relax();
 }
 
 static bool block_over(struct vcpu *self)
@@ -279,7 +279,7 @@ static __attribute__((noinline)) void shootdown(struct vcpu *self, bool lazy)
 	for (index = 0; index < config->vcpus; index++)
 		while (asked >> index & 1 &&
 		       (int)(*(volatile u32 *)&calls_of(index)->answered - ticket[index]) < 0)
-			cpu_relax();
+			unspin_cpu_relax();
 }
 
 #ifdef GUEST_REPORTS

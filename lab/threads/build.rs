@@ -28,7 +28,7 @@ fn main() {
             .extra_warnings(true)
             .warnings_into_errors(true)
             .define("LOCK_HEADER", Some(format!("\"{}\"", header.display()).as_str()))
-            .define("LOCK(op)", Some(format!("{name}_##op").as_str()))
+            .define("LOCK(op)", Some(format!("unspin_{name}_##op").as_str()))
             .define("MACHINE(op)", Some(format!("unspin_machine_{name}_##op").as_str()));
         if node {
             build.define("WITH_NODE", None);

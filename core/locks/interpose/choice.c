@@ -16,34 +16,34 @@ struct interpose_count interpose_spins, interpose_mutexes;
 atomic_uint interpose_forks;
 
 #define OVER(name)									\
-	_Static_assert(sizeof(struct name##_lock) <= INTERPOSE_BYTES_MAX,		\
+	_Static_assert(sizeof(struct unspin_##name##_lock) <= INTERPOSE_BYTES_MAX,		\
 		       #name " fits in front of a mutex");				\
-	static struct name##_lock *name##_of(pthread_spinlock_t *word)			\
+	static struct unspin_##name##_lock *name##_of(pthread_spinlock_t *word)			\
 	{										\
-		return (struct name##_lock *)(void *)word;				\
+		return (struct unspin_##name##_lock *)(void *)word;				\
 	}										\
 	static int over_##name##_lock(pthread_spinlock_t *word)				\
 	{										\
-		name##_lock(name##_of(word));						\
+		unspin_##name##_lock(name##_of(word));						\
 		return 0;								\
 	}										\
 	static int over_##name##_trylock(pthread_spinlock_t *word)			\
 	{										\
-		return name##_trylock(name##_of(word)) ? 0 : EBUSY;			\
+		return unspin_##name##_trylock(name##_of(word)) ? 0 : EBUSY;			\
 	}										\
 	static int over_##name##_unlock(pthread_spinlock_t *word)			\
 	{										\
-		name##_unlock(name##_of(word));						\
+		unspin_##name##_unlock(name##_of(word));						\
 		return 0;								\
 	}										\
 	static bool over_##name##_is_locked(pthread_spinlock_t *word)			\
 	{										\
-		return name##_is_locked(name##_of(word));				\
+		return unspin_##name##_is_locked(name##_of(word));				\
 	}
 INTERPOSE_LOCKS(OVER)
 
 #define ENTRY(name)									\
-	{ #name, sizeof(struct name##_lock) <= sizeof(pthread_spinlock_t),		\
+	{ #name, sizeof(struct unspin_##name##_lock) <= sizeof(pthread_spinlock_t),		\
 	  over_##name##_lock, over_##name##_trylock, over_##name##_unlock,		\
 	  over_##name##_is_locked },
 static const struct interpose_lock locks[] = { INTERPOSE_LOCKS(ENTRY) };
@@ -177,7 +177,7 @@ static void read_tau(void)
 	if (*text < '0' || *text > '9' || *end || errno)
 		say_wrong(&said, "UNSPIN_TAU_NS", text, "a number of nanoseconds");
 	else
-		atomic_store(&preemptable_default.tau_ns, tau_ns);
+		atomic_store(&unspin_preemptable_default.tau_ns, tau_ns);
 }
 
 __attribute__((constructor)) static void start(void)

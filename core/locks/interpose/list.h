@@ -8,12 +8,12 @@
 #ifndef UNSPIN_LOCKS_INTERPOSE_LIST_H
 #define UNSPIN_LOCKS_INTERPOSE_LIST_H
 
-#define LOCK_LINUX_FUTEX 0
+#define UNSPIN_LOCK_LINUX_FUTEX 0
 
 #include "env.h"
 #include "realtime.h"
 /* For every lock below. */
-#define cpu_relax interpose_relax
+#define unspin_cpu_relax interpose_relax
 
 #include "iticket.h"
 #include "lease.h"

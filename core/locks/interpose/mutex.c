@@ -91,7 +91,7 @@ static void clear_after_fork(struct front *front)
 	while (__builtin_expect(seen != now, 0)) {
 		/* Wait only for a thread of this process. One of the parent does not exist here. */
 		if (seen == (now | FRONT_CLEARING)) {
-			cpu_relax();
+			unspin_cpu_relax();
 			seen = atomic_load_explicit(&front->forks, memory_order_acquire);
 		} else if (atomic_compare_exchange_weak_explicit(&front->forks, &seen,
 								 now | FRONT_CLEARING,
@@ -118,13 +118,13 @@ static void leave_front(struct front *front)
 
 static void await_handover(pthread_mutex_t *mutex)
 {
-	struct lock_budget budget;
+	struct unspin_lock_budget budget;
 
 	if (!__atomic_load_n(&mutex->__data.__lock, __ATOMIC_RELAXED))
 		return;
-	budget = lock_budget(HANDOVER_NS, 1);
-	while (__atomic_load_n(&mutex->__data.__lock, __ATOMIC_RELAXED) && !lock_budget_spent(&budget))
-		cpu_relax();
+	budget = unspin_lock_budget(HANDOVER_NS, 1);
+	while (__atomic_load_n(&mutex->__data.__lock, __ATOMIC_RELAXED) && !unspin_lock_budget_spent(&budget))
+		unspin_cpu_relax();
 }
 
 static int lock(pthread_mutex_t *mutex)

@@ -34,7 +34,7 @@ static inline void interpose_relax(void)
 	static _Thread_local unsigned int turns;
 	int errno_before = errno;
 
-	lock_cpu_pause();
+	unspin_lock_cpu_pause();
 	if (++turns % INTERPOSE_TURNS_PER_LOOK || !interpose_is_realtime())
 		return;
 	/* Not the C library's nanosleep(), because a lock must not be a cancellation point. */

@@ -10,17 +10,17 @@
 
 #define ARM_TAU_SHORT_NS 250ULL
 
-static struct preemptable_class arm_class = { ARM_TAU_NS };
+static struct unspin_preemptable_class arm_class = { ARM_TAU_NS };
 
 #define ARM(name)									\
-	struct arm_##name##_lock { struct name##_lock lock; };				\
+	struct arm_##name##_lock { struct unspin_##name##_lock lock; };				\
 	static inline void arm_##name##_lock(struct arm_##name##_lock *lock)		\
 	{										\
-		name##_lock_class(&lock->lock, &arm_class);				\
+		unspin_##name##_lock_class(&lock->lock, &arm_class);				\
 	}										\
 	static inline void arm_##name##_unlock(struct arm_##name##_lock *lock)		\
 	{										\
-		name##_unlock(&lock->lock);						\
+		unspin_##name##_unlock(&lock->lock);						\
 	}
 
 #ifdef ARM_PV

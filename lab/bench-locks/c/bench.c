@@ -23,8 +23,8 @@
 #define DECLARE_NODE struct no_node
 #endif
 
-/* What counts of waits need, with LOCK_STATS alone. */
-#ifdef LOCK_STATS
+/* What counts of waits need, with UNSPIN_LOCK_STATS alone. */
+#ifdef UNSPIN_LOCK_STATS
 #define STATS(code) code
 #else
 #define STATS(code)
@@ -37,7 +37,7 @@ struct bench {
 	atomic_bool measure;
 	pthread_barrier_t ready;
 	const struct bench_config *config;
-	STATS(struct lock_stats stats;)
+	STATS(struct unspin_lock_stats stats;)
 };
 
 struct worker {
@@ -64,22 +64,22 @@ static void *run(void *argument)
 	struct bench_thread mine = { 0 };
 	DECLARE_NODE;
 
-	STATS(lock_stats_join(&bench->stats, self->index);)
+	STATS(unspin_lock_stats_join(&bench->stats, self->index);)
 	pthread_barrier_wait(&bench->ready);
 	while (!atomic_load_explicit(&bench->stop, memory_order_relaxed)) {
 		unsigned long long wait = config.waits ? bench_ticks() : 0;
 		unsigned long value;
 
 		atomic_store_explicit(&self->waiting_since, wait, memory_order_relaxed);
-		STATS(lock_stats_ask();)
+		STATS(unspin_lock_stats_ask();)
 		LOCK(lock)(&bench->lock NODE);
-		STATS(lock_stats_got();)
+		STATS(unspin_lock_stats_got();)
 		wait = config.waits ? bench_ticks() - wait : 0;
 		atomic_store_explicit(&self->waiting_since, 0, memory_order_relaxed);
 		value = bench->value;
 		work(config.critical_iterations);
 		bench->value = value + 1;
-		STATS(lock_stats_release();)
+		STATS(unspin_lock_stats_release();)
 		LOCK(unlock)(&bench->lock NODE);
 		mine.all++;
 		if (atomic_load_explicit(&bench->measure, memory_order_relaxed)) {
@@ -180,7 +180,7 @@ int BENCH(const struct bench_config *config, struct bench_thread *out,
 	memset(bench, 0, sizeof(*bench));
 	BENCH_INIT(&bench->lock);
 	bench->config = config;
-	STATS(if (!lock_stats_init(&bench->stats, config->threads)) {
+	STATS(if (!unspin_lock_stats_init(&bench->stats, config->threads)) {
 		free(bench);
 		free(workers);
 		return E2BIG;
@@ -204,7 +204,7 @@ int BENCH(const struct bench_config *config, struct bench_thread *out,
 			out[i].wait_hist[bench_bucket(workers[i].unfinished_ticks)]++;
 		}
 	}
-	STATS(lock_stats_sum(&bench->stats, counts);)
+	STATS(unspin_lock_stats_sum(&bench->stats, counts);)
 	if (total != bench->value)
 		error = EPROTO;
 	pthread_barrier_destroy(&bench->ready);

@@ -41,7 +41,7 @@ struct bench_window {
 
 static inline unsigned long long bench_ticks(void)
 {
-	return lock_cpu_ticks();
+	return unspin_lock_cpu_ticks();
 }
 
 static inline unsigned int bench_bucket(unsigned long long ticks)
@@ -61,15 +61,15 @@ static inline unsigned int bench_bucket(unsigned long long ticks)
 #define BENCH_INIT(lock) ((void)(lock))
 #endif
 
-#ifdef LOCK_STATS
-#define BENCH_COUNTS , struct lock_stats_counts *counts
+#ifdef UNSPIN_LOCK_STATS
+#define BENCH_COUNTS , struct unspin_lock_stats_counts *counts
 #else
 #define BENCH_COUNTS
 #endif
 
 /*
  * Runs one measurement; @out has config->threads entries. 0, or an errno: EPROTO when the lock let two
- * threads in at a time. With LOCK_STATS, counts of the whole run, E2BIG for too many threads.
+ * threads in at a time. With UNSPIN_LOCK_STATS, counts of the whole run, E2BIG for too many threads.
  */
 int BENCH(const struct bench_config *config, struct bench_thread *out,
 	  struct bench_window *window BENCH_COUNTS);

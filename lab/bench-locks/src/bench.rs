@@ -112,7 +112,7 @@ fn measured(
 /// Buckets of [`Counts`].
 const COUNTS_BUCKETS: usize = 48;
 
-/// What waiting for a lock was like. Mirrors `struct lock_stats_counts` of `locks/stats.h`, where the
+/// What waiting for a lock was like. Mirrors `struct unspin_lock_stats_counts` of `locks/stats.h`, where the
 /// words are defined.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,7 +129,7 @@ pub struct Counts {
     pub violations: [u64; COUNTS_BUCKETS],
 }
 
-/// A lock of `locks/` built with LOCK_STATS.
+/// A lock of `locks/` built with UNSPIN_LOCK_STATS.
 pub struct Counted {
     pub name: &'static str,
     run: unsafe extern "C" fn(*const Config, *mut Thread, *mut Window, *mut Counts) -> i32,

@@ -9,24 +9,24 @@
 #include "pv_queued.h"
 #include "lease.h"
 
-const unsigned long long unspin_lock_tau_ns = PREEMPTABLE_TAU_NS;
-const unsigned long long unspin_lock_tau_code_ns = PREEMPTABLE_TAU_CODE_NS;
-const unsigned long long unspin_lock_pv_preemptable_halt_ns = PV_PREEMPTABLE_HALT_NS;
-const unsigned long long unspin_lock_pv_ticket_spin_ns = PV_TICKET_SPIN_NS;
-const unsigned long long unspin_lock_pv_ticket_spin_max_ns = PV_TICKET_SPIN_MAX_NS;
-const unsigned int unspin_lock_oticket_wakeup_ncpu = OTICKET_WAKEUP_NCPU;
-const unsigned int unspin_lock_iticket_doublings_max = ITICKET_DOUBLINGS_MAX;
-const unsigned long long unspin_lock_pv_queued_spin_ns = PV_QUEUED_SPIN_NS;
-const unsigned long long unspin_lock_lease_ns = LEASE_NS;
-const unsigned long long unspin_lock_lease_nap_ns = LEASE_NAP_NS;
-const unsigned long long unspin_lock_lease_watch_ns = LEASE_WATCH_NS;
-const unsigned long long unspin_lock_lease_busy_ns = LEASE_BUSY_NS;
-const unsigned int unspin_lock_lease_busy_uses = LEASE_BUSY_USES;
-const unsigned long long unspin_lock_lease_wish_ns = LEASE_WISH_NS;
+const unsigned long long unspin_lock_tau_ns = UNSPIN_PREEMPTABLE_TAU_NS;
+const unsigned long long unspin_lock_tau_code_ns = UNSPIN_PREEMPTABLE_TAU_CODE_NS;
+const unsigned long long unspin_lock_pv_preemptable_halt_ns = UNSPIN_PV_PREEMPTABLE_HALT_NS;
+const unsigned long long unspin_lock_pv_ticket_spin_ns = UNSPIN_PV_TICKET_SPIN_NS;
+const unsigned long long unspin_lock_pv_ticket_spin_max_ns = UNSPIN_PV_TICKET_SPIN_MAX_NS;
+const unsigned int unspin_lock_oticket_wakeup_ncpu = UNSPIN_OTICKET_WAKEUP_NCPU;
+const unsigned int unspin_lock_iticket_doublings_max = UNSPIN_ITICKET_DOUBLINGS_MAX;
+const unsigned long long unspin_lock_pv_queued_spin_ns = UNSPIN_PV_QUEUED_SPIN_NS;
+const unsigned long long unspin_lock_lease_ns = UNSPIN_LEASE_NS;
+const unsigned long long unspin_lock_lease_nap_ns = UNSPIN_LEASE_NAP_NS;
+const unsigned long long unspin_lock_lease_watch_ns = UNSPIN_LEASE_WATCH_NS;
+const unsigned long long unspin_lock_lease_busy_ns = UNSPIN_LEASE_BUSY_NS;
+const unsigned int unspin_lock_lease_busy_uses = UNSPIN_LEASE_BUSY_USES;
+const unsigned long long unspin_lock_lease_wish_ns = UNSPIN_LEASE_WISH_NS;
 /* VEE'13 section 3: a wait of more iterations than these is a stall. */
-const unsigned long long unspin_lock_stall_ns = LOCK_ITERATIONS_NS(2048);
+const unsigned long long unspin_lock_stall_ns = UNSPIN_LOCK_ITERATIONS_NS(2048);
 
 unsigned long long unspin_lock_oticket_spin_ns(unsigned int ahead)
 {
-	return oticket_spin_ns(ahead);
+	return unspin_oticket_spin_ns(ahead);
 }

@@ -2,8 +2,8 @@
 /*
  * The bench guest's program (guest/main.c) on a thread: the same steps with the same random numbers
  * and the same locks, but futex(2) where the guest halts. Compiled once per lock, with
- * -DLOCK_HEADER, -DLOCK(op)=NAME_##op, -DWITH_NODE for locks that take a node, -DWITH_TAU for those
- * that have a preemptable_class, and -DMACHINE(op)=unspin_machine_NAME_##op.
+ * -DLOCK_HEADER, -DLOCK(op)=unspin_NAME_##op, -DWITH_NODE for locks that take a node, -DWITH_TAU for those
+ * that have a unspin_preemptable_class, and -DMACHINE(op)=unspin_machine_NAME_##op.
  *
  * Work is counted in loop iterations, not measured by a clock, so a preempted thread gets no credit
  * for time.
@@ -51,7 +51,7 @@ struct lock_line {
 struct threads_vm {
 	struct threads_config config;
 #ifdef WITH_TAU
-	struct preemptable_class class;
+	struct unspin_preemptable_class class;
 #endif
 	atomic_uint stop __attribute__((aligned(128)));
 	atomic_uint arrived __attribute__((aligned(128)));
@@ -160,7 +160,7 @@ static void barrier_asleep(struct threads_vm *vm, struct vcpu *self, u32 pauses)
 	for (; pauses; pauses--) {
 		if (barrier_passed(vm, self))
 			return;
-		lock_cpu_pause();
+		unspin_lock_cpu_pause();
 	}
 	atomic_fetch_add_explicit(&vm->sleepers, 1, memory_order_seq_cst);
 	while (!barrier_passed(vm, self))
@@ -173,7 +173,7 @@ static void barrier_spinning(struct threads_vm *vm, struct vcpu *self)
 	if (barrier_arrive(vm, self))
 		return;
 	while (!barrier_passed(vm, self))
-		lock_cpu_pause();
+		unspin_lock_cpu_pause();
 }
 
 static void block(struct threads_vm *vm, struct vcpu *self, const struct guest_step *step)
@@ -185,7 +185,7 @@ static void block(struct threads_vm *vm, struct vcpu *self, const struct guest_s
 	if (!timer_ns && step->b)
 		timer_ns = 1;
 	if (timer_ns) {
-		u64 at_ns = lock_linux_clock_ns() + timer_ns;
+		u64 at_ns = unspin_lock_linux_clock_ns() + timer_ns;
 
 		until = (struct timespec){ (time_t)(at_ns / 1000000000), (long)(at_ns % 1000000000) };
 		deadline = &until;
@@ -194,7 +194,7 @@ static void block(struct threads_vm *vm, struct vcpu *self, const struct guest_s
 	atomic_store_explicit(&self->blocked, 1, memory_order_seq_cst);
 	while (!atomic_load_explicit(&vm->stop, memory_order_seq_cst) &&
 	       atomic_load_explicit(&self->blocked, memory_order_acquire) &&
-	       (!deadline || lock_linux_clock_ns() <
+	       (!deadline || unspin_lock_linux_clock_ns() <
 				     (u64)until.tv_sec * 1000000000 + (u64)until.tv_nsec))
 		sleep_while(&self->blocked, 1, deadline);
 	atomic_store_explicit(&self->blocked, 0, memory_order_relaxed);
@@ -224,7 +224,7 @@ void MACHINE(stop)(struct threads_vm *vm)
 static void lock_step(struct threads_vm *vm, struct vcpu *self, u32 lock)
 {
 	struct guest_counters *counters = &self->counters;
-	u64 begin = lock_cpu_ticks(), wait;
+	u64 begin = unspin_lock_cpu_ticks(), wait;
 	u32 bucket;
 
 #ifdef WITH_TAU
@@ -232,7 +232,7 @@ static void lock_step(struct threads_vm *vm, struct vcpu *self, u32 lock)
 #else
 	LOCK(lock)(&vm->locks[lock].lock NODE(self, lock));
 #endif
-	wait = lock_cpu_ticks() - begin;
+	wait = unspin_lock_cpu_ticks() - begin;
 	bucket = 63 - (u32)__builtin_clzll(wait | 1);
 	counters->wait_hist[bucket < GUEST_WAIT_BUCKETS ? bucket : GUEST_WAIT_BUCKETS - 1]++;
 	if (wait > counters->max_wait_cycles)

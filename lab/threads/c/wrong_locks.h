@@ -6,16 +6,16 @@
 #include "../../../core/locks/env.h"
 
 #define WRONG(name, wait)							\
-	struct name##_lock { atomic_uint taken; };				\
-	static inline void name##_lock(struct name##_lock *lock)		\
+	struct unspin_##name##_lock { atomic_uint taken; };				\
+	static inline void unspin_##name##_lock(struct unspin_##name##_lock *lock)		\
 	{									\
 		wait;								\
 	}									\
-	static inline void name##_unlock(struct name##_lock *lock)		\
+	static inline void unspin_##name##_unlock(struct unspin_##name##_lock *lock)		\
 	{									\
 		(void)lock;							\
 	}									\
-	static inline bool name##_is_locked(struct name##_lock *lock)		\
+	static inline bool unspin_##name##_is_locked(struct unspin_##name##_lock *lock)		\
 	{									\
 		(void)lock;							\
 		return false;							\
@@ -24,6 +24,6 @@
 /* Lets every thread in. */
 WRONG(wrong_open, (void)lock)
 /* Lets one in, ever: the release is lost. */
-WRONG(wrong_lost, while (atomic_exchange(&lock->taken, 1)) lock_wait(&lock->taken, 1, 0))
+WRONG(wrong_lost, while (atomic_exchange(&lock->taken, 1)) unspin_lock_wait(&lock->taken, 1, 0))
 
 #endif

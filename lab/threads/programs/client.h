@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
  * The interface of the test programs to the lock under test. They are built once per lock, with
- * -DLOCK_HEADER="../NAME.h" -DLOCK(op)=NAME_##op, -DWITH_NODE for locks that take a node, and
+ * -DLOCK_HEADER="../NAME.h" -DLOCK(op)=unspin_NAME_##op, -DWITH_NODE for locks that take a node, and
  * -DSTART(v)=... for locks with counters: the first bytes of an idle lock whose counters are at v.
  */
 #ifndef UNSPIN_LOCKS_TEST_CLIENT_H
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #ifdef YIELDING
-#define LOCK_ENV_HEADER "yield_env.h"
+#define UNSPIN_LOCK_ENV_HEADER "yield_env.h"
 #endif
 #include LOCK_HEADER
 

@@ -10,14 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LOCK_ENV_HEADER "scripted_env.h"
+#define UNSPIN_LOCK_ENV_HEADER "scripted_env.h"
 #include LOCK_HEADER
 
 #define WAITERS_MAX 8
 #define TAU_US 2
 
 static struct LOCK(lock) lock;
-static struct preemptable_class class;
+static struct unspin_preemptable_class class;
 static int failures;
 static const char *playing;
 
@@ -42,7 +42,7 @@ static void settle(void)
 		unsigned long turns = atomic_load(&w->vcpu.turns);
 
 		while (atomic_load(&w->waits) && !atomic_load(&w->vcpu.preempted) &&
-		       atomic_load(&w->vcpu.turns) < turns + 2 * PREEMPTABLE_TURNS_A_LOOK)
+		       atomic_load(&w->vcpu.turns) < turns + 2 * UNSPIN_PREEMPTABLE_TURNS_A_LOOK)
 			sched_yield();
 	}
 }
@@ -257,7 +257,7 @@ static void play_extremes(void)
 	release(1);
 
 	begin("tau for ever", 1);
-	atomic_store(&class.tau_ns, PREEMPTABLE_TAU_NS_FOREVER);
+	atomic_store(&class.tau_ns, UNSPIN_PREEMPTABLE_TAU_NS_FOREVER);
 	arrive(0);
 	arrive(1);
 	arrive(2);

@@ -11,7 +11,7 @@
  */
 #include <ucontext.h>
 
-#define LOCK_ENV_HEADER "played_env.h"
+#define UNSPIN_LOCK_ENV_HEADER "played_env.h"
 #include "client.h"
 
 #define CLIENTS 5

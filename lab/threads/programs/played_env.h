@@ -28,19 +28,19 @@ static unsigned long long played_ticks;
 #define memory_order_seq_cst (played_step(), __ATOMIC_SEQ_CST)
 
 #define PLAYED_FOREVER (~0ULL)
-#define LOCK_ENV_TIMED
+#define UNSPIN_LOCK_ENV_TIMED
 
-static inline void cpu_relax(void)
+static inline void unspin_cpu_relax(void)
 {
 	played_step();
 }
 
-static inline void lock_yield(void)
+static inline void unspin_lock_yield(void)
 {
 	played_step();
 }
 
-static inline unsigned long long lock_now(void)
+static inline unsigned long long unspin_lock_now(void)
 {
 #ifdef SPENT
 	played_ticks += 1ULL << 32;
@@ -50,28 +50,28 @@ static inline unsigned long long lock_now(void)
 	return played_ticks;
 }
 
-static inline unsigned int lock_ticks_per_us(void)
+static inline unsigned int unspin_lock_ticks_per_us(void)
 {
 	return 1;
 }
 
-static inline void lock_wait(atomic_uint *word, unsigned int seen, unsigned int key)
+static inline void unspin_lock_wait(atomic_uint *word, unsigned int seen, unsigned int key)
 {
 	played_halt(word, seen, key, PLAYED_FOREVER);
 }
 
-static inline void lock_wait_for(atomic_uint *word, unsigned int seen, unsigned int key,
-				 unsigned long long ns)
+static inline void unspin_lock_wait_for(atomic_uint *word, unsigned int seen, unsigned int key,
+					unsigned long long ns)
 {
 	played_halt(word, seen, key, played_ticks + ns / 1000);
 }
 
-static inline void lock_wake(atomic_uint *word, unsigned int key)
+static inline void unspin_lock_wake(atomic_uint *word, unsigned int key)
 {
 	played_wake(word, key, false);
 }
 
-static inline void lock_wake_all(atomic_uint *word)
+static inline void unspin_lock_wake_all(atomic_uint *word)
 {
 	played_wake(word, 0, true);
 }

@@ -16,17 +16,17 @@ struct scripted_vcpu {
 static atomic_ullong scripted_now_us;
 static _Thread_local struct scripted_vcpu *scripted_self;
 
-static inline unsigned long long lock_now(void)
+static inline unsigned long long unspin_lock_now(void)
 {
 	return atomic_load(&scripted_now_us);
 }
 
-static inline unsigned int lock_ticks_per_us(void)
+static inline unsigned int unspin_lock_ticks_per_us(void)
 {
 	return 1;
 }
 
-static inline void cpu_relax(void)
+static inline void unspin_cpu_relax(void)
 {
 	if (!scripted_self)
 		return;
@@ -38,21 +38,21 @@ static inline void cpu_relax(void)
 }
 
 /* Spurious wake-ups are allowed: a halt is one turn of a wait. */
-static inline void lock_wait(atomic_uint *word, unsigned int seen, unsigned int key)
+static inline void unspin_lock_wait(atomic_uint *word, unsigned int seen, unsigned int key)
 {
 	(void)word;
 	(void)seen;
 	(void)key;
-	cpu_relax();
+	unspin_cpu_relax();
 }
 
-static inline void lock_wake(atomic_uint *word, unsigned int key)
+static inline void unspin_lock_wake(atomic_uint *word, unsigned int key)
 {
 	(void)word;
 	(void)key;
 }
 
-static inline void lock_wake_all(atomic_uint *word)
+static inline void unspin_lock_wake_all(atomic_uint *word)
 {
 	(void)word;
 }

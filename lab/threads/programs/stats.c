@@ -5,51 +5,51 @@
  */
 #include <stdio.h>
 
-#define LOCK_ENV_HEADER "stats_env.h"
-#define LOCK_STATS
+#define UNSPIN_LOCK_ENV_HEADER "stats_env.h"
+#define UNSPIN_LOCK_STATS
 #include "env.h"
 
 #define THREADS 4
 
 unsigned long long played_now_us;
 
-static struct lock_stats stats;
+static struct unspin_lock_stats stats;
 static int failures;
 
 static void as(unsigned int thread)
 {
-	lock_stats_self = &stats.slots[thread];
+	unspin_lock_stats_self = &stats.slots[thread];
 }
 
 static void ask(unsigned int thread)
 {
 	as(thread);
-	lock_stats_ask();
+	unspin_lock_stats_ask();
 }
 
 static void turn(unsigned int thread)
 {
 	as(thread);
-	cpu_relax();
+	unspin_cpu_relax();
 }
 
 static void get(unsigned int thread)
 {
 	as(thread);
-	lock_stats_got();
+	unspin_lock_stats_got();
 }
 
 static void release(unsigned int thread)
 {
 	as(thread);
-	lock_stats_release();
+	unspin_lock_stats_release();
 }
 
-static struct lock_stats_counts sum(void)
+static struct unspin_lock_stats_counts sum(void)
 {
-	struct lock_stats_counts counts;
+	struct unspin_lock_stats_counts counts;
 
-	lock_stats_sum(&stats, &counts);
+	unspin_lock_stats_sum(&stats, &counts);
 	return counts;
 }
 
@@ -66,9 +66,9 @@ static void begin(void)
 	unsigned int i;
 
 	played_now_us += 1000;
-	expect("so few threads fit", lock_stats_init(&stats, THREADS), true);
+	expect("so few threads fit", unspin_lock_stats_init(&stats, THREADS), true);
 	for (i = 0; i < THREADS; i++)
-		lock_stats_join(&stats, i);
+		unspin_lock_stats_join(&stats, i);
 }
 
 static void play_stalls(void)

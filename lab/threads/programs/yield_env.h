@@ -11,27 +11,27 @@
 #define SHORT_OF_TIME
 #endif
 
-#define cpu_relax lock_linux_cpu_relax
+#define unspin_cpu_relax lock_linux_cpu_relax
 #ifdef SPENT
-#define lock_now lock_linux_now
+#define unspin_lock_now lock_linux_now
 #endif
 #ifdef SHORT_OF_TIME
-#define lock_ticks_per_us lock_linux_measured_ticks_per_us
-#define lock_wait_for lock_linux_wait_for
+#define unspin_lock_ticks_per_us lock_linux_measured_ticks_per_us
+#define unspin_lock_wait_for lock_linux_wait_for
 #endif
 #include "env_linux.h"
-#undef cpu_relax
-#undef lock_now
-#undef lock_ticks_per_us
-#undef lock_wait_for
+#undef unspin_cpu_relax
+#undef unspin_lock_now
+#undef unspin_lock_ticks_per_us
+#undef unspin_lock_wait_for
 
-static inline void cpu_relax(void)
+static inline void unspin_cpu_relax(void)
 {
 	sched_yield();
 }
 
 #ifdef SPENT
-static inline unsigned long long lock_now(void)
+static inline unsigned long long unspin_lock_now(void)
 {
 	static atomic_ullong now;
 
@@ -41,13 +41,13 @@ static inline unsigned long long lock_now(void)
 #endif
 
 #ifdef SHORT_OF_TIME
-static inline unsigned int lock_ticks_per_us(void)
+static inline unsigned int unspin_lock_ticks_per_us(void)
 {
 	return 1;
 }
 
-static inline void lock_wait_for(atomic_uint *word, unsigned int seen, unsigned int key,
-				 unsigned long long ns)
+static inline void unspin_lock_wait_for(atomic_uint *word, unsigned int seen, unsigned int key,
+					unsigned long long ns)
 {
 	(void)ns;
 	lock_linux_wait_for(word, seen, key, 1);

@@ -4,7 +4,7 @@
 /// One lock: a header, and the prefix of its functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lock {
-    /// Prefix of the C functions, as in `ticket_lock()`.
+    /// Prefix of the C functions, as in `unspin_ticket_lock()`.
     pub name: &'static str,
     /// File in `locks/`.
     pub header: &'static str,

@@ -273,7 +273,7 @@ const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "wake-ups stay in the process",
-        ("list.h", "#define LOCK_LINUX_FUTEX 0", ""),
+        ("list.h", "#define UNSPIN_LOCK_LINUX_FUTEX 0", ""),
         "pv_preemptable",
         "posix_spin",
         "another_process_is_woken",

@@ -72,14 +72,14 @@ const MUTANTS: &[Mutant] = &[
         ROUND,
     ),
     // Lost wake-ups: no thread is woken, the wrong one is, the request to be woken is forgotten.
-    ("pv_preemptable", "played", HASTY, "0", "lock_wake_all(&lock->both)", "(void)0", HALT),
+    ("pv_preemptable", "played", HASTY, "0", "unspin_lock_wake_all(&lock->both)", "(void)0", HALT),
     (
         "pv_ticket",
         "played",
         HASTY,
         "0",
-        "low + next * PV_TICKET_SERVE_ONE",
-        "low + (next + 1) * PV_TICKET_SERVE_ONE",
+        "low + next * UNSPIN_PV_TICKET_SERVE_ONE",
+        "low + (next + 1) * UNSPIN_PV_TICKET_SERVE_ONE",
         HALT,
     ),
     (
@@ -87,14 +87,14 @@ const MUTANTS: &[Mutant] = &[
         "played",
         HASTY,
         "0",
-        "!(low & PV_TICKET_HALTED)",
-        "low & PV_TICKET_HALTED",
+        "!(low & UNSPIN_PV_TICKET_HALTED)",
+        "low & UNSPIN_PV_TICKET_HALTED",
         HALT,
     ),
-    ("pv_queued", "played", HASTY, "0", "lock_wake(&after->state, 0)", "(void)0", HALT),
-    ("pv_queued", "played", HASTY, "0", "lock_wake(&lock->word, 0)", "(void)0", HALT),
+    ("pv_queued", "played", HASTY, "0", "unspin_lock_wake(&after->state, 0)", "(void)0", HALT),
+    ("pv_queued", "played", HASTY, "0", "unspin_lock_wake(&lock->word, 0)", "(void)0", HALT),
     // No thread becomes the heir; the line's counters carry into each other.
-    ("lease", "played", HASTY, "0", "lock_wake(&lock->line, heir)", "(void)0", HALT),
+    ("lease", "played", HASTY, "0", "unspin_lock_wake(&lock->line, heir)", "(void)0", HALT),
     ("lease", "played", HASTY, "65535", "heir ? 1 : 1 - 0x10000u", "1", HALT),
     ("lease", "wrap", &[], "0", "return !(uses & 1) &&", "return", COUNTERS),
     // One that halts although its turn has come, or a release has been.
@@ -103,11 +103,11 @@ const MUTANTS: &[Mutant] = &[
         "played",
         HASTY,
         "0",
-        "if (pv_ticket_ahead(both, mine))\n\t\tlock_wait",
-        "lock_wait",
+        "if (unspin_pv_ticket_ahead(both, mine))\n\t\tunspin_lock_wait",
+        "unspin_lock_wait",
         HALT,
     ),
-    ("pv_preemptable", "played", HASTY, "0", "if (both & PV_PREEMPTABLE_HELD)", "", HALT),
+    ("pv_preemptable", "played", HASTY, "0", "if (both & UNSPIN_PV_PREEMPTABLE_HELD)", "", HALT),
 ];
 
 #[test]
@@ -127,25 +127,28 @@ fn wrong_locks_are_caught() {
 #[test]
 fn waits_that_do_not_look_once_are_caught() {
     // The condition of a wait, and the name of its budget.
-    let first_come = ("pv_ticket_ahead(atomic_load_explicit(", "budget");
+    let first_come = ("unspin_pv_ticket_ahead(atomic_load_explicit(", "budget");
     let waits = [
         ("pv_ticket", first_come),
         ("oticket", first_come),
         ("iticket", first_come),
         ("long_ticket", first_come),
-        ("pv_preemptable", ("atomic_fetch_or_explicit(&lock->both, PV_PREEMPTABLE_HELD", "budget")),
+        (
+            "pv_preemptable",
+            ("atomic_fetch_or_explicit(&lock->both, UNSPIN_PV_PREEMPTABLE_HELD", "budget"),
+        ),
         ("pv_queued", ("atomic_load_explicit(&node->state", "budget")),
-        ("lease", ("!lease_take(", "awake")),
+        ("lease", ("!unspin_lease_take(", "awake")),
     ];
     in_parallel(&waits, |(name, (look, budget))| {
         let mut build = Build::new(by_name(name).unwrap(), "played", "does-not-look", SPENT)
             .mutate(
                 &format!("while ({look}"),
-                &format!("while (lock_budget_spent(&{budget}) || {look}"),
+                &format!("while (unspin_lock_budget_spent(&{budget}) || {look}"),
             );
         if *name == "pv_queued" {
             // Nor does it go where the exchange says that it is first.
-            let first = "state == PV_QUEUED_FIRST)\n\t\treturn ";
+            let first = "state == UNSPIN_PV_QUEUED_FIRST)\n\t\treturn ";
             build = build.mutate(&format!("{first}true"), &format!("{first}false"));
         }
         let said = run(&build.make(), &[SEEDS]).expect_err(&format!("{name} passed"));
@@ -164,22 +167,27 @@ fn preemptable_locks_keep_the_papers_order() {
         let build = || Build::new(lock, "order", "rules", &[flag.as_str()]);
         run(&build().make(), &[]).unwrap_or_else(|said| panic!("{name}: {said}"));
         let mutants = [
-            ("tau-once", "lock_budget(tau_ns, ahead)", "lock_budget(tau_ns, 1)", "figure 1|2 tau"),
+            (
+                "tau-once",
+                "unspin_lock_budget(tau_ns, ahead)",
+                "unspin_lock_budget(tau_ns, 1)",
+                "figure 1|2 tau",
+            ),
             (
                 "tau-once-at-the-draw",
-                "lock_budget(tau_ns, ahead);\n\tunsigned int turn",
-                "lock_budget(tau_ns, 1);\n\tunsigned int turn",
+                "unspin_lock_budget(tau_ns, ahead);\n\tunsigned int turn",
+                "unspin_lock_budget(tau_ns, 1);\n\tunsigned int turn",
                 "from the draw",
             ),
             (
                 "not-anew",
-                "ahead = now_ahead;\n\t\t\tbudget = lock_budget(tau_ns, ahead);",
+                "ahead = now_ahead;\n\t\t\tbudget = unspin_lock_budget(tau_ns, ahead);",
                 "ahead = now_ahead;",
                 "figure 1",
             ),
             (
                 "never-over",
-                "|| !lock_budget_spent(&budget)",
+                "|| !unspin_lock_budget_spent(&budget)",
                 "|| budget.since_ticks + 1",
                 "figure 1",
             ),

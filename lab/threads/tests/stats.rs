@@ -44,17 +44,29 @@ fn counts_are_what_was_played() {
 #[test]
 fn wrong_counts_are_caught() {
     let mutants = [
-        ("if (LOCK_STATS_GET(stats->held))", "if (!LOCK_STATS_GET(stats->held))", "one stall"),
+        (
+            "if (UNSPIN_LOCK_STATS_GET(stats->held))",
+            "if (!UNSPIN_LOCK_STATS_GET(stats->held))",
+            "one stall",
+        ),
         (
             "exchange_explicit(&stats->stalled, version + 1,",
             "exchange_explicit(&stats->stalled, 0ul,",
             "one stall",
         ),
-        ("LOCK_STATS_STALL_US 1u", "LOCK_STATS_STALL_US 0u", "1 us is no stall"),
-        ("if (lock_stats_look(self, now) || ", "if (lock_stats_look(self, now), ", "was away"),
+        ("UNSPIN_LOCK_STATS_STALL_US 1u", "UNSPIN_LOCK_STATS_STALL_US 0u", "1 us is no stall"),
+        (
+            "if (unspin_lock_stats_look(self, now) || ",
+            "if (unspin_lock_stats_look(self, now), ",
+            "was away",
+        ),
         ("if (!asked || asked >= mine)", "if (!asked || asked == mine)", "2 asked after 1"),
         ("? &slot->off :", "? &slot->running :", "of one that ran"),
-        ("LOCK_STATS_GET(slot->back) ? &slot->after : &slot->running", "&slot->running", "ran"),
+        (
+            "UNSPIN_LOCK_STATS_GET(slot->back) ? &slot->after : &slot->running",
+            "&slot->running",
+            "ran",
+        ),
         ("self->others_off = 1;", "self->others_off = 9;", "up to 0.4"),
         ("(10 * after + self->others_off - 1)", "(10 * after)", "up to 0.4"),
     ];
@@ -77,7 +89,7 @@ fn code(lock: &Lock, locks: &Path, variant: &str, flags: &[&str]) -> Vec<u8> {
     // No debugging information, no file names: only what runs.
     cc.args(["-std=gnu11", "-O2", "-g0", "-c", "-pthread", "-I"]).arg(locks).args(flags);
     cc.arg(format!("-DLOCK_HEADER=\"{}\"", lock.header));
-    cc.arg(format!("-DLOCK(op)={}_##op", lock.name));
+    cc.arg(format!("-DLOCK(op)=unspin_{}_##op", lock.name));
     if lock.node {
         cc.arg("-DWITH_NODE");
     }
@@ -93,14 +105,14 @@ fn code(lock: &Lock, locks: &Path, variant: &str, flags: &[&str]) -> Vec<u8> {
 
 #[test]
 fn counting_costs_nothing_where_it_is_off() {
-    let hook = "#ifdef LOCK_STATS\n#include \"stats.h\"\n#endif\n";
+    let hook = "#ifdef UNSPIN_LOCK_STATS\n#include \"stats.h\"\n#endif\n";
     let without = copy("stats-without", "env.h", hook, "");
     std::fs::remove_file(without.join("stats.h")).unwrap();
     for lock in LOCKS {
         let off = code(lock, &locks_dir(), "off", &[]);
         assert!(!off.is_empty());
         assert!(off == code(lock, &without, "without", &[]), "{}", lock.name);
-        let on = code(lock, &locks_dir(), "on", &["-DLOCK_STATS"]);
-        assert!(off != on, "{}: LOCK_STATS changes nothing", lock.name);
+        let on = code(lock, &locks_dir(), "on", &["-DUNSPIN_LOCK_STATS"]);
+        assert!(off != on, "{}: UNSPIN_LOCK_STATS changes nothing", lock.name);
     }
 }

@@ -88,7 +88,7 @@ impl<'a> Build<'a> {
             .arg("-I")
             .arg(programs_dir())
             .arg(format!("-DLOCK_HEADER=\"{header}\""))
-            .arg(format!("-DLOCK(op)={}_##op", self.lock.name));
+            .arg(format!("-DLOCK(op)=unspin_{}_##op", self.lock.name));
         if self.lock.node {
             cc.arg("-DWITH_NODE");
         }
