@@ -27,7 +27,7 @@ fn main() {
     }
     for (file, package) in [
         ("/usr/include/ck_spinlock.h", "libck-dev"),
-        ("/usr/include/absl/base/internal/spinlock.h", "libabsl-dev"),
+        ("/usr/include/absl/synchronization/mutex.h", "libabsl-dev"),
     ] {
         assert!(
             Path::new(file).is_file(),
@@ -62,9 +62,17 @@ fn main() {
         .std("c++17")
         .opt_level(2)
         .warnings_into_errors(true)
-        .file(crate_dir.join("c/absl.cc"))
-        .compile("unspin_bench_absl");
+        .file(crate_dir.join("c/cxx.cc"))
+        .compile("unspin_bench_cxx");
+    println!("cargo::rustc-link-lib=absl_synchronization");
     println!("cargo::rustc-link-lib=absl_base");
+    cc::Build::new()
+        .std("gnu11")
+        .opt_level(2)
+        .extra_warnings(true)
+        .warnings_into_errors(true)
+        .file(crate_dir.join("c/spin_program.c"))
+        .compile("unspin_bench_spin_program");
     println!("cargo::rustc-env=UNSPIN_BENCH_CODE={:016x}", code(&crate_dir, &locks_dir));
 }
 
@@ -107,6 +115,8 @@ fn subjects(crate_dir: &Path, locks_dir: &Path) -> Vec<Subject> {
         "ck_ticket",
         "ck_mcs",
         "abseil",
+        "abseil_mutex",
+        "std_mutex",
         "parking_lot",
     ] {
         subjects.push(Subject {

@@ -18,25 +18,36 @@
 
 struct bench_config {
 	unsigned int threads;		/* at least 1 */
-	unsigned int cpus;		/* thread i is pinned to CPU i modulo this */
+	unsigned int cpus;		/* thread i is pinned to CPU i modulo this; 0: to none */
 	unsigned int critical_iterations;
 	unsigned int outside_iterations;
 	unsigned int warmup_ms;
 	unsigned int window_ms;
 	unsigned int waits;		/* not 0: time every wait (two reads of the clock a turn) */
+	unsigned int locks;		/* at least 1: each turn draws one of so many */
+	/*
+	 * Not 0, open loop: requests of a thread fall due this far apart on average, whether or not the
+	 * ones before are done. A wait begins when its request falls due. Else, closed loop: a thread asks
+	 * again after its work outside.
+	 */
+	unsigned int gap_us;
+	/* Not 0: threads with even numbers fill a queue of so many places and the others empty it. */
+	unsigned int places;
+	unsigned int busy;		/* threads beside that only compute, pinned to CPUs in turn */
 };
 
 struct bench_thread {
-	unsigned long all;		/* acquisitions since the start */
+	unsigned long all;		/* turns since the start */
 	unsigned long acquisitions;	/* those in the window */
 	unsigned long unfinished;	/* 1: it waits at the window's end, as long as wait_hist counts it */
 	unsigned long wait_hist[BENCH_BUCKETS];
 };
 
-/* The measuring time by both clocks. */
+/* The measuring time by both clocks, and the CPU time of the threads that use the lock. */
 struct bench_window {
 	unsigned long long ns;
 	unsigned long long ticks;
+	unsigned long long cpu_ns;
 };
 
 static inline unsigned long long bench_ticks(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The locks that programs use today, with the interface of core/locks/, for comparison: the C
- * library's, Concurrency Kit's, abseil's (through absl.cc) and parking_lot (through
+ * library's, Concurrency Kit's, those of C++ (through cxx.cc) and parking_lot (through
  * src/parking.rs).
  */
 #ifndef UNSPIN_BENCH_LOCKS_PEERS_H
@@ -10,6 +10,8 @@
 #include <pthread.h>
 
 #include <ck_spinlock.h>
+
+#include "cxx.h"
 
 #define PEER(name, type, field, call_lock, call_unlock)					\
 	struct peer_##name##_lock { type field; };						\
@@ -77,21 +79,26 @@ static inline void peer_ck_mcs_unlock(struct peer_ck_mcs_lock *lock, struct peer
 	ck_spinlock_mcs_unlock(&lock->queue, &node->node);
 }
 
-void unspin_peer_abseil_lock(unsigned int *word);
-void unspin_peer_abseil_unlock(unsigned int *word);
+/* Of a type of C++. */
+#define CXX_PEER(name)									\
+	void unspin_peer_##name##_init(struct cxx_lock *lock);				\
+	void unspin_peer_##name##_lock(struct cxx_lock *lock);				\
+	void unspin_peer_##name##_unlock(struct cxx_lock *lock);			\
+	PEER(name, struct cxx_lock, lock, unspin_peer_##name##_lock, unspin_peer_##name##_unlock)	\
+	static inline void peer_##name##_init(struct peer_##name##_lock *lock)		\
+	{										\
+		unspin_peer_##name##_init(&lock->lock);					\
+	}
+
+CXX_PEER(abseil)
+CXX_PEER(abseil_mutex)
+CXX_PEER(std_mutex)
+
 void unspin_peer_parking_lot_lock(unsigned char *byte);
 void unspin_peer_parking_lot_unlock(unsigned char *byte);
 
-PEER(abseil, unsigned int, word, unspin_peer_abseil_lock, unspin_peer_abseil_unlock)
 PEER(parking_lot, unsigned char, byte, unspin_peer_parking_lot_lock,
      unspin_peer_parking_lot_unlock)
-
-void unspin_peer_abseil_init(unsigned int *word);
-
-static inline void peer_abseil_init(struct peer_abseil_lock *lock)
-{
-	unspin_peer_abseil_init(&lock->word);
-}
 
 static inline void peer_parking_lot_init(struct peer_parking_lot_lock *lock)
 {

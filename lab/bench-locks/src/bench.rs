@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One measurement of one lock: pinned threads that take it in a loop (`c/bench.c`).
+//! One measurement of one lock: threads that take it in a loop (`c/bench.c`).
 
 use std::io;
 
@@ -23,7 +23,7 @@ pub fn bucket_end_ticks(bucket: usize) -> u64 {
 pub struct Config {
     /// At least 1.
     pub threads: u32,
-    /// Thread i is pinned to the CPU that is number i modulo this of those it may use; at least 1.
+    /// Thread i is pinned to the CPU that is number i modulo this of those it may use; 0: to none.
     pub cpus: u32,
     /// Loop iterations inside the lock, and between release and the next lock.
     pub critical_iterations: u32,
@@ -32,6 +32,15 @@ pub struct Config {
     pub window_ms: u32,
     /// Not 0: time every wait, at two reads of the clock an acquisition; 0: all waits count as 0.
     pub waits: u32,
+    /// At least 1: each turn draws one of so many.
+    pub locks: u32,
+    /// Not 0, open loop: requests of a thread fall due this far apart on average, and waits begin then.
+    pub gap_us: u32,
+    /// Not 0: threads with even numbers fill a queue of so many places and the others empty it, with
+    /// condition variables.
+    pub places: u32,
+    /// Threads beside that only compute, pinned to CPUs in turn.
+    pub busy: u32,
 }
 
 /// What one thread did. Mirrors `struct bench_thread`.
@@ -47,12 +56,14 @@ pub struct Thread {
     pub wait_hist: [u64; BUCKETS],
 }
 
-/// The measuring time by both clocks. Mirrors `struct bench_window`.
+/// The measuring time by both clocks, and the CPU time of the threads that use the lock. Mirrors
+/// `struct bench_window`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Window {
     pub ns: u64,
     pub ticks: u64,
+    pub cpu_ns: u64,
 }
 
 /// A lock or a peer of this build.
@@ -93,10 +104,10 @@ fn measured(
     config: &Config,
     run: impl FnOnce(&mut [Thread], &mut Window) -> i32,
 ) -> io::Result<Measured> {
-    if config.threads == 0 || config.cpus == 0 {
+    if config.threads == 0 || config.locks == 0 {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "a bench has at least 1 thread and 1 CPU",
+            "a bench has at least 1 thread and 1 lock",
         ));
     }
     let none = Thread { all: 0, acquisitions: 0, unfinished: 0, wait_hist: [0; BUCKETS] };
@@ -178,23 +189,54 @@ impl Measured {
         self.threads.iter().map(|t| t.unfinished).sum()
     }
 
-    /// The `share` quantile (0..=1) of the waits, ns, rounded up to the end of its bucket; 0 without
-    /// waits. A wait that outlasts the window counts as long as it was at the window's end.
-    pub fn wait_ns(&self, share: f64) -> f64 {
-        let mut sum = [0u64; BUCKETS];
+    /// CPU seconds per million acquisitions; infinite without acquisitions.
+    pub fn cpu_s_per_million(&self) -> f64 {
+        let all: u64 = self.threads.iter().map(|t| t.acquisitions).sum();
+        self.window.cpu_ns as f64 / 1e3 / all as f64
+    }
+
+    /// Waits by bucket, of all threads.
+    fn waits(&self) -> [u64; BUCKETS] {
+        let mut sum = [0; BUCKETS];
         for t in &self.threads {
             for (to, from) in sum.iter_mut().zip(t.wait_hist) {
                 *to += from;
             }
         }
+        sum
+    }
+
+    fn ns(&self, ticks: f64) -> f64 {
+        ticks * self.window.ns as f64 / self.window.ticks.max(1) as f64
+    }
+
+    /// The mean wait weighted by time, ns: how long the wait is, on average, in which a waiting thread is
+    /// found. Weighted by acquisitions, the waits of those that wait most would hardly count. 0 without
+    /// waits; up to a sixteenth too long.
+    pub fn wait_by_time_ns(&self) -> f64 {
+        let (mut time, mut squares) = (0.0, 0.0);
+        for (bucket, count) in self.waits().iter().enumerate() {
+            let ticks = bucket_end_ticks(bucket) as f64;
+            time += ticks * *count as f64;
+            squares += ticks * ticks * *count as f64;
+        }
+        match time > 0.0 {
+            true => self.ns(squares / time),
+            false => 0.0,
+        }
+    }
+
+    /// The `share` quantile (0..=1) of the waits, ns, rounded up to the end of its bucket; 0 without
+    /// waits. A wait that outlasts the window counts as long as it was at the window's end.
+    pub fn wait_ns(&self, share: f64) -> f64 {
+        let sum = self.waits();
         let all: u64 = sum.iter().sum();
         let rank = (all as f64 * share.clamp(0.0, 1.0)).ceil() as u64;
         let mut seen = 0;
         for (bucket, count) in sum.iter().enumerate() {
             seen += count;
             if seen >= rank && *count > 0 {
-                return bucket_end_ticks(bucket) as f64 * self.window.ns as f64
-                    / self.window.ticks.max(1) as f64;
+                return self.ns(bucket_end_ticks(bucket) as f64);
             }
         }
         0.0

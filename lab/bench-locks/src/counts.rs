@@ -2,7 +2,7 @@
 //! `--counts`: what waiting was like (`locks/stats.h`), as a table: VEE'13's Table 1, and its 4.3.
 
 use crate::bench::{count, Config, Counts, COUNTED};
-use crate::campaign::LEVELS;
+use crate::workload::LEVELS;
 use std::io;
 
 /// Share of the stalls in which the lock was free; `None` without stalls.

@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Medians and spread of samples, the ratios of summary.json, the table on the terminal.
+//! Medians and spread of samples, and the ratios of summary.json.
 
 use crate::bench::Subject;
-use crate::campaign::{Part, Sample, Setup, LEVELS};
+use crate::campaign::Sample;
+use crate::machine;
+use crate::median::median;
+use crate::programs::Ratio;
+use crate::workload::{Part, Setup, LEVELS, WORKLOADS};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Most acquisitions of a thread over fewest that a best lock may have.
 const FAIR: f64 = 2.0;
+/// CPUs in use by others, from which on figures are said to be taken beside load.
+const BESIDE_LOAD: f64 = 0.1;
+/// The lock that programs should take, and the peer that its waits are compared with.
+const OURS: &str = "lease";
+const PARKING: &str = "parking_lot";
 
 /// One lock in one part, medians over the runs.
 #[derive(Debug, Clone, Serialize)]
@@ -19,16 +28,26 @@ pub struct Row {
     pub throughput_per_s: f64,
     pub throughput_min: f64,
     pub throughput_max: f64,
+    /// Of lock and unlock, in the part without others.
+    pub uncontended_ns: Option<f64>,
+    /// `None`: nothing was done in the median run.
+    pub cpu_s_per_million: Option<f64>,
     pub p50_wait_ns: f64,
     pub p99_wait_ns: f64,
     pub p99_wait_min_ns: f64,
     pub p99_wait_max_ns: f64,
     pub p999_wait_ns: f64,
+    /// The longest wait of a run, median and most.
     pub max_wait_ns: f64,
+    pub max_wait_max_ns: f64,
+    /// The mean wait weighted by time.
+    pub wait_by_time_ns: f64,
     /// Of all runs.
     pub unfinished_waits: u64,
     /// `None`: a thread got nothing in the median run.
     pub max_min: Option<f64>,
+    /// CPUs that other programs and the host used, mean.
+    pub others_cpus: f64,
 }
 
 /// Of a lock to the best peer, each figure to the peer that is best at it; over 1: ours is better.
@@ -38,6 +57,19 @@ pub struct Ratios {
     pub p99_wait: f64,
 }
 
+/// What else ran on the computer.
+#[derive(Debug, Serialize)]
+pub struct Load {
+    /// Tasks that run or want to, mean over the minute before.
+    pub load_average: f64,
+    /// CPUs that other programs and the host used during the measurements, mean.
+    pub others_cpus: f64,
+    /// The figures are those of a busy computer.
+    pub beside_load: bool,
+    /// The bench's nice value.
+    pub nice: i32,
+}
+
 /// What `make bench-locks` leaves in summary.json.
 #[derive(Debug, Serialize)]
 pub struct Summary {
@@ -45,8 +77,8 @@ pub struct Summary {
     pub setup: Setup,
     /// All measurements are in it.
     pub complete: bool,
-    /// Runnable tasks, mean over the minute before: figures from a busy computer tell nothing.
-    pub load_average: f64,
+    #[serde(flatten)]
+    pub load: Load,
     /// Geometric means over 2, 4 and 8 threads a CPU; ticket is Concurrency Kit's.
     pub preemptable_vs_ticket: Option<f64>,
     pub pv_preemptable_vs_ticket: Option<f64>,
@@ -60,23 +92,24 @@ pub struct Summary {
     /// Over the long window.
     pub best_lock_max_min_at_4: Option<f64>,
     pub preemptable_max_min_at_4: Option<f64>,
+    /// Of `lease` to parking_lot, by part: the longest waits (under 1: ours is shorter) and throughput.
+    pub longest_wait_vs_parking_lot: BTreeMap<String, f64>,
+    pub throughput_vs_parking_lot: BTreeMap<String, f64>,
+    /// CPU time per acquisition of `lease` to that of the peer that needs least, 4 threads a CPU.
+    pub cpu_s_vs_best_peer_at_4: Option<f64>,
+    /// Throughput of `lease` to the best peer's, long sections, one thread a CPU.
+    pub long_sections_at_1: Option<f64>,
+    /// The same by part.
+    pub workloads_vs_best_peer: BTreeMap<String, f64>,
+    /// Speed of programs under `unspin run` to their speed with glibc's locks; `None`: not measured.
+    pub run_default_vs_glibc: Option<BTreeMap<&'static str, Ratio>>,
     pub rows: Vec<Row>,
-}
-
-/// The middle value, or the mean of both; NaN of nothing.
-pub fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => sorted[n / 2],
-        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
-    }
 }
 
 /// One row per subject and part that has samples.
 pub fn rows(subjects: &[&'static Subject], samples: &[Sample]) -> Vec<Row> {
-    let parts = [Part::Uncontended].into_iter().chain(LEVELS.map(Part::Level)).chain([Part::Fair]);
+    let parts = [Part::Uncontended].into_iter().chain(LEVELS.map(Part::Level)).chain(WORKLOADS);
+    let parts = parts.chain([Part::Fair]);
     let mut rows = Vec::new();
     for part in parts {
         for subject in subjects {
@@ -94,23 +127,29 @@ fn row(subject: &'static Subject, part: Part, of: &[&Sample]) -> Row {
     let all = |figure: fn(&Sample) -> f64| of.iter().map(|s| figure(s)).collect::<Vec<f64>>();
     let least = |figure| all(figure).into_iter().fold(f64::INFINITY, f64::min);
     let most = |figure| all(figure).into_iter().fold(0.0, f64::max);
-    let max_min = median(&all(|s| s.max_min.unwrap_or(f64::INFINITY)));
+    let finite = |figure: f64| figure.is_finite().then_some(figure);
+    let throughput = median(&all(|s| s.throughput_per_s));
     Row {
         lock: subject.name,
         peer: subject.peer,
         part,
         runs: of.len(),
-        throughput_per_s: median(&all(|s| s.throughput_per_s)),
+        throughput_per_s: throughput,
         throughput_min: least(|s| s.throughput_per_s),
         throughput_max: most(|s| s.throughput_per_s),
+        uncontended_ns: (part == Part::Uncontended).then_some(1e9 / throughput),
+        cpu_s_per_million: finite(median(&all(|s| s.cpu_s_per_million.unwrap_or(f64::INFINITY)))),
         p50_wait_ns: median(&all(|s| s.p50_wait_ns)),
         p99_wait_ns: median(&all(|s| s.p99_wait_ns)),
         p99_wait_min_ns: least(|s| s.p99_wait_ns),
         p99_wait_max_ns: most(|s| s.p99_wait_ns),
         p999_wait_ns: median(&all(|s| s.p999_wait_ns)),
         max_wait_ns: median(&all(|s| s.max_wait_ns)),
+        max_wait_max_ns: most(|s| s.max_wait_ns),
+        wait_by_time_ns: median(&all(|s| s.wait_by_time_ns)),
         unfinished_waits: of.iter().map(|s| s.unfinished_waits).sum(),
-        max_min: max_min.is_finite().then_some(max_min),
+        max_min: finite(median(&all(|s| s.max_min.unwrap_or(f64::INFINITY)))),
+        others_cpus: all(|s| s.others_cpus).iter().sum::<f64>() / of.len().max(1) as f64,
     }
 }
 
@@ -157,8 +196,49 @@ fn best_lock(rows: &[Row]) -> Option<&'static str> {
     scored.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, lock)| lock)
 }
 
+/// `figure` of `lease` over that of `peer`, for each part in which both have one.
+fn by_part(rows: &[Row], peer: &str, figure: fn(&Row) -> f64) -> BTreeMap<String, f64> {
+    let ours = rows.iter().filter(|r| r.lock == OURS && r.part != Part::Uncontended);
+    let ratios = ours.filter_map(|r| {
+        let ratio = figure(r) / figure(find(rows, peer, r.part)?);
+        ratio.is_finite().then(|| (r.part.name(), ratio))
+    });
+    ratios.collect()
+}
+
+/// Throughput of `lease` over that of the best peer.
+fn against_best_peer(rows: &[Row], part: Part) -> Option<f64> {
+    let peers = rows.iter().filter(|r| r.peer && r.part == part).map(|r| r.throughput_per_s);
+    Some(find(rows, OURS, part)?.throughput_per_s / peers.reduce(f64::max)?)
+}
+
+/// CPU time per acquisition of `lease` over that of the peer that needs least.
+fn cpu_against_best_peer(rows: &[Row], part: Part) -> Option<f64> {
+    let peers = rows.iter().filter(|r| r.peer && r.part == part);
+    let least = peers.filter_map(|r| r.cpu_s_per_million).reduce(f64::min)?;
+    Some(find(rows, OURS, part)?.cpu_s_per_million? / least)
+}
+
+/// The load of `samples`, with the load average of before.
+pub fn load(samples: &[Sample], load_average: f64) -> Load {
+    let sum: f64 = samples.iter().map(|s| s.others_cpus).sum();
+    let others_cpus = sum / samples.len().max(1) as f64;
+    Load {
+        load_average,
+        others_cpus,
+        beside_load: others_cpus > BESIDE_LOAD,
+        nice: machine::nice(),
+    }
+}
+
 /// What there is to say of `rows`.
-pub fn summarise(setup: &Setup, complete: bool, load_average: f64, rows: Vec<Row>) -> Summary {
+pub fn summarise(
+    setup: &Setup,
+    complete: bool,
+    load: Load,
+    programs: Option<BTreeMap<&'static str, Ratio>>,
+    rows: Vec<Row>,
+) -> Summary {
     let best = best_lock(&rows);
     let mut best_vs_best_peer = BTreeMap::new();
     for level in LEVELS {
@@ -172,62 +252,32 @@ pub fn summarise(setup: &Setup, complete: bool, load_average: f64, rows: Vec<Row
         }
     }
     let fairness = |lock: &str| find(&rows, lock, Part::Fair)?.max_min;
+    let throughput_at = |a, b, part| throughput_ratio(&rows, a, b, part);
+    let workloads =
+        WORKLOADS.iter().filter_map(|&p| Some((p.name(), against_best_peer(&rows, p)?)));
     Summary {
         machine: "threads",
         setup: setup.clone(),
         complete,
-        load_average,
+        load,
         preemptable_vs_ticket: against(&rows, "preemptable", "ck_ticket"),
         pv_preemptable_vs_ticket: against(&rows, "pv_preemptable", "ck_ticket"),
         pv_preemptable_vs_pv: against(&rows, "pv_preemptable", "pv_ticket"),
-        preemptable_vs_ticket_at_1: throughput_ratio(
-            &rows,
-            "preemptable",
-            "ck_ticket",
-            Part::Level(1),
-        ),
+        preemptable_vs_ticket_at_1: throughput_at("preemptable", "ck_ticket", Part::Level(1)),
         uncontended_vs_pthread_spin: best
-            .and_then(|lock| throughput_ratio(&rows, "pthread_spin", lock, Part::Uncontended)),
+            .and_then(|lock| throughput_at("pthread_spin", lock, Part::Uncontended)),
         best_vs_best_peer,
         best_lock: best,
         best_lock_max_min_at_4: best.and_then(fairness),
         preemptable_max_min_at_4: fairness("preemptable"),
+        longest_wait_vs_parking_lot: by_part(&rows, PARKING, |r| r.max_wait_ns),
+        throughput_vs_parking_lot: by_part(&rows, PARKING, |r| r.throughput_per_s),
+        cpu_s_vs_best_peer_at_4: cpu_against_best_peer(&rows, Part::Level(4)),
+        long_sections_at_1: against_best_peer(&rows, Part::Long(1)),
+        workloads_vs_best_peer: workloads.collect(),
+        run_default_vs_glibc: programs,
         rows,
     }
-}
-
-fn part_name(part: Part) -> String {
-    match part {
-        Part::Uncontended => "alone".to_string(),
-        Part::Level(level) => format!("{level}x"),
-        Part::Fair => "long".to_string(),
-    }
-}
-
-/// The rows as a table, waits in ns.
-pub fn table(rows: &[Row]) -> String {
-    let mut text = format!(
-        "{:<25} {:>5} {:>11} {:>11} {:>11} {:>9} {:>11} {:>11} {:>11} {:>5} {:>8}\n",
-        "lock", "part", "per s", "min", "max", "p50", "p99", "p99.9", "longest", "cut", "max/min"
-    );
-    for r in rows {
-        let max_min = r.max_min.map_or("-".to_string(), |m| format!("{m:.2}"));
-        text += &format!(
-            "{:<25} {:>5} {:>11.0} {:>11.0} {:>11.0} {:>9.0} {:>11.0} {:>11.0} {:>11.0} {:>5} {:>8}\n",
-            r.lock,
-            part_name(r.part),
-            r.throughput_per_s,
-            r.throughput_min,
-            r.throughput_max,
-            r.p50_wait_ns,
-            r.p99_wait_ns,
-            r.p999_wait_ns,
-            r.max_wait_ns,
-            r.unfinished_waits,
-            max_min
-        );
-    }
-    text
 }
 
 #[cfg(test)]
@@ -241,26 +291,21 @@ mod tests {
             part,
             run,
             throughput_per_s: per_s,
+            cpu_s_per_million: Some(1.0 / per_s),
             p50_wait_ns: 1.0,
             p99_wait_ns: p99,
             p999_wait_ns: p99,
             max_wait_ns: p99,
+            wait_by_time_ns: p99,
             unfinished_waits: 1,
             max_min: max_min.is_finite().then_some(max_min),
+            others_cpus: 0.5,
         }
     }
 
     fn rows_of(names: &[&str], samples: &[Sample]) -> Vec<Row> {
         let subjects: Vec<_> = names.iter().map(|n| subject(n).unwrap()).collect();
         rows(&subjects, samples)
-    }
-
-    #[test]
-    fn a_median_is_the_middle() {
-        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
-        assert!(median(&[]).is_nan());
-        assert_eq!(median(&[1.0, f64::INFINITY, f64::INFINITY]), f64::INFINITY);
     }
 
     #[test]
@@ -315,5 +360,26 @@ mod tests {
         assert_eq!(best_peer(&rows, 4), Some((10.0, 2.0)), "each figure of the best at it");
         let unfair: Vec<Row> = rows.iter().filter(|r| r.lock == "tas" || r.peer).cloned().collect();
         assert_eq!(best_lock(&unfair), Some("tas"));
+    }
+    #[test]
+    fn lease_is_compared_with_the_best_peer_and_with_parking_lot() {
+        let mut samples = Vec::new();
+        for (lock, per_s, longest) in
+            [("lease", 30.0, 8.0), ("parking_lot", 10.0, 2.0), ("pthread_spin", 40.0, 1.0)]
+        {
+            for part in [Part::Level(4), Part::Long(1)] {
+                samples.push(sample(lock, part, 0, per_s, longest, 1.0));
+            }
+        }
+        let rows = rows_of(&["lease", "parking_lot", "pthread_spin"], &samples);
+        let waits = by_part(&rows, PARKING, |r| r.max_wait_ns);
+        assert_eq!(waits, BTreeMap::from([("4x".to_string(), 4.0), ("long 1x".to_string(), 4.0)]));
+        assert_eq!(against_best_peer(&rows, Part::Long(1)), Some(0.75));
+        let cpu = cpu_against_best_peer(&rows, Part::Level(4)).unwrap();
+        assert!((cpu - 40.0 / 30.0).abs() < 1e-9, "{cpu}");
+        assert_eq!(against_best_peer(&rows, Part::Long(4)), None);
+        let load = load(&samples, 3.0);
+        assert_eq!((load.load_average, load.others_cpus, load.beside_load), (3.0, 0.5, true));
+        assert!(!super::load(&[], 0.0).beside_load);
     }
 }

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `make bench-locks`: measures every lock of core/locks/ and the peers, interleaved, at 1, 2, 4
-//! and 8 threads per CPU. Prints medians, spread and ratios, and writes them to summary.json.
+//! and 8 threads per CPU and in other workloads. Prints medians, spread and ratios, and writes them to
+//! summary.json.
 
 use clap::Parser;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use unspin_bench_locks::bench::{Config, Subject, SUBJECTS};
-use unspin_bench_locks::campaign::{complete, measure, Setup, CODE};
+use unspin_bench_locks::campaign::{complete, measure, CODE};
 use unspin_bench_locks::counts;
-use unspin_bench_locks::figures::{rows, summarise, table};
+use unspin_bench_locks::figures::{load, rows, summarise};
+use unspin_bench_locks::machine::load_average;
+use unspin_bench_locks::programs;
+use unspin_bench_locks::table::table;
+use unspin_bench_locks::workload::Setup;
 
 #[derive(Parser)]
 #[command(about = "Measures the locks of unspin and the locks programs use today")]
@@ -20,6 +26,9 @@ struct Args {
     /// Runs of each lock at each level, interleaved.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
+    /// Runs of each lock in each other workload, and of each program.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    workload_runs: u32,
     /// Length of a measurement, ms.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     window_ms: u32,
@@ -32,6 +41,12 @@ struct Args {
     /// Loop iterations between a release and the next lock.
     #[arg(long, default_value_t = 100)]
     outside_iterations: u32,
+    /// Both, in the workload of long sections.
+    #[arg(long, default_value_t = 2000)]
+    long_iterations: u32,
+    /// Short measurements and few runs: less than 2 minutes, and wide intervals.
+    #[arg(long, conflicts_with_all = ["runs", "workload_runs", "window_ms", "fair_window_ms"])]
+    quick: bool,
     /// Stop after this many seconds; with --resume the next run continues.
     #[arg(long)]
     seconds: Option<u64>,
@@ -45,12 +60,9 @@ struct Args {
     /// Only these locks and peers.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-}
-
-/// The first field of /proc/loadavg, or 0.
-fn load_average() -> f64 {
-    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0.0)
+    /// Be the program with a spin lock that is compared under `unspin run`.
+    #[arg(long, hide = true)]
+    as_program: bool,
 }
 
 fn wanted(only: &[String]) -> Result<Vec<&'static Subject>, String> {
@@ -74,6 +86,10 @@ fn count(args: &Args, subjects: &[&'static Subject]) -> std::io::Result<()> {
         warmup_ms: 0,
         window_ms: args.window_ms,
         waits: 0,
+        locks: 1,
+        gap_us: 0,
+        places: 0,
+        busy: 0,
     };
     print!("{}", counts::table(cpus(), &config, |name| subjects.iter().any(|s| s.name == name))?);
     println!(
@@ -84,20 +100,50 @@ fn count(args: &Args, subjects: &[&'static Subject]) -> std::io::Result<()> {
     Ok(())
 }
 
-fn bench(args: &Args, subjects: &[&'static Subject]) -> std::io::Result<()> {
-    let setup = Setup {
+fn setup(args: &Args) -> Setup {
+    let all = Setup {
         cpus: cpus(),
         runs: args.runs,
+        workload_runs: args.workload_runs,
         window_ms: args.window_ms,
         fair_window_ms: args.fair_window_ms,
         critical_iterations: args.critical_iterations,
         outside_iterations: args.outside_iterations,
+        long_iterations: args.long_iterations,
         code: CODE.to_string(),
     };
-    let load = load_average();
-    if load > 0.5 {
-        eprintln!("load average {load}: if something else runs here, the figures tell nothing");
+    match args.quick {
+        true => Setup { runs: 3, workload_runs: 2, window_ms: 60, fair_window_ms: 500, ..all },
+        false => all,
     }
+}
+
+/// Programs under `unspin run`, if it has been built and all locks are wanted.
+fn programs_of(
+    args: &Args,
+    setup: &Setup,
+) -> std::io::Result<Option<BTreeMap<&'static str, programs::Ratio>>> {
+    let Some(unspin) = programs::unspin().filter(|_| args.only.is_empty()) else {
+        println!("programs under `unspin run`: not measured (needs all locks, and `unspin` beside this program)");
+        return Ok(None);
+    };
+    let ratios = programs::compare(&unspin, setup.workload_runs, &args.out, |name, installed| {
+        if !installed {
+            println!("{name}: not installed");
+        }
+    })?;
+    for (name, ratio) in &ratios {
+        println!(
+            "{name}: unspin run {:.2}, --mutex {:.2} of the speed with glibc",
+            ratio.run, ratio.mutex
+        );
+    }
+    Ok(Some(ratios))
+}
+
+fn bench(args: &Args, subjects: &[&'static Subject]) -> std::io::Result<()> {
+    let setup = setup(args);
+    let before = load_average();
     std::fs::create_dir_all(&args.out)?;
     let stop_at = args.seconds.map(|s| Instant::now() + Duration::from_secs(s));
     let bar = indicatif::ProgressBar::new(0);
@@ -116,10 +162,18 @@ fn bench(args: &Args, subjects: &[&'static Subject]) -> std::io::Result<()> {
     })?;
     bar.finish_and_clear();
     let complete = complete(&setup, subjects, &samples);
-    let summary = summarise(&setup, complete, load, rows(subjects, &samples));
+    let programs = if complete { programs_of(args, &setup)? } else { None };
+    let load = load(&samples, before);
+    let summary = summarise(&setup, complete, load, programs, rows(subjects, &samples));
     print!("{}", table(&summary.rows));
     if !complete {
         println!("not complete: --resume goes on");
+    }
+    if summary.load.beside_load {
+        println!(
+            "beside load: other programs used {:.2} CPUs (load average before: {}, nice {})",
+            summary.load.others_cpus, summary.load.load_average, summary.load.nice
+        );
     }
     let file = args.out.join("summary.json");
     std::fs::write(&file, serde_json::to_vec_pretty(&summary)?)?;
@@ -129,6 +183,10 @@ fn bench(args: &Args, subjects: &[&'static Subject]) -> std::io::Result<()> {
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    if args.as_program {
+        programs::spin();
+        return ExitCode::SUCCESS;
+    }
     let subjects = match wanted(&args.only) {
         Ok(subjects) => subjects,
         Err(error) => {

@@ -5,7 +5,8 @@
 use unspin_bench_locks::bench::{
     bucket_end_ticks, run, subject, Config, Measured, Thread, Window, BUCKETS, SUBJECTS,
 };
-use unspin_bench_locks::campaign::{complete, measure, read, Sample, Setup, CODE};
+use unspin_bench_locks::campaign::{complete, measure, read, Sample, CODE};
+use unspin_bench_locks::workload::{Setup, LEVELS, WORKLOADS};
 use unspin_threads::locks::LOCKS;
 
 const CONFIG: Config = Config {
@@ -16,7 +17,25 @@ const CONFIG: Config = Config {
     warmup_ms: 5,
     window_ms: 20,
     waits: 1,
+    locks: 1,
+    gap_us: 0,
+    places: 0,
+    busy: 0,
 };
+
+fn setup() -> Setup {
+    Setup {
+        cpus: 1,
+        runs: 2,
+        workload_runs: 1,
+        window_ms: 1,
+        fair_window_ms: 1,
+        critical_iterations: 1,
+        outside_iterations: 1,
+        long_iterations: 1,
+        code: CODE.to_string(),
+    }
+}
 
 #[test]
 fn every_lock_is_a_subject_and_runs() {
@@ -42,7 +61,7 @@ fn every_lock_is_a_subject_and_runs() {
 fn a_bench_without_threads_is_refused() {
     let s = subject("tas").unwrap();
     assert!(run(s, &Config { threads: 0, ..CONFIG }).is_err());
-    assert!(run(s, &Config { cpus: 0, ..CONFIG }).is_err());
+    assert!(run(s, &Config { locks: 0, ..CONFIG }).is_err());
     assert!(run(s, &Config { cpus: 1 << 20, threads: 1, ..CONFIG }).is_ok(), "CPU 0 exists");
 }
 
@@ -80,9 +99,13 @@ fn thread(waits: &[(usize, u64)]) -> Thread {
 fn figures_are_of_all_threads() {
     let threads = vec![thread(&[(3, 98)]), thread(&[(3, 1), (100, 49), (200, 1)])];
     // Two ticks a ns.
-    let m = Measured { window: Window { ns: 500_000_000, ticks: 1_000_000_000 }, threads };
+    let m = Measured {
+        window: Window { ns: 500_000_000, ticks: 1_000_000_000, cpu_ns: 149_000 },
+        threads,
+    };
     assert_eq!(m.throughput(), 298.0);
     assert_eq!(m.max_min(), 98.0 / 51.0);
+    assert_eq!(m.cpu_s_per_million(), 1.0);
     assert_eq!(m.wait_ns(0.5), 1.5);
     assert_eq!(m.wait_ns(0.99), bucket_end_ticks(100) as f64 / 2.0);
     assert_eq!(m.wait_ns(1.0), bucket_end_ticks(200) as f64 / 2.0);
@@ -90,7 +113,7 @@ fn figures_are_of_all_threads() {
     let idle = Measured { window: Window::default(), threads };
     assert_eq!(idle.max_min(), f64::INFINITY);
     let nobody = Measured { window: Window::default(), threads: vec![] };
-    assert_eq!(nobody.wait_ns(0.5), 0.0);
+    assert_eq!((nobody.wait_ns(0.5), nobody.wait_by_time_ns()), (0.0, 0.0));
 }
 
 #[test]
@@ -99,31 +122,77 @@ fn a_campaign_goes_on_where_it_was_stopped() {
     std::fs::create_dir_all(&dir).unwrap();
     let file = dir.join("samples.jsonl");
     let _ = std::fs::remove_file(&file);
-    let setup = Setup {
-        cpus: 1,
-        runs: 2,
-        window_ms: 1,
-        fair_window_ms: 1,
-        critical_iterations: 1,
-        outside_iterations: 1,
-        code: CODE.to_string(),
-    };
+    let setup = setup();
     let subjects = [subject("tas").unwrap(), subject("pthread_mutex").unwrap()];
     let now = Some(std::time::Instant::now());
     assert!(measure(&setup, &subjects, &file, now, |_, _, _| ()).unwrap().is_empty());
     let all = measure(&setup, &subjects[..1], &file, None, |_, _, _| ()).unwrap();
-    assert_eq!(all.len(), 11, "2 runs of 5 parts, and one for fairness");
+    let once = 2 * (1 + LEVELS.len()) + WORKLOADS.len() + 1;
+    assert_eq!(all.len(), once, "2 runs of the levels, 1 of the workloads, and one for fairness");
     assert!(complete(&setup, &subjects[..1], &all) && !complete(&setup, &subjects, &all));
     // As a computer that lost its power leaves it.
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, &text[..text.len() - 10]).unwrap();
     let mut made = 0;
     let all = measure(&setup, &subjects, &file, None, |_, _, _| made += 1).unwrap();
-    assert_eq!((all.len(), made), (22, 12));
+    assert_eq!((all.len(), made), (2 * once, once + 1));
     let keys = |samples: &[Sample]| {
         samples.iter().map(|s| (s.run, s.part, s.lock.clone())).collect::<Vec<_>>()
     };
     assert_eq!(keys(&read(&file, &setup).unwrap()), keys(&all));
     let other = Setup { code: "other".to_string(), ..setup };
     assert!(read(&file, &other).unwrap().is_empty(), "samples of other code");
+}
+
+/// Of 3 waits of 1 us and one of 9 us, a waiting thread is found in the long one 3 times in 4.
+#[test]
+fn waits_are_weighted_by_time() {
+    let bucket = |ticks: u64| (0..BUCKETS).find(|&b| bucket_end_ticks(b) >= ticks).unwrap();
+    let (short, long) = (bucket(1000), bucket(9000));
+    let threads = vec![thread(&[(short, 3), (long, 1)])];
+    let m = Measured { window: Window { ns: 1, ticks: 1, cpu_ns: 0 }, threads };
+    assert!((6900.0..7600.0).contains(&m.wait_by_time_ns()), "{}", m.wait_by_time_ns());
+}
+
+/// Runs `lock` in a workload until a thread has done something.
+fn works(lock: &str, config: &Config) -> Measured {
+    let s = subject(lock).unwrap();
+    let mut tries = (0..50).map(|_| run(s, config).unwrap_or_else(|e| panic!("{lock}: {e}")));
+    tries.find(|m| m.throughput() > 0.0).unwrap_or_else(|| panic!("{lock}: nothing done"))
+}
+
+#[test]
+fn every_workload_works_with_every_lock_that_takes_part() {
+    for (_, part, subject) in setup().order(&SUBJECTS.iter().collect::<Vec<_>>()) {
+        if WORKLOADS.contains(&part) {
+            let whole = setup().config(part);
+            let small = Config { threads: whole.threads.min(8), window_ms: 10, ..whole };
+            let m = works(subject.name, &small);
+            assert!(m.window.cpu_ns > 0, "{} {part:?}", subject.name);
+        }
+    }
+}
+
+/// A request that falls due while the thread still does the one before waits from then on. Sections of
+/// 5 ms that fall due every ms are late by more and more.
+#[test]
+fn an_open_loop_counts_waits_from_when_requests_fall_due() {
+    let config = Config {
+        threads: 1,
+        gap_us: 1000,
+        critical_iterations: 20_000_000,
+        window_ms: 300,
+        ..CONFIG
+    };
+    let m = works("tas", &config);
+    assert!(m.wait_ns(1.0) > 20e6, "{} ns", m.wait_ns(1.0));
+}
+
+/// As many things as were put in are taken out, up to those in the queue and in hand.
+#[test]
+fn a_queue_passes_on_what_it_gets() {
+    let config = Config { threads: 4, places: 3, window_ms: 100, ..CONFIG };
+    let m = works("pthread_mutex", &config);
+    let of = |rest: usize| m.threads.iter().skip(rest).step_by(2).map(|t| t.all).sum::<u64>();
+    assert!(of(0).abs_diff(of(1)) <= 3 + 4, "{} {}", of(0), of(1));
 }

@@ -12,6 +12,10 @@ const CONFIG: Config = Config {
     warmup_ms: 0,
     window_ms: 60,
     waits: 0,
+    locks: 1,
+    gap_us: 0,
+    places: 0,
+    busy: 0,
 };
 
 fn counted(lock: &str) -> Counts {

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whole programs with glibc's locks, under `unspin run` and under `unspin run --mutex`.
+
+use crate::median::median;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// Speed over that with glibc's locks: over 1 is faster.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Ratio {
+    /// Under `unspin run`.
+    pub run: f64,
+    /// Under `unspin run --mutex`.
+    pub mutex: f64,
+    /// Runs of each of the three, interleaved.
+    pub runs: u32,
+}
+
+/// What a program's speed is.
+#[derive(Clone, Copy)]
+enum Speed {
+    /// One over the time from its start to its end.
+    Time,
+    /// The number after this text in its output.
+    Output(&'static str),
+}
+
+struct Program {
+    name: &'static str,
+    /// Words of the command. The first is looked for in PATH, `SELF` is this program and `DATA` a file of
+    /// 7 MB.
+    words: &'static [&'static str],
+    speed: Speed,
+}
+
+const PROGRAMS: [Program; 5] = [
+    Program {
+        name: "sysbench mutex, 1 mutex",
+        words: &[
+            "sysbench",
+            "mutex",
+            "--threads=8",
+            "--mutex-num=1",
+            "--mutex-locks=200000",
+            "--mutex-loops=1",
+            "run",
+        ],
+        speed: Speed::Time,
+    },
+    Program {
+        name: "sysbench mutex, 4096 mutexes",
+        words: &[
+            "sysbench",
+            "mutex",
+            "--threads=8",
+            "--mutex-num=4096",
+            "--mutex-locks=200000",
+            "--mutex-loops=1",
+            "run",
+        ],
+        speed: Speed::Time,
+    },
+    Program {
+        name: "sysbench threads, 4 mutexes",
+        words: &[
+            "sysbench",
+            "threads",
+            "--threads=8",
+            "--thread-locks=4",
+            "--thread-yields=100",
+            "--time=1",
+            "--events=0",
+            "run",
+        ],
+        speed: Speed::Output("total number of events:"),
+    },
+    Program {
+        name: "pbzip2",
+        words: &["pbzip2", "-k", "-f", "-p8", "-b1", "-c", "DATA"],
+        speed: Speed::Time,
+    },
+    Program {
+        name: "pthread_spin, the clock read between",
+        words: &["SELF", "--as-program"],
+        speed: Speed::Output("rounds:"),
+    },
+];
+
+/// The number of bytes that pbzip2 compresses.
+const DATA_BYTES: usize = 7_000_000;
+
+/// `unspin` beside this program, if it has been built.
+pub fn unspin() -> Option<PathBuf> {
+    let beside = std::env::current_exe().ok()?.with_file_name("unspin");
+    beside.is_file().then_some(beside)
+}
+
+fn in_path(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
+}
+
+/// Text that compresses like text: words drawn by a fixed sequence.
+fn data() -> Vec<u8> {
+    let words: [&[u8]; 8] =
+        [b"lock ", b"the ", b"waiter ", b"holder ", b"asks ", b"lease ", b"turn\n", b"of "];
+    let mut state = 2_463_534_242u32;
+    let mut text = Vec::with_capacity(DATA_BYTES + 8);
+    while text.len() < DATA_BYTES {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        text.extend_from_slice(words[state as usize % 8]);
+        text.push(b'a' + (state >> 8) as u8 % 26);
+    }
+    text
+}
+
+impl Program {
+    /// Runs it behind the words `before`; its speed.
+    fn run(&self, before: &[&Path], dir: &Path) -> io::Result<f64> {
+        let own = std::env::current_exe()?;
+        let file = dir.join("data");
+        let mut words: Vec<PathBuf> = before.iter().map(|word| word.to_path_buf()).collect();
+        words.extend(self.words.iter().map(|&word| match word {
+            "SELF" => own.clone(),
+            "DATA" => file.clone(),
+            word => PathBuf::from(word),
+        }));
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stdin(Stdio::null()).stderr(Stdio::inherit());
+        let start = Instant::now();
+        let out = command.output()?;
+        let took_s = start.elapsed().as_secs_f64();
+        if !out.status.success() {
+            return Err(io::Error::other(format!("{}: {}", self.name, out.status)));
+        }
+        match self.speed {
+            Speed::Time => Ok(1.0 / took_s),
+            Speed::Output(after) => number_after(&String::from_utf8_lossy(&out.stdout), after)
+                .ok_or_else(|| io::Error::other(format!("{}: no {after:?} printed", self.name))),
+        }
+    }
+
+    fn compare(&self, unspin: &Path, runs: u32, dir: &Path) -> io::Result<Ratio> {
+        let [run, mutex, end] = ["run", "--mutex", "--"].map(Path::new);
+        let ways: [&[&Path]; 3] = [&[], &[unspin, run, end], &[unspin, run, mutex, end]];
+        let mut speeds: [Vec<f64>; 3] = Default::default();
+        for _ in 0..runs {
+            for (way, speeds) in ways.iter().zip(&mut speeds) {
+                speeds.push(self.run(way, dir)?);
+            }
+        }
+        let [glibc, run, mutex] = speeds.map(|all| median(&all));
+        Ok(Ratio { run: run / glibc, mutex: mutex / glibc, runs })
+    }
+}
+
+fn number_after(text: &str, after: &str) -> Option<f64> {
+    let (_, rest) = text.split_once(after)?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+/// Compares every program that is installed. Files go to `dir`. Calls `tell` with the name of each before,
+/// and with those that are missing. Errors if a program cannot be started or fails.
+pub fn compare(
+    unspin: &Path,
+    runs: u32,
+    dir: &Path,
+    mut tell: impl FnMut(&str, bool),
+) -> io::Result<BTreeMap<&'static str, Ratio>> {
+    std::fs::write(dir.join("data"), data())?;
+    let mut ratios = BTreeMap::new();
+    for program in &PROGRAMS {
+        let installed = program.words[0] == "SELF" || in_path(program.words[0]);
+        tell(program.name, installed);
+        if installed {
+            ratios.insert(program.name, program.compare(unspin, runs, dir)?);
+        }
+    }
+    std::fs::remove_file(dir.join("data"))?;
+    Ok(ratios)
+}
+
+extern "C" {
+    /// Six threads under one spin lock of pthread for that time; the rounds of all.
+    fn unspin_bench_spin_program(ms: u32) -> u64;
+}
+
+/// The program that `--as-program` runs.
+pub fn spin() {
+    // SAFETY: it has no preconditions.
+    println!("rounds: {}", unsafe { unspin_bench_spin_program(1000) });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_found_after_its_name() {
+        assert_eq!(number_after("a: 1\nrounds:   12.5 x\n", "rounds:"), Some(12.5));
+        assert_eq!(number_after("rounds: many", "rounds:"), None);
+        assert_eq!(number_after("", "rounds:"), None);
+    }
+
+    #[test]
+    fn data_has_its_size() {
+        assert!((DATA_BYTES..DATA_BYTES + 10).contains(&data().len()));
+    }
+
+    #[test]
+    fn the_spin_program_makes_rounds() {
+        // SAFETY: it has no preconditions.
+        assert!(unsafe { unspin_bench_spin_program(20) } > 0);
+    }
+}
