@@ -36,8 +36,8 @@ enum Command {
     Bench(bench::Args),
     /// Show existing results, or convert them.
     Report(report::Args),
-    /// Try unspin on this host: what it gains, and whether any VM loses. Takes 5 minutes, and leaves
-    /// nothing changed.
+    /// Try unspin on this host: what it gains, and whether any VM loses. Takes 5 minutes, and restores
+    /// all settings.
     Try(try_host::Args),
     /// Compare measured results with the simulator.
     Agree(agree::Args),

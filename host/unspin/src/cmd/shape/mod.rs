@@ -32,7 +32,7 @@ pub use written::{read as what_is_shaped, Written, SHAPED};
 const HELP: &str = "\
 The vCPUs of a VM have equal weights, and often unequal work: one holds the lock that the others spin \
 for. In each period this command reads how much CPU time each vCPU used, and whether it was runnable at \
-the end. A runnable vCPU gets a larger part of the VM's CPU time in the next period, an idle vCPU gets \
+the end. A runnable vCPU gets a larger part of the VM's CPU time in the next period; an idle vCPU gets \
 as much as it used. The parts are set as cpu.weight of the vCPUs' cgroups, which libvirt creates. The \
 VM's own weight is adjusted, so that the VM keeps at least the share of the host that it had.
 
