@@ -21,7 +21,7 @@
  *	unspin_lock_wait(word, seen, key)	halts while *word == seen (compared so that no unspin_lock_wake() after
  *				a change of the word is lost); may return at any time;
  *	unspin_lock_wake(word, key)	ends each unspin_lock_wait() on the word with that key; may also end others;
- *	unspin_lock_wake_all(word)	ends every unspin_lock_wait() on the word;
+ *	unspin_lock_wake_all(word)	ends every unspin_lock_wait() on the word with key 0;
  *
  * and, if it can, with UNSPIN_LOCK_ENV_TIMED defined (lease does without):
  *

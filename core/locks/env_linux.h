@@ -2,8 +2,9 @@
 /*
  * The environment of a Linux program: halting is futex(2), the clock is the time-stamp counter.
  *
- * The futexes are private to the process, unless UNSPIN_LOCK_LINUX_FUTEX is defined to be 0. Nothing here
- * needs a constructor: the first wait that needs the counter's rate measures it. errno is preserved.
+ * The futexes are private to the process, unless UNSPIN_LOCK_LINUX_FUTEX is defined to be 0. Nothing
+ * here needs a constructor: the first wait that needs the counter's rate measures it. errno is
+ * preserved.
  */
 #ifndef UNSPIN_LOCKS_ENV_LINUX_H
 #define UNSPIN_LOCKS_ENV_LINUX_H
@@ -18,9 +19,12 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <linux/posix_types.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -75,6 +79,13 @@ static inline void unspin_lock_linux_read_pair(unsigned long long *ticks, unsign
 	}
 }
 
+/* More than any counter has. */
+#define UNSPIN_LOCK_LINUX_TICKS_PER_US_MAX 100000u
+
+/*
+ * Returns 0 if the counter went back meanwhile, as it may when the thread moves to another CPU, or when
+ * a virtual machine moves to another host.
+ */
 static inline unsigned int unspin_lock_linux_measure(void)
 {
 	unsigned long long ticks0 = 0, ticks1 = 0, ns0 = 0, ns1 = 0, rate;
@@ -84,6 +95,9 @@ static inline unsigned int unspin_lock_linux_measure(void)
 		unspin_lock_cpu_pause();
 	unspin_lock_linux_read_pair(&ticks1, &ns1);
 	rate = (ticks1 - ticks0) * 1000 / (ns1 - ns0);
+	/* A difference below zero is a very large number. */
+	if (rate > UNSPIN_LOCK_LINUX_TICKS_PER_US_MAX)
+		return 0;
 	return rate ? (unsigned int)rate : 1;
 }
 
@@ -91,7 +105,7 @@ static inline unsigned int unspin_lock_ticks_per_us(void)
 {
 	unsigned int rate = atomic_load_explicit(&unspin_lock_linux_ticks_per_us, memory_order_relaxed);
 
-	if (__builtin_expect(!rate, 0)) {
+	while (__builtin_expect(!rate, 0)) {
 		rate = unspin_lock_linux_measure();
 		atomic_store_explicit(&unspin_lock_linux_ticks_per_us, rate, memory_order_relaxed);
 	}
@@ -105,47 +119,93 @@ static inline void unspin_lock_yield(void)
 	sched_yield();
 }
 
-/* FUTEX_WAKE_BITSET picks by mask: keys that are equal modulo 32 share a bit. */
-static inline void unspin_lock_wait(atomic_uint *word, unsigned int seen, unsigned int key)
+/*
+ * futex(2) with a time limit on CLOCK_MONOTONIC, or none (@until_ns: 0). SYS_futex takes the processor's
+ * old timespec, of two words, whatever the width of the program's time_t. Newer 32-bit processors have
+ * only SYS_futex_time64.
+ */
+#ifdef SYS_futex
+#define UNSPIN_LOCK_LINUX_SYS_FUTEX SYS_futex
+typedef __kernel_long_t unspin_lock_linux_time;
+#else
+#define UNSPIN_LOCK_LINUX_SYS_FUTEX SYS_futex_time64
+typedef long long unspin_lock_linux_time;
+#endif
+
+static inline void unspin_lock_linux_futex(atomic_uint *word, int operation, unsigned int value,
+					   unsigned long long until_ns, unsigned int bits)
 {
+	unspin_lock_linux_time until[2] = {
+		(unspin_lock_linux_time)(until_ns / 1000000000),
+		(unspin_lock_linux_time)(until_ns % 1000000000),
+	};
 	int saved = errno;
 
-	syscall(SYS_futex, word, FUTEX_WAIT_BITSET | UNSPIN_LOCK_LINUX_FUTEX, seen, NULL, NULL,
-		1u << (key & 31));
+	syscall(UNSPIN_LOCK_LINUX_SYS_FUTEX, word, operation | UNSPIN_LOCK_LINUX_FUTEX, value,
+		until_ns ? until : NULL, NULL, bits);
 	errno = saved;
 }
 
-/* FUTEX_WAIT_BITSET's time limit is a point in time. */
+#define UNSPIN_LOCK_LINUX_BEDS 64u
+
+/*
+ * FUTEX_WAKE_BITSET picks by a mask of 32 bits. If all sleepers of a lock halted on its word, a wake-up
+ * would end the sleep of every 32nd. So those with a key above 31 halt on one of these counters, except
+ * for locks that processes share. A wake-up adds 1 to the counter first, so that it is not missed by a
+ * thread that is about to halt.
+ */
+__attribute__((weak, visibility("hidden"))) atomic_uint unspin_lock_linux_beds[UNSPIN_LOCK_LINUX_BEDS];
+
+static inline bool unspin_lock_linux_has_bed(unsigned int key)
+{
+	return UNSPIN_LOCK_LINUX_FUTEX && key > 31;
+}
+
+static inline atomic_uint *unspin_lock_linux_bed(atomic_uint *word, unsigned int key)
+{
+	return &unspin_lock_linux_beds[((uintptr_t)word / 4 + key / 32) % UNSPIN_LOCK_LINUX_BEDS];
+}
+
+/* @until_ns: 0, or a time of CLOCK_MONOTONIC. */
+static inline void unspin_lock_linux_wait_until(atomic_uint *word, unsigned int seen, unsigned int key,
+						unsigned long long until_ns)
+{
+	if (unspin_lock_linux_has_bed(key)) {
+		atomic_uint *bed = unspin_lock_linux_bed(word, key);
+		/* Either it is added before the waker's, which then ends this wait, or the word shows the change. */
+		unsigned int count = atomic_fetch_add_explicit(bed, 0, memory_order_acq_rel);
+
+		if (atomic_load_explicit(word, memory_order_relaxed) != seen)
+			return;
+		word = bed;
+		seen = count;
+	}
+	unspin_lock_linux_futex(word, FUTEX_WAIT_BITSET, seen, until_ns, 1u << (key & 31));
+}
+
+static inline void unspin_lock_wait(atomic_uint *word, unsigned int seen, unsigned int key)
+{
+	unspin_lock_linux_wait_until(word, seen, key, 0);
+}
+
 static inline void unspin_lock_wait_for(atomic_uint *word, unsigned int seen, unsigned int key,
 					unsigned long long ns)
 {
-	int saved = errno;
-	struct timespec until;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	ns += (unsigned long long)until.tv_nsec;
-	until.tv_sec += (time_t)(ns / 1000000000);
-	until.tv_nsec = (long)(ns % 1000000000);
-	syscall(SYS_futex, word, FUTEX_WAIT_BITSET | UNSPIN_LOCK_LINUX_FUTEX, seen, &until, NULL,
-		1u << (key & 31));
-	errno = saved;
+	unspin_lock_linux_wait_until(word, seen, key, unspin_lock_linux_clock_ns() + ns);
 }
 
 static inline void unspin_lock_wake(atomic_uint *word, unsigned int key)
 {
-	int saved = errno;
-
-	syscall(SYS_futex, word, FUTEX_WAKE_BITSET | UNSPIN_LOCK_LINUX_FUTEX, INT_MAX, NULL, NULL,
-		1u << (key & 31));
-	errno = saved;
+	if (unspin_lock_linux_has_bed(key)) {
+		word = unspin_lock_linux_bed(word, key);
+		atomic_fetch_add_explicit(word, 1, memory_order_acq_rel);
+	}
+	unspin_lock_linux_futex(word, FUTEX_WAKE_BITSET, INT_MAX, 0, 1u << (key & 31));
 }
 
 static inline void unspin_lock_wake_all(atomic_uint *word)
 {
-	int saved = errno;
-
-	syscall(SYS_futex, word, FUTEX_WAKE | UNSPIN_LOCK_LINUX_FUTEX, INT_MAX, NULL, NULL, 0);
-	errno = saved;
+	unspin_lock_linux_futex(word, FUTEX_WAKE, INT_MAX, 0, 0);
 }
 
 #endif

@@ -183,7 +183,10 @@ static inline enum unspin_lease_seen unspin_lease_watch(struct unspin_lease_lock
 	}
 }
 
-/* Naps until the lease is over, or the lock is not busy. */
+/*
+ * Naps until the lease is over, or the lock is not busy. A nap that another thread's draw ended at once
+ * shows neither.
+ */
 static inline void unspin_lease_sit_out(struct unspin_lease_lock *lock, unsigned int mine)
 {
 	struct unspin_lock_budget lease = unspin_lock_budget(UNSPIN_LEASE_NS, 1);
@@ -192,13 +195,14 @@ static inline void unspin_lease_sit_out(struct unspin_lease_lock *lock, unsigned
 	while (busy && !unspin_lock_budget_spent(&lease)) {
 		unsigned short from = atomic_load_explicit(&lock->uses, memory_order_relaxed);
 		unsigned int line = atomic_load_explicit(&lock->line, memory_order_relaxed);
+		struct unspin_lock_budget look = unspin_lock_budget(UNSPIN_LEASE_WATCH_NS, 1);
 		struct unspin_lock_budget allowed;
 
 		allowed.since_ticks = unspin_lock_now();
 		unspin_lease_nap(&lock->line, line, mine, UNSPIN_LEASE_NAP_NS);
 		allowed.limit_ticks = UNSPIN_LEASE_BUSY_NS * unspin_lock_ticks_per_us() / 1000 *
 			unspin_lease_used(from, atomic_load_explicit(&lock->uses, memory_order_relaxed));
-		busy = !unspin_lock_budget_spent(&allowed);
+		busy = !unspin_lock_budget_spent(&allowed) || !unspin_lock_budget_spent(&look);
 	}
 }
 

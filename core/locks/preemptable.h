@@ -66,10 +66,13 @@ static inline unsigned int unspin_preemptable_ahead(unsigned int both, unsigned 
 	return (mine - (both >> 1)) & UNSPIN_PREEMPTABLE_NUMBERS;
 }
 
-/* Whether no thread holds the lock or waits for it. */
+/*
+ * Whether no thread holds the lock or waits for it. Requests of threads that ended while they waited stay.
+ * After 2^15 of them the numbers are equal again, so that only the bit tells that the lock is held.
+ */
 static inline bool unspin_preemptable_is_idle(unsigned int both)
 {
-	return !unspin_preemptable_ahead(both, both >> 16);
+	return !(both & UNSPIN_PREEMPTABLE_HELD) && !unspin_preemptable_ahead(both, both >> 16);
 }
 
 static inline bool unspin_preemptable_is_locked(struct unspin_preemptable_lock *lock)

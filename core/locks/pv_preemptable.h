@@ -35,10 +35,10 @@ _Static_assert(sizeof(struct unspin_pv_preemptable_lock) == 4, "unspin_pv_preemp
 #define UNSPIN_PV_PREEMPTABLE_HALTED 0x10000u
 #define UNSPIN_PV_PREEMPTABLE_NEXT_ONE 0x20000u
 
-/* The head is in the same place as for unspin_preemptable_ahead(). */
+/* As unspin_preemptable_is_idle(); the head is in the same place. */
 static inline bool unspin_pv_preemptable_is_idle(unsigned int both)
 {
-	return !unspin_preemptable_ahead(both, both >> 17);
+	return !(both & UNSPIN_PV_PREEMPTABLE_HELD) && !unspin_preemptable_ahead(both, both >> 17);
 }
 
 static inline bool unspin_pv_preemptable_is_locked(struct unspin_pv_preemptable_lock *lock)

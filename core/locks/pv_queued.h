@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * pv-queued: queue lock whose waiters halt, like Linux's paravirtual qspinlock.
+ * pv-queued: queue lock whose waiters halt, as Linux's paravirtual qspinlock.
  *
- * Source: W. Long, "qspinlock: a 4-byte queue spinlock with PV support", Linux 4.2 and later
- *         (kernel/locking/qspinlock_paravirt.h). Waiters queue as in mcs.h and halt after
- *         SPIN_THRESHOLD. The first of them waits for the lock word itself, halts on it, and is
- *         kicked by the release. A newcomer may take a free lock before the first waiter does (the
- *         hybrid mode of the pv form).
- * Size:   16 bytes. Linux needs 4, because it numbers CPUs and keeps a node for each. Threads have no
- *         such numbers, so the tail is a pointer. The node lives on the waiter's stack.
- * Order:  first come, first served among queued waiters. Newcomers may overtake them as long as the
- *         first one has not asked for a hand-over (UNSPIN_PV_QUEUED_HEAD_HALTS).
+ * Source: W. Long, "qspinlock: a 4-byte queue spinlock with PV support", Linux 4.2, and W. Long's
+ *         changes to it up to 4.13 (kernel/locking/qspinlock_paravirt.h). Waiters queue as in mcs.h
+ *         and halt after SPIN_THRESHOLD. The first of them, the head, waits for the lock word. While
+ *         it spins it keeps a bit set (pending) that forbids others to take the lock. Before it halts
+ *         it clears that bit and marks the word, so that the release kicks it. A head that still halts
+ *         from the time when it was not the head is kicked by the release, not by the one before it.
+ * Differs from Linux: a waiter does not halt early because the one before it halts, for nodes are on
+ *         the waiters' stacks, and may not be read by those behind. A head that was kicked in vain
+ *         marks the word again. Linux's head marks it once, and spins from then on.
+ * Size:   24 bytes. Linux needs 4, because it numbers CPUs and keeps a node for each. Threads have no
+ *         such numbers, so the tail is a pointer, and another one tells the release whom to kick.
+ * Order:  first come, first served among queued waiters. Newcomers may overtake them while the head
+ *         halts, and for as long as a kicked head takes to run.
  *
  *	static struct unspin_pv_queued_lock lock = UNSPIN_PV_QUEUED_LOCK_INIT;
  *
@@ -25,14 +29,15 @@
 
 #define UNSPIN_PV_QUEUED_SPIN_NS UNSPIN_LOCK_ITERATIONS_NS(1 << 15)	/* SPIN_THRESHOLD */
 
-enum unspin_pv_queued_word {
-	UNSPIN_PV_QUEUED_FREE = 0,
-	UNSPIN_PV_QUEUED_HELD = 1,
-	UNSPIN_PV_QUEUED_HEAD_HALTS = 3,	/* held, and the first waiter halts on the word */
-};
+/* Bits of the word; 0: free, and the head does not spin for it. */
+#define UNSPIN_PV_QUEUED_HELD 1u
+#define UNSPIN_PV_QUEUED_HEAD_HALTS 2u	/* on the word */
+#define UNSPIN_PV_QUEUED_NODE_HALTS 4u	/* the head halts on its node, to which `first` points */
+#define UNSPIN_PV_QUEUED_PENDING 8u	/* the head spins: no other thread may take the lock */
+#define UNSPIN_PV_QUEUED_KICK (UNSPIN_PV_QUEUED_HEAD_HALTS | UNSPIN_PV_QUEUED_NODE_HALTS)
 
 enum unspin_pv_queued_state {
-	UNSPIN_PV_QUEUED_FIRST = 0,	/* this waiter is the first */
+	UNSPIN_PV_QUEUED_FIRST = 0,	/* this waiter is the head */
 	UNSPIN_PV_QUEUED_SPINS = 1,
 	UNSPIN_PV_QUEUED_HALTS = 2,
 };
@@ -45,30 +50,54 @@ struct unspin_pv_queued_node {
 struct unspin_pv_queued_lock {
 	atomic_uint word;
 	_Atomic(struct unspin_pv_queued_node *) tail;
+	/* Written and read by the holder. */
+	_Atomic(struct unspin_pv_queued_node *) first;
 };
 
-_Static_assert(sizeof(struct unspin_pv_queued_lock) <= 16, "unspin_pv_queued_lock is at most 16 bytes");
+_Static_assert(sizeof(struct unspin_pv_queued_lock) <= 24, "unspin_pv_queued_lock is at most 24 bytes");
 
-#define UNSPIN_PV_QUEUED_LOCK_INIT { 0, 0 }
+#define UNSPIN_PV_QUEUED_LOCK_INIT { 0, 0, 0 }
 
 static inline bool unspin_pv_queued_is_locked(struct unspin_pv_queued_lock *lock)
 {
-	return atomic_load_explicit(&lock->word, memory_order_relaxed) != UNSPIN_PV_QUEUED_FREE;
+	return atomic_load_explicit(&lock->word, memory_order_relaxed) & UNSPIN_PV_QUEUED_HELD;
 }
 
-static inline bool unspin_pv_queued_trylock(struct unspin_pv_queued_lock *lock)
+static inline bool unspin_pv_queued_somebody_waits(struct unspin_pv_queued_lock *lock)
 {
-	unsigned int none = UNSPIN_PV_QUEUED_FREE;
+	return atomic_load_explicit(&lock->tail, memory_order_relaxed) != 0;
+}
 
-	if (unspin_pv_queued_is_locked(lock))
-		return false;
-	/* Acquire pairs with the release in unspin_pv_queued_unlock(). */
-	return atomic_compare_exchange_strong_explicit(&lock->word, &none, UNSPIN_PV_QUEUED_HELD,
+/* Takes the lock if its word is @word, which is free; acquire pairs with unspin_pv_queued_unlock(). */
+static inline bool unspin_pv_queued_take(struct unspin_pv_queued_lock *lock, unsigned int word)
+{
+	return atomic_compare_exchange_strong_explicit(&lock->word, &word, UNSPIN_PV_QUEUED_HELD,
 						       memory_order_acquire, memory_order_relaxed);
 }
 
+/* Also fails while a thread waits for a free lock. */
+static inline bool unspin_pv_queued_trylock(struct unspin_pv_queued_lock *lock)
+{
+	return !atomic_load_explicit(&lock->word, memory_order_relaxed) &&
+	       !unspin_pv_queued_somebody_waits(lock) && unspin_pv_queued_take(lock, 0);
+}
+
+/* A newcomer may take the lock before the queue, and competes for it, as long as the head halts. */
+static inline bool unspin_pv_queued_steal(struct unspin_pv_queued_lock *lock)
+{
+	for (;;) {
+		unsigned int word = atomic_load_explicit(&lock->word, memory_order_relaxed);
+
+		if (!word && unspin_pv_queued_take(lock, 0))
+			return true;
+		if ((word & UNSPIN_PV_QUEUED_PENDING) || !unspin_pv_queued_somebody_waits(lock))
+			return false;
+		unspin_cpu_relax();
+	}
+}
+
 /*
- * Spins for SPIN_THRESHOLD. True: the waiter before made this one the first. Checks this before the
+ * Spins for SPIN_THRESHOLD. True: the waiter before made this one the head. Checks this before the
  * budget, because the budget of a vCPU that was preempted is spent when it returns.
  */
 static inline bool unspin_pv_queued_spin_first(struct unspin_pv_queued_node *node)
@@ -84,7 +113,7 @@ static inline bool unspin_pv_queued_spin_first(struct unspin_pv_queued_node *nod
 	return true;
 }
 
-/* Halts, unless this waiter is the first by now. Returns whether it is. */
+/* Halts, unless this waiter is the head by now. Returns whether it is. */
 static inline bool unspin_pv_queued_halt_first(struct unspin_pv_queued_node *node)
 {
 	unsigned int state = UNSPIN_PV_QUEUED_SPINS;
@@ -98,40 +127,54 @@ static inline bool unspin_pv_queued_halt_first(struct unspin_pv_queued_node *nod
 	return false;
 }
 
-/* Waits until the waiter before makes this one the first. */
+/* Waits until the waiter before makes this one the head. */
 static inline void unspin_pv_queued_wait_first(struct unspin_pv_queued_node *node)
 {
 	while (!unspin_pv_queued_spin_first(node) && !unspin_pv_queued_halt_first(node))
 		;
 }
 
-/* The first waiter spins on the lock word for SPIN_THRESHOLD. Returns whether it has the lock. */
+/* The head spins on the lock word for SPIN_THRESHOLD. Returns whether it has the lock. */
 static inline bool unspin_pv_queued_spin_word(struct unspin_pv_queued_lock *lock)
 {
 	struct unspin_lock_budget budget = unspin_lock_budget(UNSPIN_PV_QUEUED_SPIN_NS, 1);
 
-	while (!unspin_pv_queued_trylock(lock)) {
-		if (unspin_lock_budget_spent(&budget))
+	/* Only the head sets and clears the bit. */
+	atomic_fetch_or_explicit(&lock->word, UNSPIN_PV_QUEUED_PENDING, memory_order_relaxed);
+	while (atomic_load_explicit(&lock->word, memory_order_relaxed) != UNSPIN_PV_QUEUED_PENDING ||
+	       !unspin_pv_queued_take(lock, UNSPIN_PV_QUEUED_PENDING)) {
+		if (unspin_lock_budget_spent(&budget)) {
+			atomic_fetch_and_explicit(&lock->word, ~UNSPIN_PV_QUEUED_PENDING,
+						  memory_order_relaxed);
 			return false;
+		}
 		unspin_cpu_relax();
 	}
 	return true;
 }
 
-/* The first waiter waits until it has the lock. */
+/* The head waits until it has the lock. */
 static inline void unspin_pv_queued_wait_word(struct unspin_pv_queued_lock *lock)
 {
+	const unsigned int bits = UNSPIN_PV_QUEUED_HELD | UNSPIN_PV_QUEUED_HEAD_HALTS;
+
 	while (!unspin_pv_queued_spin_word(lock)) {
-		/* The exchange takes the lock if the word is free, and announces the halt if not. */
-		if (atomic_exchange_explicit(&lock->word, UNSPIN_PV_QUEUED_HEAD_HALTS,
-					     memory_order_acquire) == UNSPIN_PV_QUEUED_FREE)
+		/* Takes the lock if it is free, and announces the halt if not. */
+		unsigned int word = atomic_fetch_or_explicit(&lock->word, bits, memory_order_acquire);
+
+		if (!(word & UNSPIN_PV_QUEUED_HELD)) {
+			/* It does not halt: the release has nobody to kick. */
+			atomic_fetch_and_explicit(&lock->word, ~UNSPIN_PV_QUEUED_HEAD_HALTS,
+						  memory_order_relaxed);
 			return;
-		unspin_lock_wait(&lock->word, UNSPIN_PV_QUEUED_HEAD_HALTS, 0);
+		}
+		unspin_lock_wait(&lock->word, word | bits, 0);
 	}
 }
 
-/* Leaves the queue with the lock held and makes the next waiter the first. */
-static inline void unspin_pv_queued_pass_on(struct unspin_pv_queued_lock *lock, struct unspin_pv_queued_node *node)
+/* Leaves the queue with the lock held and makes the next waiter the head. */
+static inline void unspin_pv_queued_pass_on(struct unspin_pv_queued_lock *lock,
+					    struct unspin_pv_queued_node *node)
 {
 	struct unspin_pv_queued_node *after = atomic_load_explicit(&node->next, memory_order_acquire);
 
@@ -148,15 +191,19 @@ static inline void unspin_pv_queued_pass_on(struct unspin_pv_queued_lock *lock, 
 		while (!(after = atomic_load_explicit(&node->next, memory_order_acquire)));
 	}
 	if (atomic_exchange_explicit(&after->state, UNSPIN_PV_QUEUED_FIRST, memory_order_release) ==
-	    UNSPIN_PV_QUEUED_HALTS)
-		unspin_lock_wake(&after->state, 0);
+	    UNSPIN_PV_QUEUED_HALTS) {
+		/* There is nothing for it to take yet: the release kicks it. */
+		atomic_store_explicit(&lock->first, after, memory_order_relaxed);
+		atomic_fetch_or_explicit(&lock->word, UNSPIN_PV_QUEUED_NODE_HALTS,
+					 memory_order_relaxed);
+	}
 }
 
 static inline void unspin_pv_queued_lock(struct unspin_pv_queued_lock *lock)
 {
 	struct unspin_pv_queued_node node, *before;
 
-	if (unspin_pv_queued_trylock(lock))
+	if (unspin_pv_queued_steal(lock))
 		return;
 	atomic_store_explicit(&node.next, 0, memory_order_relaxed);
 	atomic_store_explicit(&node.state, UNSPIN_PV_QUEUED_SPINS, memory_order_relaxed);
@@ -172,10 +219,19 @@ static inline void unspin_pv_queued_lock(struct unspin_pv_queued_lock *lock)
 
 static inline void unspin_pv_queued_unlock(struct unspin_pv_queued_lock *lock)
 {
+	/* This holder wrote it, if the bit is set: read before the release, for the next writes it, too. */
+	struct unspin_pv_queued_node *first = atomic_load_explicit(&lock->first, memory_order_relaxed);
 	/* Release pairs with the acquires of the word. */
-	if (atomic_exchange_explicit(&lock->word, UNSPIN_PV_QUEUED_FREE, memory_order_release) ==
-	    UNSPIN_PV_QUEUED_HEAD_HALTS)
+	unsigned int word = atomic_fetch_and_explicit(&lock->word, UNSPIN_PV_QUEUED_PENDING,
+						      memory_order_release);
+
+	if (__builtin_expect(!(word & UNSPIN_PV_QUEUED_KICK), 1))
+		return;
+	if (word & UNSPIN_PV_QUEUED_HEAD_HALTS)
 		unspin_lock_wake(&lock->word, 0);
+	/* Used only as an address: its thread may have left. */
+	if (word & UNSPIN_PV_QUEUED_NODE_HALTS)
+		unspin_lock_wake(&first->state, 0);
 }
 
 #endif

@@ -8,21 +8,27 @@
 #define NONE N
 #define FREE 0
 #define HELD 1
-#define HEAD_HALTS 3
+#define HEAD_HALTS 2
+#define NODE_HALTS 4
+#define PENDING 8
 #define FIRST 0
 #define SPINS 1
 #define HALTS 2
 #define KEY_WORD 0
 #define KEY_NODE(n) (1 + (n))
-byte word, tail = NONE;
+byte word, tail = NONE, first = NONE;
 byte after[N], state[N];
-#define LOCKED (word != FREE)
-#define LOCALS byte before, a, w; bit got_it;
-#define FORGET before = 0; a = 0; got_it = 0
+#define LOCKED (word & HELD)
+#define IDLE (word == FREE && tail == NONE)
+#define LOCALS byte before, a, f, w; bit got_it;
+#define FORGET before = 0; a = 0; f = 0; got_it = 0
 
 inline lock()
 {
-	atomic { RUNS -> if :: word == FREE -> word = HELD; got_it = 1 :: else fi };
+	do
+	:: atomic { RUNS && word == FREE -> word = HELD; got_it = 1; break }
+	:: atomic { RUNS && ((word & PENDING) || tail == NONE) -> break }
+	od;
 	if
 	:: got_it
 	:: else ->
@@ -58,15 +64,24 @@ inline lock()
 		:: else
 		fi;
 		do
-		:: atomic { RUNS && word == FREE -> word = HELD; break }
-		:: RUNS;
+		:: atomic { RUNS -> word = word | PENDING };
+			if
+			:: atomic {
+				RUNS && word == PENDING -> word = HELD;
+				break
+			}
+			:: atomic { RUNS -> word = word & ~PENDING }
+			fi;
 #ifdef M_TELLS_WITHOUT_LOOKING
-			atomic { RUNS -> word = HEAD_HALTS };
+			atomic { RUNS -> word = word | HELD | HEAD_HALTS; a = HELD };
 #else
-			atomic { RUNS -> a = word; word = HEAD_HALTS };
-			if :: a == FREE -> break :: else fi;
+			atomic { RUNS -> a = word; word = word | HELD | HEAD_HALTS };
 #endif
-			HALT_IF(word == HEAD_HALTS, KEY_WORD)
+			if
+			:: !(a & HELD) -> atomic { RUNS -> word = word & ~HEAD_HALTS }; break
+			:: else
+			fi;
+			HALT_IF(word == (a | HELD | HEAD_HALTS), KEY_WORD)
 		od;
 		/* Leaves the queue. */
 		atomic { RUNS -> a = after[me] };
@@ -90,7 +105,7 @@ inline lock()
 #endif
 			if
 #ifndef M_NO_KICK_OF_THE_NEXT
-			:: before == HALTS -> atomic { RUNS -> wake_key(KEY_NODE(a)) }
+			:: before == HALTS -> atomic { RUNS -> first = a }; atomic { RUNS -> word = word | NODE_HALTS }
 #endif
 			:: else
 			fi
@@ -106,7 +121,7 @@ inline trylock(result)
 #ifdef M_TRYLOCK_ANYWAY
 		:: word = HELD; result = 1
 #else
-		:: word == FREE -> word = HELD; result = 1
+		:: word == FREE && tail == NONE -> word = HELD; result = 1
 		:: else
 #endif
 		fi
@@ -115,16 +130,21 @@ inline trylock(result)
 
 inline unlock()
 {
+	atomic { RUNS -> f = first };
 #ifdef M_LOOKS_BEFORE_IT_RELEASES
 	atomic { RUNS -> a = word };
-	atomic { RUNS -> word = FREE };
+	atomic { RUNS -> word = word & PENDING };
 #else
-	atomic { RUNS -> a = word; word = FREE };
+	atomic { RUNS -> a = word; word = word & PENDING };
 #endif
 	if
 #ifndef M_NO_KICK
-	:: a == HEAD_HALTS -> atomic { RUNS -> wake_key(KEY_WORD) }
+	:: a & HEAD_HALTS -> atomic { RUNS -> wake_key(KEY_WORD) }
 #endif
+	:: else
+	fi;
+	if
+	:: a & NODE_HALTS -> atomic { RUNS -> wake_key(KEY_NODE(f)) }
 	:: else
 	fi
 }

@@ -91,7 +91,7 @@ const MUTANTS: &[Mutant] = &[
         "low & UNSPIN_PV_TICKET_HALTED",
         HALT,
     ),
-    ("pv_queued", "played", HASTY, "0", "unspin_lock_wake(&after->state, 0)", "(void)0", HALT),
+    ("pv_queued", "played", HASTY, "0", "unspin_lock_wake(&first->state, 0)", "(void)first", HALT),
     ("pv_queued", "played", HASTY, "0", "unspin_lock_wake(&lock->word, 0)", "(void)0", HALT),
     // No thread becomes the heir; the line's counters carry into each other.
     ("lease", "played", HASTY, "0", "unspin_lock_wake(&lock->line, heir)", "(void)0", HALT),

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+/*
+ * The environment of a Linux program, with a time-stamp counter that once steps back. Prints what is
+ * wrong. With -DSHARED the futexes are shared between processes.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+
+#define unspin_lock_cpu_ticks real_ticks
+#include "env_cpu.h"
+#undef unspin_lock_cpu_ticks
+
+static unsigned long long step_back_at, readings;
+
+static inline unsigned long long unspin_lock_cpu_ticks(void)
+{
+	unsigned long long ticks = real_ticks();
+
+	return ++readings > step_back_at ? ticks - (1ULL << 30) : ticks;
+}
+
+#ifdef SHARED
+#define UNSPIN_LOCK_LINUX_FUTEX 0
+#endif
+#include "env.h"
+
+static int failures;
+
+static void expect(bool is, const char *what)
+{
+	if (is)
+		return;
+	printf("%s\n", what);
+	failures++;
+}
+
+/* The counter steps back between the two pairs of readings. */
+static void the_clock(void)
+{
+	unsigned int stepped, rate;
+
+	step_back_at = 8;
+	stepped = unspin_lock_ticks_per_us();
+	atomic_store(&unspin_lock_linux_ticks_per_us, 0);
+	rate = unspin_lock_ticks_per_us();
+	expect(stepped > rate / 2 && stepped < rate * 2, "a step of the counter spoils its rate");
+}
+
+#define NAP_MS 50ULL
+
+static void a_nap(void)
+{
+	static atomic_uint word;
+	unsigned long long began_ns = unspin_lock_linux_clock_ns(), took_ms;
+
+	unspin_lock_wait_for(&word, 0, 0, NAP_MS * 1000000);
+	took_ms = (unspin_lock_linux_clock_ns() - began_ns) / 1000000;
+	expect(took_ms >= NAP_MS - 1, "a nap ends too early");
+	expect(took_ms < 20 * NAP_MS, "a nap ends too late");
+	/* A word that has changed. */
+	began_ns = unspin_lock_linux_clock_ns();
+	unspin_lock_wait_for(&word, 1, 40, NAP_MS * 1000000);
+	expect(unspin_lock_linux_clock_ns() - began_ns < NAP_MS * 1000000, "it naps anyway");
+}
+
+#define SLEEPERS 1000
+#define WOKEN 500u
+
+static atomic_uint line, asleep, returns;
+static atomic_bool over;
+
+static void *sleeper(void *argument)
+{
+	unsigned int key = (unsigned int)(unsigned long)argument;
+
+	atomic_fetch_add(&asleep, 1);
+	while (!atomic_load(&over)) {
+		unspin_lock_wait(&line, 0, key);
+		atomic_fetch_add(&returns, 1);
+		if (key == WOKEN)
+			break;
+	}
+	return NULL;
+}
+
+/* Of 1,000 sleepers one is woken. Few others return, too; all do if the word is changed. */
+static void many_sleepers(void)
+{
+	static pthread_t thread[SLEEPERS];
+	pthread_attr_t small;
+	unsigned long i;
+
+	pthread_attr_init(&small);
+	pthread_attr_setstacksize(&small, 64 * 1024);
+	for (i = 0; i < SLEEPERS; i++)
+		if (pthread_create(&thread[i], &small, sleeper, (void *)i)) {
+			perror("pthread_create");
+			failures++;
+			return;
+		}
+	while (atomic_load(&asleep) < SLEEPERS)
+		usleep(1000);
+	usleep(300000);
+	unspin_lock_wake(&line, WOKEN);
+	pthread_join(thread[WOKEN], NULL);
+	usleep(100000);
+#ifndef SHARED
+	expect(atomic_load(&returns) <= 4, "a wake-up ends the sleep of many");
+#endif
+	atomic_store(&over, true);
+	atomic_store(&line, 1);
+	for (i = 0; i < SLEEPERS; i++) {
+		if (i == WOKEN)
+			continue;
+		unspin_lock_wake(&line, (unsigned int)i);
+		pthread_join(thread[i], NULL);
+	}
+}
+
+int main(void)
+{
+	alarm(60);
+	the_clock();
+	a_nap();
+	many_sleepers();
+	return failures != 0;
+}
