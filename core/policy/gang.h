@@ -73,6 +73,11 @@ typedef __INT64_TYPE__ gang_s64;
  */
 #define GANG_USE_MOST_PERCENT 12
 #define GANG_USE_AGAIN_PERCENT 6
+/*
+ * More in one turn counts as this. So up to 20 turns that tasks of the host take whole, such as those in
+ * which a VM is created, take no turns away. A task with a larger share for long has more than the first.
+ */
+#define GANG_USE_TURN_MOST_PERCENT 25
 /* Turns over which the mean is taken: after about this many a turn is forgotten. */
 #define GANG_USE_TURNS 32
 

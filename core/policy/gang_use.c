@@ -12,6 +12,15 @@ static gang_s64 mean(gang_s64 before, gang_s64 of_turn)
 	return before + divided(of_turn - before, GANG_USE_TURNS);
 }
 
+/* What counts of the host's time in a turn: at most GANG_USE_TURN_MOST_PERCENT of it. */
+static gang_s64 counted(gang_s64 of_host, pol_u64 turn)
+{
+	gang_s64 most = (gang_s64)(limited(turn) * GANG_USE_TURN_MOST_PERCENT / 100);
+
+	of_host = clamped(of_host, turn);
+	return of_host < most ? of_host : most;
+}
+
 void gang_use_begin(struct gang_use *use, pol_u64 turn)
 {
 	use->of_host = 0;
@@ -21,7 +30,7 @@ void gang_use_begin(struct gang_use *use, pol_u64 turn)
 
 pol_u8 gang_use(struct gang_use *use, gang_s64 of_host, pol_u64 turn)
 {
-	use->of_host = mean(use->of_host, clamped(of_host, turn));
+	use->of_host = mean(use->of_host, counted(of_host, turn));
 	use->of_all = mean(use->of_all, (gang_s64)limited(turn));
 	if (use->of_host * 100 > use->of_all * GANG_USE_MOST_PERCENT)
 		use->used = 1;

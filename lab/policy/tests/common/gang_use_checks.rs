@@ -7,6 +7,7 @@ use unspin_policy::gang::{Use, TIME_MAX};
 
 const AGAIN_PERCENT: u64 = 6;
 const MOST_PERCENT: u64 = 12;
+const TURN_MOST_PERCENT: i64 = 25;
 const TURNS: i64 = 32;
 /// After this many turns, the mean keeps a thousandth of its former value.
 const FORGOTTEN: usize = 250;
@@ -29,14 +30,15 @@ fn turns() -> impl Strategy<Value = Vec<(u64, i64)>> {
     prop::collection::vec((1_000_000..100_000_000u64, -300..1000i64), 1..80)
 }
 
-/// Both means, and the verdict that stays between its two borders.
+/// Both means, of at most a quarter of each turn, and the verdict that stays between its two borders.
 pub fn gang_use_is_a_mean(api: &Api) {
     property(500, (1_000_000..100_000_000u64, turns()), |(first, turns)| {
         let mut of = begin(api, first);
         let (mut host, mut all, mut used) = (0i64, first as i64, false);
         for (turn, thousandths) in turns {
             let of_host = turn as i64 * thousandths / 1000;
-            host += (of_host - host) / TURNS;
+            let counted = of_host.min(turn as i64 * TURN_MOST_PERCENT / 100);
+            host += (counted - host) / TURNS;
             all += (turn as i64 - all) / TURNS;
             let percent = |percent: u64| all * percent as i64;
             used =
@@ -61,10 +63,10 @@ pub fn gang_use_borders_are_exact(api: &Api) {
     }
 }
 
-/// Up to three turns that the host takes whole, at the beginning or later, take away no turns. What
-/// starts turns needs a CPU, too.
+/// Up to 20 turns that the host takes whole, at the beginning or later, take away no turns. What starts
+/// turns and VMs needs a CPU, too.
 pub fn gang_use_forgives_a_burst(api: &Api) {
-    property(500, (1_000_000..100_000_000u64, 0..50usize, 0..4usize), |(turn, at, burst)| {
+    property(500, (1_000_000..100_000_000u64, 0..50usize, 0..21usize), |(turn, at, burst)| {
         let mut of = begin(api, turn);
         for i in 0..100 {
             let of_host = if (at..at + burst).contains(&i) { turn as i64 } else { 0 };
