@@ -29,6 +29,11 @@
  *				0.1 ms later;
  *	unspin_lock_yield()		lets another thread run that is ready to on this CPU; may do nothing.
  *
+ * and, if it can, with UNSPIN_LOCK_ENV_SLICE defined (lease does without):
+ *
+ *	unspin_lock_hold()	called by a thread that has taken a lock: it would rather not be preempted;
+ *	unspin_lock_let_go()	called once it has released the lock.
+ *
  * A lock calls unspin_lock_wake() after it has released the lock. Another thread may have freed the memory by
  * then, so these functions use `word` only as an address.
  */
@@ -44,6 +49,16 @@
 #include UNSPIN_LOCK_ENV_HEADER
 #else
 #include "env_linux.h"
+#endif
+
+#ifndef UNSPIN_LOCK_ENV_SLICE
+static inline void unspin_lock_hold(void)
+{
+}
+
+static inline void unspin_lock_let_go(void)
+{
+}
 #endif
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__

@@ -25,11 +25,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "env_cpu.h"
+#include "slice_linux.h"
 
 /* Define it to 0 if locks may be shared between processes, so that a wake-up finds all waiters. */
 #ifndef UNSPIN_LOCK_LINUX_FUTEX
@@ -188,10 +190,22 @@ static inline void unspin_lock_wait(atomic_uint *word, unsigned int seen, unsign
 	unspin_lock_linux_wait_until(word, seen, key, 0);
 }
 
+/*
+ * The kernel may end a wait later than its limit by the thread's timer slack (50 us by default), which is
+ * made smaller for this wait. Threads of real-time classes have none.
+ */
+#define UNSPIN_LOCK_LINUX_SLACK_NS 1000ul
+
 static inline void unspin_lock_wait_for(atomic_uint *word, unsigned int seen, unsigned int key,
 					unsigned long long ns)
 {
+	int saved = errno, slack_ns = prctl(PR_GET_TIMERSLACK);
+
+	prctl(PR_SET_TIMERSLACK, UNSPIN_LOCK_LINUX_SLACK_NS);
 	unspin_lock_linux_wait_until(word, seen, key, unspin_lock_linux_clock_ns() + ns);
+	if (slack_ns > 0)
+		prctl(PR_SET_TIMERSLACK, (unsigned long)slack_ns);
+	errno = saved;
 }
 
 static inline void unspin_lock_wake(atomic_uint *word, unsigned int key)

@@ -3,26 +3,28 @@
  * lease: the threads that use the lock keep it for a time; the others sleep in line for their turn.
  *
  * A busy lock is fastest when few threads pass it among themselves. It is delayed by a holder, or a
- * next waiter, that has no CPU. So a thread that cannot get the lock within some us draws a number and
- * sleeps. Only the first in line, the heir, keeps checking the lock, in naps of 0.1 ms. If the lock is
- * in use all the time, the heir waits until the lease (0.5 ms) is over, and then asks for the lock with
- * a wish that stops the others. If the lock is used less, the heir asks for it at once. When it has the
- * lock, the next in line becomes the heir. The heir's naps end by themselves, so that no wake-up can be
- * lost, and a release is a plain store.
+ * next waiter, that has no CPU. So a thread that sees others take the lock twice while it waits, or that
+ * has waited for 20 us, draws a number and sleeps. Only the first in line, the heir, is awake at times. If
+ * the lock is busy, the heir sleeps for a lease of 30 us and then asks for the lock with a wish that stops
+ * the others. If the lock is held for long at a time, the heir asks for it at once. When it has the lock,
+ * the next in line becomes the heir. The heir's sleep ends by itself, so that no wake-up can be lost, and
+ * a release is a plain store.
  *
  * Sources: most waiters are passive, and admitted by time: D. Dice, "Malthusian locks", EuroSys 2017;
  *         D. Dice, A. Kogan, "Avoiding scalability collapse by restricting concurrency", Euro-Par
  *         2019 (GCR). One heir that competes: D. Dice, "Competitive succession" in Java's monitors. A
- *         wish that lapses when its owner does not run, instead of a queue that waits for it: J.
- *         Ouyang, J. Lange, VEE 2013, section 4.1. Count of uses in the word that is stored at
- *         release: preemptable.h. New: the sleeper measures the lease, not the holder.
+ *         waiter that measures its wait and then gets the lock handed over: Go's sync.Mutex (after 1 ms)
+ *         and Linux's rw_semaphore (4 ms). A wish that lapses when its owner does not run, instead of a
+ *         queue that waits for it: J. Ouyang, J. Lange, VEE 2013, section 4.1. Count of uses in the word
+ *         that is stored at release: preemptable.h.
  * Size:   8 bytes; at most 65,535 threads may wait at a time.
  * Order:  threads in line get the lock first come, first served. If the heir gets a CPU, each gets it
- *         within a lease (0.5 ms), a nap (0.1 ms and the timer's slack) and a critical section after
- *         the one before it. Threads that are not in line yet may overtake them meanwhile.
+ *         within a lease, the time of its own wake-up and a critical section after the one before it.
+ *         Threads that are not in line yet may overtake them meanwhile.
  * A preempted waiter delays no other thread: a sleeping one is not preempted, and if an heir asks for
- *         the lock and does not run, the others overtake it after tau (2 us, VEE 2013 section 4.2). A
- *         preempted holder delays all.
+ *         the lock and does not run, the others overtake it after tau (2 us, VEE 2013 section 4.2). But
+ *         the line behind an heir without a CPU waits for it. A preempted holder delays all. Where the
+ *         kernel extends time slices (Linux 7.0, slice_linux.h), the holder asks for it.
  *
  *	static struct unspin_lease_lock lock = UNSPIN_LEASE_LOCK_INIT;
  *
@@ -35,17 +37,20 @@
 
 #include "budget.h"
 
-#define UNSPIN_LEASE_NS 500000ULL
+/* How long the heir of a busy lock sleeps before it wants the lock. */
+#define UNSPIN_LEASE_NS 30000ULL
+/* How long the heir sleeps at a time while it wants the lock. A release wakes it earlier. */
 #define UNSPIN_LEASE_NAP_NS 100000ULL
 /* How long a thread that finds the lock held watches it before it sleeps. */
 #define UNSPIN_LEASE_WATCH_NS 20000ULL
-/* A lock that is taken more often than this is busy, and another user would slow it down. */
-#define UNSPIN_LEASE_BUSY_NS 4000ULL
-#define UNSPIN_LEASE_BUSY_USES 4u
+/* A lock that others take so often while a thread watches it is busy: another user would slow it down. */
+#define UNSPIN_LEASE_BUSY_USES 2u
 /* How long a wish stops the others while the lock is free: tau of VEE 2013 section 4.2. */
 #define UNSPIN_LEASE_WISH_NS 2000ULL
-/* After this many uses with a thread in line, yield the CPU: the heir may be waiting for it. */
-#define UNSPIN_LEASE_USES_TO_YIELD 1024u
+/* So long after its turn began, a user yields the CPU if a thread is in line: the heir may wait for it. */
+#define UNSPIN_LEASE_YIELD_NS 50000ULL
+/* After so many uses, a user looks whether it is time to. */
+#define UNSPIN_LEASE_USES_TO_YIELD 64u
 #define UNSPIN_LEASE_YIELD_MASK (2 * UNSPIN_LEASE_USES_TO_YIELD - 1)
 
 struct unspin_lease_lock {
@@ -83,7 +88,24 @@ enum unspin_lease_seen {
 #ifdef UNSPIN_LOCK_ENV_TIMED
 #define UNSPIN_LEASE_HEIR_SLEEPS true
 #define unspin_lease_nap unspin_lock_wait_for
-#define unspin_lease_offer_cpu unspin_lock_yield
+#define unspin_lease_yield unspin_lock_yield
+/* When this thread last came out of a line, or yielded. */
+static _Thread_local unsigned long long unspin_lease_since_ticks;
+
+static inline void unspin_lease_begin_turn(void)
+{
+	unspin_lease_since_ticks = unspin_lock_now();
+}
+
+/* An heir that has not come for so long may be waiting for this CPU. */
+static inline void unspin_lease_offer_cpu(void)
+{
+	if (unspin_lock_now() - unspin_lease_since_ticks >=
+	    UNSPIN_LEASE_YIELD_NS * unspin_lock_ticks_per_us() / 1000) {
+		unspin_lock_yield();
+		unspin_lease_begin_turn();
+	}
+}
 #else
 #define UNSPIN_LEASE_HEIR_SLEEPS false
 static inline void unspin_lease_nap(atomic_uint *word, unsigned int seen, unsigned int key,
@@ -96,9 +118,17 @@ static inline void unspin_lease_nap(atomic_uint *word, unsigned int seen, unsign
 		unspin_cpu_relax();
 }
 
-static inline void unspin_lease_offer_cpu(void)
+static inline void unspin_lease_yield(void)
 {
 	unspin_cpu_relax();
+}
+
+static inline void unspin_lease_begin_turn(void)
+{
+}
+
+static inline void unspin_lease_offer_cpu(void)
+{
 }
 #endif
 
@@ -126,7 +156,10 @@ static inline bool unspin_lease_trylock(struct unspin_lease_lock *lock)
 {
 	unsigned short uses = atomic_load_explicit(&lock->uses, memory_order_relaxed);
 
-	return unspin_lease_wish(lock) == UNSPIN_LEASE_NO_WISH && unspin_lease_take(lock, uses);
+	if (unspin_lease_wish(lock) != UNSPIN_LEASE_NO_WISH || !unspin_lease_take(lock, uses))
+		return false;
+	unspin_lock_hold();
+	return true;
 }
 
 static inline void unspin_lease_unlock(struct unspin_lease_lock *lock)
@@ -140,6 +173,7 @@ static inline void unspin_lease_unlock(struct unspin_lease_lock *lock)
 
 	/* Only the holder writes `uses` while it is odd. Release pairs with unspin_lease_take(). */
 	atomic_store_explicit(&lock->uses, (unsigned short)(uses + 1), memory_order_release);
+	unspin_lock_let_go();
 	if (__builtin_expect(wish == UNSPIN_LEASE_WANTED_ASLEEP, 0))
 		unspin_lock_wake(&lock->both, 0);
 }
@@ -160,16 +194,17 @@ static inline enum unspin_lease_seen unspin_lease_watch(struct unspin_lease_lock
 {
 	struct unspin_lock_budget budget = unspin_lock_budget(UNSPIN_LEASE_WATCH_NS, 1);
 	unsigned short from = atomic_load_explicit(&lock->uses, memory_order_relaxed);
-	/* With a thread in line, the lock was busy just now: look later and less often. */
-	bool line = unspin_lease_somebody_in_line(atomic_load_explicit(&lock->line, memory_order_relaxed));
-	unsigned int turns = line ? 32 : 4;
 
+	/*
+	 * As if the holder had just released it. If it has not, its release is still faster: the cache line
+	 * is then this CPU's alone, and not shared by both.
+	 */
+	if (unspin_lease_take(lock, (unsigned short)(from + (from & 1))))
+		return UNSPIN_LEASE_GOT;
 	for (;;) {
 		unsigned short uses;
-		unsigned int turn;
 
-		for (turn = 0; turn < turns; turn++)
-			unspin_cpu_relax();
+		unspin_cpu_relax();
 		uses = atomic_load_explicit(&lock->uses, memory_order_relaxed);
 		if (unspin_lease_used(from, uses) >= UNSPIN_LEASE_BUSY_USES ||
 		    unspin_lease_wish(lock) != UNSPIN_LEASE_NO_WISH)
@@ -178,32 +213,18 @@ static inline enum unspin_lease_seen unspin_lease_watch(struct unspin_lease_lock
 			return UNSPIN_LEASE_GOT;
 		if (unspin_lock_budget_spent(&budget))
 			return UNSPIN_LEASE_SLOW;
-		if (turns < 64)
-			turns *= 2;
 	}
 }
 
-/*
- * Naps until the lease is over, or the lock is not busy. A nap that another thread's draw ended at once
- * shows neither.
- */
+/* Sleeps until the lease is over. A nap returns at once if another thread draws a number before it. */
 static inline void unspin_lease_sit_out(struct unspin_lease_lock *lock, unsigned int mine)
 {
 	struct unspin_lock_budget lease = unspin_lock_budget(UNSPIN_LEASE_NS, 1);
-	bool busy = true;
 
-	while (busy && !unspin_lock_budget_spent(&lease)) {
-		unsigned short from = atomic_load_explicit(&lock->uses, memory_order_relaxed);
-		unsigned int line = atomic_load_explicit(&lock->line, memory_order_relaxed);
-		struct unspin_lock_budget look = unspin_lock_budget(UNSPIN_LEASE_WATCH_NS, 1);
-		struct unspin_lock_budget allowed;
-
-		allowed.since_ticks = unspin_lock_now();
-		unspin_lease_nap(&lock->line, line, mine, UNSPIN_LEASE_NAP_NS);
-		allowed.limit_ticks = UNSPIN_LEASE_BUSY_NS * unspin_lock_ticks_per_us() / 1000 *
-			unspin_lease_used(from, atomic_load_explicit(&lock->uses, memory_order_relaxed));
-		busy = !unspin_lock_budget_spent(&allowed) || !unspin_lock_budget_spent(&look);
-	}
+	do
+		unspin_lease_nap(&lock->line, atomic_load_explicit(&lock->line, memory_order_relaxed),
+				 mine, UNSPIN_LEASE_NS);
+	while (!unspin_lock_budget_spent(&lease));
 }
 
 /*
@@ -269,6 +290,7 @@ static inline void unspin_lease_wait_in_line(struct unspin_lease_lock *lock, enu
 		unspin_lease_sit_out(lock, mine);
 	if (seen != UNSPIN_LEASE_GOT)
 		unspin_lease_claim(lock);
+	unspin_lease_begin_turn();
 	unspin_lease_pass_on(lock, mine);
 }
 
@@ -289,7 +311,7 @@ static inline bool unspin_lease_wish_lapsed(struct unspin_lease_lock *lock)
 			unspin_cpu_relax();
 		} else if (!offered) {
 			offered = true;
-			unspin_lease_offer_cpu();
+			unspin_lease_yield();
 		} else {
 			atomic_store_explicit(&lock->wish, UNSPIN_LEASE_NO_WISH, memory_order_relaxed);
 			return true;
@@ -297,7 +319,7 @@ static inline bool unspin_lease_wish_lapsed(struct unspin_lease_lock *lock)
 	}
 }
 
-/* The lock is held, or the heir wants it, or it is time to yield the CPU. */
+/* The lock is held, or the heir wants it, or it is time to look whether to yield the CPU. */
 static __attribute__((noinline)) void unspin_lease_lock_slow(struct unspin_lease_lock *lock)
 {
 	enum unspin_lease_seen seen = UNSPIN_LEASE_BUSY;
@@ -305,8 +327,7 @@ static __attribute__((noinline)) void unspin_lease_lock_slow(struct unspin_lease
 	if (unspin_lease_wish(lock) == UNSPIN_LEASE_NO_WISH || unspin_lease_wish_lapsed(lock)) {
 		unsigned short uses = atomic_load_explicit(&lock->uses, memory_order_relaxed);
 
-		if (!(uses & UNSPIN_LEASE_YIELD_MASK) &&
-		    unspin_lease_somebody_in_line(atomic_load_explicit(&lock->line, memory_order_relaxed)))
+		if (unspin_lease_somebody_in_line(atomic_load_explicit(&lock->line, memory_order_relaxed)))
 			unspin_lease_offer_cpu();
 		if (unspin_lease_take(lock, uses))
 			return;
@@ -320,10 +341,10 @@ static inline void unspin_lease_lock(struct unspin_lease_lock *lock)
 {
 	unsigned short uses = atomic_load_explicit(&lock->uses, memory_order_relaxed);
 
-	if (__builtin_expect(unspin_lease_wish(lock) == UNSPIN_LEASE_NO_WISH && (uses & UNSPIN_LEASE_YIELD_MASK) &&
-			     unspin_lease_take(lock, uses), 1))
-		return;
-	unspin_lease_lock_slow(lock);
+	if (__builtin_expect(unspin_lease_wish(lock) != UNSPIN_LEASE_NO_WISH ||
+			     !(uses & UNSPIN_LEASE_YIELD_MASK) || !unspin_lease_take(lock, uses), 0))
+		unspin_lease_lock_slow(lock);
+	unspin_lock_hold();
 }
 
 #endif

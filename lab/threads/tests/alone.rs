@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rules of single locks, and of the environment of a Linux program, each shown by one program
-//! (`programs/alone.c`, `programs/linux_env.c`), and headers that break them.
+//! (`programs/alone.c`, `programs/slice.c`, `programs/linux_env.c`), and headers that break them.
 
 mod common;
 
@@ -63,9 +63,28 @@ const MUTANTS: &[(&str, &str, &str, &str, &str)] = &[
     (
         "alone",
         "lease.h",
-        "|| !unspin_lock_budget_spent(&look)",
-        "|| (look.since_ticks && false)",
+        "while (!unspin_lock_budget_spent(&lease));",
+        "while (lease.since_ticks && false);",
         "a short nap",
+    ),
+    ("slice", "slice_linux.h", "\tarea->request = 1;", "", "does not ask"),
+    ("slice", "slice_linux.h", "\tarea->request = 0;", "", "asks for ever"),
+    ("slice", "slice_linux.h", "if (area->granted)", "if (area->granted && 0)", "keeps the CPU"),
+    ("slice", "slice_linux.h", "if (area->granted)", "", "gives the CPU up"),
+    ("slice", "slice_linux.h", "!(area->flags & UNSPIN_SLICE_AVAILABLE) ||", "", "not available"),
+    (
+        "slice",
+        "slice_linux.h",
+        "!unspin_slice_enable()",
+        "(unspin_slice_enable(), 0)",
+        "a kernel that refuses",
+    ),
+    (
+        "slice",
+        "lease.h",
+        "\tunspin_lock_hold();\n\treturn true;",
+        "\treturn true;",
+        "after trylock",
     ),
     (
         "linux_env",
@@ -80,6 +99,12 @@ const MUTANTS: &[(&str, &str, &str, &str, &str)] = &[
 #[test]
 fn locks_keep_their_rules_with_one_thread() {
     check(&mut Command::new(build(&locks_dir(), "alone", "right", &[]))).expect("every rule");
+}
+
+/// A kernel that extends time slices is played: no kernel of the lab is built with it.
+#[test]
+fn a_holder_asks_for_a_longer_slice_where_there_is_one() {
+    check(&mut Command::new(build(&locks_dir(), "slice", "right", &[]))).expect("every rule");
 }
 
 #[test]
