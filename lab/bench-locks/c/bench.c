@@ -294,8 +294,20 @@ static int allowed_cpu(unsigned int n)
 	return 0;
 }
 
+/* The bench's own thread is above those that it measures, so that it can end a window. */
+#define THREADS_PRIORITY 1
+#define OWN_PRIORITY 2
+
+static void set_class(int class, int priority)
+{
+	struct sched_param param = { .sched_priority = priority };
+
+	pthread_setschedparam(pthread_self(), class, &param);
+}
+
 static int start(struct worker *worker, void *(*body)(void *))
 {
+	const struct sched_param param = { .sched_priority = THREADS_PRIORITY };
 	unsigned int on = worker->bench->config->cpus;
 	pthread_attr_t attr;
 	cpu_set_t cpus;
@@ -306,6 +318,11 @@ static int start(struct worker *worker, void *(*body)(void *))
 		CPU_ZERO(&cpus);
 		CPU_SET(allowed_cpu(worker->index % on), &cpus);
 		pthread_attr_setaffinity_np(&attr, sizeof(cpus), &cpus);
+	}
+	if (worker->bench->config->realtime) {
+		pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
+		pthread_attr_setschedpolicy(&attr, SCHED_RR);
+		pthread_attr_setschedparam(&attr, &param);
 	}
 	error = pthread_create(&worker->thread, &attr, body, worker);
 	pthread_attr_destroy(&attr);
@@ -448,7 +465,11 @@ int BENCH(const struct bench_config *config, struct bench_thread *out,
 	STATS(error = E2BIG;
 	      if (!unspin_lock_stats_init(&bench->stats, config->threads))
 		      goto out;)
+	if (config->realtime)
+		set_class(SCHED_RR, OWN_PRIORITY);
 	error = run_all(bench, workers, window);
+	if (config->realtime)
+		set_class(SCHED_OTHER, 0);
 	if (error)
 		return error;
 	if (!sum_up(bench, workers, out))

@@ -34,6 +34,11 @@ struct bench_config {
 	/* Not 0: threads with even numbers fill a queue of so many places and the others empty it. */
 	unsigned int places;
 	unsigned int busy;		/* threads beside that only compute, pinned to CPUs in turn */
+	/*
+	 * Not 0: all threads are SCHED_RR, so that no program of another class runs in the window. They take
+	 * turns on a CPU by slices of sched_rr_timeslice_ms, and a thread that wakes waits for its turn.
+	 */
+	unsigned int realtime;
 };
 
 struct bench_thread {

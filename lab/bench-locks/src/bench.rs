@@ -41,6 +41,8 @@ pub struct Config {
     pub places: u32,
     /// Threads beside that only compute, pinned to CPUs in turn.
     pub busy: u32,
+    /// Not 0: all threads are SCHED_RR, so that no program of another class runs in the window.
+    pub realtime: u32,
 }
 
 /// What one thread did. Mirrors `struct bench_thread`.

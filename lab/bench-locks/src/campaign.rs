@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Identifies the code of this build.
 pub const CODE: &str = env!("UNSPIN_BENCH_CODE");
@@ -59,6 +59,10 @@ pub fn read(file: &Path, setup: &Setup) -> io::Result<Vec<Sample>> {
 }
 
 fn sample(subject: &Subject, part: Part, number: u32, config: &Config) -> io::Result<Sample> {
+    // Other programs run as long as this one, so that none is starved.
+    if config.realtime != 0 {
+        std::thread::sleep(Duration::from_millis(config.window_ms.into()));
+    }
     let before = Used::now();
     let m = run(subject, config)
         .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", subject.name)))?;

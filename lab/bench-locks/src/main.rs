@@ -47,6 +47,10 @@ struct Args {
     /// Short measurements and few runs: less than 2 minutes, and wide intervals.
     #[arg(long, conflicts_with_all = ["runs", "workload_runs", "window_ms", "fair_window_ms"])]
     quick: bool,
+    /// Run all threads as SCHED_RR, so that no other program runs in a window: for computers with other
+    /// load. Set kernel.sched_rr_timeslice_ms to the 3 or 4 ms of the fair scheduler's slices. Needs root.
+    #[arg(long)]
+    realtime: bool,
     /// Stop after this many seconds; with --resume the next run continues.
     #[arg(long)]
     seconds: Option<u64>,
@@ -90,6 +94,7 @@ fn count(args: &Args, subjects: &[&'static Subject]) -> std::io::Result<()> {
         gap_us: 0,
         places: 0,
         busy: 0,
+        realtime: 0,
     };
     print!("{}", counts::table(cpus(), &config, |name| subjects.iter().any(|s| s.name == name))?);
     println!(
@@ -110,6 +115,7 @@ fn setup(args: &Args) -> Setup {
         critical_iterations: args.critical_iterations,
         outside_iterations: args.outside_iterations,
         long_iterations: args.long_iterations,
+        realtime: args.realtime,
         code: CODE.to_string(),
     };
     match args.quick {

@@ -53,6 +53,8 @@ pub struct Setup {
     pub outside_iterations: u32,
     /// Both, in the workload of long sections.
     pub long_iterations: u32,
+    /// All threads are SCHED_RR.
+    pub realtime: bool,
     /// [`crate::campaign::CODE`] of the build that measures.
     pub code: String,
 }
@@ -120,6 +122,7 @@ impl Setup {
             gap_us: 0,
             places: 0,
             busy: 0,
+            realtime: u32::from(self.realtime),
         };
         let long = self.long_iterations;
         match part {

@@ -2,6 +2,7 @@
 //! The bench under every lock and peer: it counts the work, and it detects a lock that does not
 //! exclude.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use unspin_bench_locks::bench::{
     bucket_end_ticks, run, subject, Config, Measured, Thread, Window, BUCKETS, SUBJECTS,
 };
@@ -21,6 +22,7 @@ const CONFIG: Config = Config {
     gap_us: 0,
     places: 0,
     busy: 0,
+    realtime: 0,
 };
 
 fn setup() -> Setup {
@@ -33,6 +35,7 @@ fn setup() -> Setup {
         critical_iterations: 1,
         outside_iterations: 1,
         long_iterations: 1,
+        realtime: false,
         code: CODE.to_string(),
     }
 }
@@ -195,4 +198,26 @@ fn a_queue_passes_on_what_it_gets() {
     let m = works("pthread_mutex", &config);
     let of = |rest: usize| m.threads.iter().skip(rest).step_by(2).map(|t| t.all).sum::<u64>();
     assert!(of(0).abs_diff(of(1)) <= 3 + 4, "{} {}", of(0), of(1));
+}
+
+/// A thread of this process that computes all the time is kept out of windows of SCHED_RR.
+#[test]
+fn realtime_threads_are_alone_in_their_window() {
+    let config = Config { threads: 1, realtime: 1, window_ms: 50, ..CONFIG };
+    let stop = AtomicBool::new(false);
+    let m = std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| while !stop.load(Relaxed) {});
+        }
+        let m = run(subject("tas").unwrap(), &config);
+        stop.store(true, Relaxed);
+        m
+    });
+    match m {
+        Ok(m) => {
+            let share = m.window.cpu_ns as f64 / m.window.ns as f64;
+            assert!(share > 0.9, "it had {share:.2} of a CPU");
+        }
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{error}"),
+    }
 }

@@ -16,6 +16,7 @@ const CONFIG: Config = Config {
     gap_us: 0,
     places: 0,
     busy: 0,
+    realtime: 0,
 };
 
 fn counted(lock: &str) -> Counts {
