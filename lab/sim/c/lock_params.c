@@ -18,9 +18,7 @@ const unsigned int unspin_lock_oticket_wakeup_ncpu = UNSPIN_OTICKET_WAKEUP_NCPU;
 const unsigned int unspin_lock_iticket_doublings_max = UNSPIN_ITICKET_DOUBLINGS_MAX;
 const unsigned long long unspin_lock_pv_queued_spin_ns = UNSPIN_PV_QUEUED_SPIN_NS;
 const unsigned long long unspin_lock_lease_ns = UNSPIN_LEASE_NS;
-const unsigned long long unspin_lock_lease_nap_ns = UNSPIN_LEASE_NAP_NS;
 const unsigned long long unspin_lock_lease_watch_ns = UNSPIN_LEASE_WATCH_NS;
-const unsigned long long unspin_lock_lease_busy_ns = UNSPIN_LEASE_BUSY_NS;
 const unsigned int unspin_lock_lease_busy_uses = UNSPIN_LEASE_BUSY_USES;
 const unsigned long long unspin_lock_lease_wish_ns = UNSPIN_LEASE_WISH_NS;
 /* VEE'13 section 3: a wait of more iterations than these is a stall. */

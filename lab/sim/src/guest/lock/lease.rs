@@ -3,21 +3,17 @@
 //! and asks for the lock awake, and only the waiters behind it in line halt.
 //!
 //! An heir that asks gets the lock as soon as the lock is free and the heir is in its guest. A vCPU
-//! that only watches the lock checks it from time to time, and takes it if it is free at that
-//! moment.
+//! that only watches the lock looks at it from time to time, and takes it if it is free at that
+//! moment. The lock looks after each pause; here it is after [`LOOK_PAUSES`], which saves events.
 
 use super::super::state::Guest;
-use super::params::{
-    lease_busy_ns, lease_busy_uses, lease_nap_ns, lease_ns, lease_watch_ns, lease_wish_ns,
-};
+use super::params::{lease_busy_uses, lease_ns, lease_watch_ns, lease_wish_ns};
 use super::state::{Lock, Stage};
 use crate::core::Core;
 use crate::engine::{LockId, VcpuId};
 
-/// Pauses between two looks: at first, at first if others are in line, and at most (lease_watch()).
-const TURNS: u64 = 4;
-const TURNS_WITH_LINE: u64 = 32;
-const TURNS_MAX: u64 = 64;
+/// Pauses between two looks.
+const LOOK_PAUSES: u64 = 16;
 
 /// What a vCPU that watched the lock or let the heir go first knows about it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,22 +52,18 @@ impl Guest {
 
     fn lease_watch(&mut self, core: &mut Core, v: VcpuId, index: LockId) {
         let ends_ns = core.now_ns.saturating_add(self.lock_budget_ns(lease_watch_ns()));
-        let lock = &self.locks[index];
-        let turns = if lock.lease().heir == VcpuId::NONE { TURNS } else { TURNS_WITH_LINE };
-        let from = lock.uses();
-        self.lease_watch_on(core, v, from, ends_ns, turns);
+        let from = self.locks[index].uses();
+        self.lease_watch_on(core, v, from, ends_ns);
     }
 
-    fn lease_watch_on(&mut self, core: &mut Core, v: VcpuId, from: u64, ends_ns: u64, turns: u64) {
-        let pauses_ns = core.clock.ns(turns * core.prices.pause_loop_cycles).max(1);
+    fn lease_watch_on(&mut self, core: &mut Core, v: VcpuId, from: u64, ends_ns: u64) {
+        let pauses_ns = core.clock.ns(LOOK_PAUSES * core.prices.pause_loop_cycles).max(1);
         let wait = &mut self.cpus[v].wait;
         wait.until_ns = core.now_ns + pauses_ns;
-        let turns = (2 * turns).min(TURNS_MAX) as u8;
-        wait.stage = Stage::Watch { from, ends_ns, turns };
+        wait.stage = Stage::Watch { from, ends_ns };
     }
 
-    /// `v` draws a number. Either it becomes the heir, or it halts. The line has changed, which ends
-    /// the heir's nap.
+    /// `v` draws a number. Either it becomes the heir, or it halts.
     fn lease_draw(&mut self, core: &mut Core, v: VcpuId, index: LockId, seen: Seen) {
         self.leave_queue(v, index);
         self.join_queue(v, index);
@@ -83,19 +75,16 @@ impl Guest {
         }
         self.cpus[v].wait.stage = Stage::InLine;
         self.halt_in_lock(core, v);
-        if let Stage::SitOut { .. } = self.stage(heir) {
-            self.account(core, heir);
-            self.cpus[heir].wait.until_ns = core.now_ns;
-            self.touch(core, heir);
-        }
     }
 
     /// `v`, the heir, has found that it cannot have the lock now.
     fn lease_inherit(&mut self, core: &mut Core, v: VcpuId, index: LockId, seen: Seen) {
         match seen {
             Seen::Busy => {
-                let ends_ns = core.now_ns.saturating_add(self.lock_budget_ns(lease_ns()));
-                self.lease_nap(core, v, index, ends_ns);
+                let until_ns = core.now_ns.saturating_add(self.lock_budget_ns(lease_ns()));
+                let wait = &mut self.cpus[v].wait;
+                wait.until_ns = until_ns;
+                wait.stage = Stage::SitOut;
             }
             Seen::Slow => {
                 self.cpus[v].wait.stage = Stage::Claim;
@@ -104,22 +93,13 @@ impl Guest {
         }
     }
 
-    fn lease_nap(&mut self, core: &mut Core, v: VcpuId, index: LockId, ends_ns: u64) {
-        let nap_ns = self.lock_budget_ns(lease_nap_ns());
-        let from = self.locks[index].uses();
-        let wait = &mut self.cpus[v].wait;
-        wait.since_ns = core.now_ns;
-        wait.until_ns = core.now_ns.saturating_add(nap_ns);
-        wait.stage = Stage::SitOut { from, ends_ns };
-    }
-
     /// The time at which `v`, spinning, has to look.
     pub(super) fn lease_look_ns(&self, core: &Core, v: VcpuId) -> u64 {
         let vcpu = &self.cpus[v];
         let (wait, back) = (&vcpu.wait, core.vcpus[v].ledger.host_ns() > 0);
         let lock = &self.locks[wait.lock];
         match wait.stage {
-            Stage::Watch { .. } | Stage::SitOut { .. } => wait.until_ns,
+            Stage::Watch { .. } | Stage::SitOut => wait.until_ns,
             Stage::Courtesy if back || lock.owner != VcpuId::NONE || !lock.lease().wish => 0,
             Stage::Courtesy => wait.until_ns,
             // It was kicked, so it is the heir.
@@ -133,13 +113,14 @@ impl Guest {
     pub(super) fn lease_look(&mut self, core: &mut Core, v: VcpuId, index: LockId) -> bool {
         let due = core.now_ns >= self.cpus[v].wait.until_ns;
         match self.stage(v) {
-            Stage::Watch { from, ends_ns, turns } if due => {
-                self.lease_look_watching(core, v, index, from, ends_ns, turns)
+            Stage::Watch { from, ends_ns } if due => {
+                self.lease_look_watching(core, v, index, from, ends_ns)
             }
-            Stage::SitOut { from, ends_ns } if due => {
-                self.lease_look_sitting_out(core, v, index, from, ends_ns)
+            Stage::SitOut if due => {
+                self.cpus[v].wait.stage = Stage::Claim;
+                self.lease_claim(core, v, index)
             }
-            Stage::Watch { .. } | Stage::SitOut { .. } => false,
+            Stage::Watch { .. } | Stage::SitOut => false,
             Stage::Courtesy => {
                 let lock = &self.locks[index];
                 if lock.owner != VcpuId::NONE || !lock.lease().wish {
@@ -166,7 +147,6 @@ impl Guest {
         index: LockId,
         from: u64,
         ends_ns: u64,
-        turns: u8,
     ) -> bool {
         let lock = &self.locks[index];
         let used = (lock.uses() - from) / 2;
@@ -176,7 +156,7 @@ impl Guest {
             return true;
         }
         if !busy && core.now_ns < ends_ns {
-            self.lease_watch_on(core, v, from, ends_ns, u64::from(turns));
+            self.lease_watch_on(core, v, from, ends_ns);
             return false;
         }
         let seen = if busy { Seen::Busy } else { Seen::Slow };
@@ -186,26 +166,6 @@ impl Guest {
             self.lease_draw(core, v, index, seen);
         }
         false
-    }
-
-    fn lease_look_sitting_out(
-        &mut self,
-        core: &mut Core,
-        v: VcpuId,
-        index: LockId,
-        from: u64,
-        ends_ns: u64,
-    ) -> bool {
-        let lock = &self.locks[index];
-        let used = (lock.uses() - from) / 2;
-        let busy_ns = self.lock_budget_ns(lease_busy_ns()) * used;
-        let busy = core.now_ns - self.cpus[v].wait.since_ns < busy_ns;
-        if busy && core.now_ns < ends_ns {
-            self.lease_nap(core, v, index, ends_ns);
-            return false;
-        }
-        self.cpus[v].wait.stage = Stage::Claim;
-        self.lease_claim(core, v, index)
     }
 
     /// The heir asks for the lock, or asks again, because others end a wish that seems abandoned.

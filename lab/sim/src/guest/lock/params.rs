@@ -14,9 +14,7 @@ extern "C" {
     static unspin_lock_iticket_doublings_max: u32;
     static unspin_lock_pv_queued_spin_ns: u64;
     static unspin_lock_lease_ns: u64;
-    static unspin_lock_lease_nap_ns: u64;
     static unspin_lock_lease_watch_ns: u64;
-    static unspin_lock_lease_busy_ns: u64;
     static unspin_lock_lease_busy_uses: u32;
     static unspin_lock_lease_wish_ns: u64;
     static unspin_lock_stall_ns: u64;
@@ -67,14 +65,8 @@ constant!(
     /// How long the heir of a lease lock leaves a busy lock to the others, ns.
     lease_ns, unspin_lock_lease_ns, u64);
 constant!(
-    /// How long the heir of a lease lock naps at a time, ns.
-    lease_nap_ns, unspin_lock_lease_nap_ns, u64);
-constant!(
     /// How long a vCPU that finds a lease lock held looks at it, ns.
     lease_watch_ns, unspin_lock_lease_watch_ns, u64);
-constant!(
-    /// A lease lock taken more often than this is busy, ns.
-    lease_busy_ns, unspin_lock_lease_busy_ns, u64);
 constant!(
     /// Uses after which a vCPU that watches a lease lock finds it busy.
     lease_busy_uses, unspin_lock_lease_busy_uses, u32);

@@ -169,14 +169,14 @@ impl Wait {
 /// its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Looks at the lock from time to time; `turns` pauses before the next look (lease_watch()).
-    Watch { from: u64, ends_ns: u64, turns: u8 },
+    /// Looks at the lock from time to time (lease_watch()).
+    Watch { from: u64, ends_ns: u64 },
     /// Lets the heir go first, until the wish lapses (lease_wish_lapsed()).
     Courtesy,
     /// Halts until it is the heir. A kick makes it the heir.
     InLine,
-    /// The heir: leaves a busy lock to the others, looking between naps (lease_sit_out()).
-    SitOut { from: u64, ends_ns: u64 },
+    /// The heir: leaves a busy lock to the others for a lease (lease_sit_out()).
+    SitOut,
     /// The heir: wants the lock (lease_claim()).
     Claim,
 }
