@@ -106,7 +106,8 @@ static inline void unspin_preemptable_wait_turn(atomic_uint *both, unsigned int 
 	unsigned int turn;
 
 	/* Reading the clock takes as long as reading the lock, so it is not read in every turn. */
-	for (turn = 1; turn % UNSPIN_PREEMPTABLE_TURNS_A_LOOK || !unspin_lock_budget_spent(&budget); turn++) {
+	for (turn = 1; turn % UNSPIN_PREEMPTABLE_TURNS_A_LOOK || !unspin_lock_budget_spent(&budget);
+	     turn = turn % UNSPIN_PREEMPTABLE_TURNS_A_LOOK + 1) {
 		unsigned int now_ahead;
 
 		unspin_cpu_relax();

@@ -104,8 +104,8 @@ static inline bool unspin_pv_queued_spin_first(struct unspin_pv_queued_node *nod
 {
 	struct unspin_lock_budget budget = unspin_lock_budget(UNSPIN_PV_QUEUED_SPIN_NS, 1);
 
-	/* Acquire pairs with the exchange in unspin_pv_queued_pass_on(). */
-	while (atomic_load_explicit(&node->state, memory_order_acquire) != UNSPIN_PV_QUEUED_FIRST) {
+	/* Relaxed, here and below: the head has nothing yet that others wrote. The word's acquire orders that. */
+	while (atomic_load_explicit(&node->state, memory_order_relaxed) != UNSPIN_PV_QUEUED_FIRST) {
 		if (unspin_lock_budget_spent(&budget))
 			return false;
 		unspin_cpu_relax();
@@ -118,9 +118,9 @@ static inline bool unspin_pv_queued_halt_first(struct unspin_pv_queued_node *nod
 {
 	unsigned int state = UNSPIN_PV_QUEUED_SPINS;
 
-	/* Fails if the state is HALTS from an earlier turn, or FIRST. Acquire is for FIRST. */
+	/* Fails if the state is HALTS from an earlier turn, or FIRST. */
 	if (!atomic_compare_exchange_strong_explicit(&node->state, &state, UNSPIN_PV_QUEUED_HALTS,
-						     memory_order_acquire, memory_order_acquire) &&
+						     memory_order_relaxed, memory_order_relaxed) &&
 	    state == UNSPIN_PV_QUEUED_FIRST)
 		return true;
 	unspin_lock_wait(&node->state, UNSPIN_PV_QUEUED_HALTS, 0);
@@ -181,8 +181,9 @@ static inline void unspin_pv_queued_pass_on(struct unspin_pv_queued_lock *lock,
 	if (!after) {
 		struct unspin_pv_queued_node *self = node;
 
+		/* Relaxed: who finds the tail empty reads nothing of this node. */
 		if (atomic_compare_exchange_strong_explicit(&lock->tail, &self, 0,
-							    memory_order_release,
+							    memory_order_relaxed,
 							    memory_order_relaxed))
 			return;
 		/* A waiter has exchanged the tail and is about to link itself. */
@@ -190,7 +191,7 @@ static inline void unspin_pv_queued_pass_on(struct unspin_pv_queued_lock *lock,
 			unspin_cpu_relax();
 		while (!(after = atomic_load_explicit(&node->next, memory_order_acquire)));
 	}
-	if (atomic_exchange_explicit(&after->state, UNSPIN_PV_QUEUED_FIRST, memory_order_release) ==
+	if (atomic_exchange_explicit(&after->state, UNSPIN_PV_QUEUED_FIRST, memory_order_relaxed) ==
 	    UNSPIN_PV_QUEUED_HALTS) {
 		/* There is nothing for it to take yet: the release kicks it. */
 		atomic_store_explicit(&lock->first, after, memory_order_relaxed);
@@ -207,7 +208,7 @@ static inline void unspin_pv_queued_lock(struct unspin_pv_queued_lock *lock)
 		return;
 	atomic_store_explicit(&node.next, 0, memory_order_relaxed);
 	atomic_store_explicit(&node.state, UNSPIN_PV_QUEUED_SPINS, memory_order_relaxed);
-	/* Release publishes the node; acquire pairs with the tail's last release. */
+	/* Release publishes the node to the next waiter's exchange, with which acquire pairs. */
 	before = atomic_exchange_explicit(&lock->tail, &node, memory_order_acq_rel);
 	if (before) {
 		atomic_store_explicit(&before->next, &node, memory_order_release);

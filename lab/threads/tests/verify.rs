@@ -1,253 +1,493 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The models of `core/verify/` under SPIN: locks with 3 vCPUs that the host preempts, parked vCPUs, and
-//! wrong ones of both, each of which a named check must reject. `UNSPIN_VERIFY_FULL=1` checks more: more
-//! preemptions and rounds, and 4 vCPUs.
+//! The locks' headers as they are under the checker of `core/verify/`: it searches all runs of 2 to 4
+//! threads, in any order of their steps and with any order of writes that C11 allows. Each acquire and
+//! release of a header is weakened singly, and each broken lock of a list is checked: all must be rejected.
+//! A short form runs as a test. `UNSPIN_VERIFY_FULL=1` searches more and leaves
+//! `out/check-locks/summary.json`.
+//!
+//! Beside them a model under SPIN: how the module keeps a vCPU from running.
 
 mod common;
 
-use common::in_parallel;
-use std::path::Path;
+use common::{in_parallel, locks_dir, scratch};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
-use unspin_threads::locks::LOCKS;
+use std::sync::{Mutex, OnceLock};
+use unspin_threads::locks::{by_name, Lock, LOCKS};
 
-/// A model, the choices that make it a lock, and the locks it is of. Thresholds may be over at any time
-/// in a model, so locks that differ by them alone share one.
-type Model = (&'static str, &'static [&'static str], &'static [&'static str]);
-
-const MODELS: &[Model] = &[
-    ("tas", &[], &["tas"]),
-    ("ticket", &[], &["ticket"]),
-    ("mcs", &[], &["mcs"]),
-    ("pv_ticket", &["-DKICKS=1"], &["pv_ticket", "iticket", "long_ticket", "oticket_spin"]),
-    ("pv_ticket", &["-DKICKS=2"], &["oticket", "oticket_wake"]),
-    ("preemptable", &[], &["preemptable"]),
-    ("preemptable", &["-DANY_TIME"], &["preemptable"]),
-    ("preemptable", &["-DPV"], &["pv_preemptable"]),
-    ("preemptable", &["-DPV", "-DANY_TIME"], &["pv_preemptable"]),
-    ("pv_queued", &[], &["pv_queued"]),
-    ("lease", &[], &["lease"]),
-];
-const MUTANTS_MIN: usize = 5;
-
-/// A wrong lock: model, choices, the fault, the check that must find it.
-type Mutant = (&'static str, &'static [&'static str], &'static str, &'static str);
-
-const MUTANTS: &[Mutant] = &[
-    ("tas", &[], "SPLIT_EXCHANGE", "progress"),
-    ("tas", &[], "INVERTED", "is_locked_while_held"),
-    ("tas", &[], "WAITS_FOR_HELD", "progress"),
-    ("tas", &["-DTRY"], "TRYLOCK_READS", "is_locked_while_held"),
-    ("tas", &[], "NEVER_RELEASED", "progress"),
-    ("ticket", &[], "SPLIT_DRAW", "progress"),
-    ("ticket", &[], "OFF_BY_ONE", "free_at_the_end"),
-    ("ticket", &["-DTRY"], "TRYLOCK_IGNORES_WAITERS", "trylock_respects_waiters"),
-    ("ticket", &[], "NO_WRAP", "progress"),
-    ("ticket", &[], "SERVES_TWO", "first_come"),
-    ("mcs", &[], "SPLIT_EXCHANGE", "progress"),
-    ("mcs", &[], "WAITING_LATE", "progress"),
-    ("mcs", &[], "NO_WAIT", "mutual_exclusion"),
-    ("mcs", &["-DTRY"], "TRYLOCK_ANYWAY", "progress"),
-    ("mcs", &[], "SPLIT_RELEASE", "progress"),
-    ("mcs", &[], "LINK_NOT_AWAITED", "progress"),
-    ("pv_ticket", &["-DKICKS=1"], "LOOKS_BEFORE_IT_TELLS", "progress"),
-    ("pv_ticket", &["-DKICKS=2"], "LOOKS_BEFORE_IT_TELLS", "progress"),
-    ("pv_ticket", &["-DKICKS=1"], "NO_LOOK_BEFORE_HALT", "progress"),
-    ("pv_ticket", &["-DKICKS=2"], "NO_LOOK_BEFORE_HALT", "progress"),
-    ("pv_ticket", &["-DKICKS=1"], "CLEARS_WITH_WAITERS", "progress"),
-    ("pv_ticket", &["-DKICKS=2"], "CLEARS_WITH_WAITERS", "progress"),
-    ("pv_ticket", &["-DKICKS=1", "-DTRY"], "TRYLOCK_IGNORES_WAITERS", "trylock_respects_waiters"),
-    ("pv_ticket", &["-DKICKS=2", "-DTRY"], "TRYLOCK_IGNORES_WAITERS", "trylock_respects_waiters"),
-    ("pv_ticket", &["-DKICKS=1"], "LOOKS_BEFORE_IT_SERVES", "progress"),
-    ("pv_ticket", &["-DKICKS=2"], "LOOKS_BEFORE_IT_SERVES", "progress"),
-    ("pv_ticket", &["-DKICKS=1"], "NO_KICK", "progress"),
-    ("pv_ticket", &["-DKICKS=2"], "NO_KICK", "progress"),
-    ("pv_ticket", &["-DKICKS=1"], "KICKS_THE_NEXT_BUT_ONE", "progress"),
-    ("pv_ticket", &["-DKICKS=2"], "KICKS_THE_NEXT_BUT_ONE", "progress"),
-    ("pv_ticket", &["-DKICKS=1"], "DOES_NOT_LOOK", "livelock"),
-    ("pv_ticket", &["-DKICKS=2"], "DOES_NOT_LOOK", "livelock"),
-    ("preemptable", &["-DANY_TIME"], "SPLIT_DRAW", "is_locked_while_held"),
-    ("preemptable", &[], "OFF_BY_ONE", "order_kept"),
-    ("preemptable", &[], "WAITS_WHEN_PASSED", "progress"),
-    ("preemptable", &["-DANY_TIME"], "NO_COMPETITION", "mutual_exclusion"),
-    ("preemptable", &["-DTRY"], "TRYLOCK_IGNORES_WAITERS", "trylock_respects_waiters"),
-    ("preemptable", &["-DANY_TIME"], "RELEASES_BEFORE_IT_COUNTS", "free_at_the_end"),
-    ("preemptable", &[], "FORGETS_TO_COUNT", "progress"),
-    ("preemptable", &["-DPV"], "LOOKS_BEFORE_IT_TELLS", "progress"),
-    ("preemptable", &["-DPV"], "NO_LOOK_BEFORE_HALT", "progress"),
-    ("preemptable", &["-DPV"], "NO_KICK", "progress"),
-    ("preemptable", &["-DPV", "-DANY_TIME"], "KICKS_ONE", "progress"),
-    ("preemptable", &["-DPV"], "WAKES_WHAT_IT_SAW_BEFORE", "progress"),
-    ("preemptable", &["-DPV", "-DANY_TIME"], "NO_COMPETITION", "mutual_exclusion"),
-    ("preemptable", &["-DPV"], "DOES_NOT_LOOK", "livelock"),
-    ("pv_queued", &[], "SPLIT_EXCHANGE", "progress"),
-    ("pv_queued", &[], "HALTS_BLINDLY", "progress"),
-    ("pv_queued", &[], "TELLS_WITHOUT_LOOKING", "progress"),
-    ("pv_queued", &[], "SPLIT_PASS_ON", "progress"),
-    ("pv_queued", &[], "NO_KICK_OF_THE_NEXT", "progress"),
-    ("pv_queued", &["-DTRY"], "TRYLOCK_ANYWAY", "is_locked_while_held"),
-    ("pv_queued", &[], "LOOKS_BEFORE_IT_RELEASES", "progress"),
-    ("pv_queued", &[], "NO_KICK", "progress"),
-    ("pv_queued", &[], "STARTS_OVER", "livelock"),
-    ("lease", &[], "SPLIT_TAKE", "is_locked_while_held"),
-    ("lease", &[], "SPLIT_DRAW", "line_kept"),
-    ("lease", &[], "HALTS_BLINDLY", "progress"),
-    ("lease", &[], "LOOKS_BEFORE_IT_PASSES_ON", "progress"),
-    ("lease", &[], "PASSES_ON_BEFORE_IT_TAKES", "line_kept"),
-    ("lease", &[], "NO_WAKE", "progress"),
-    ("lease", &[], "WISH_STAYS", "free_at_the_end"),
-    ("lease", &[], "NAP_WITHOUT_LIMIT", "progress"),
-    ("lease", &[], "DOES_NOT_LOOK", "livelock"),
-    ("lease", &["-DTRY"], "TRYLOCK_IGNORES_THE_WISH", "trylock_respects_waiters"),
-];
-
-/// Of the module's way to keep a vCPU from running (`core/kmod/park.c`), a barrier or a step left out each.
-const PARK_MUTANTS: &[Mutant] = &[
-    ("park", &[], "CLEARS_WITHOUT_BARRIER", "request_not_lost"),
-    ("park", &[], "DOES_NOT_ASK", "request_not_lost"),
-    ("park", &[], "LOOKS_BEFORE_IT_SLEEPS", "wake_up_not_lost"),
-    ("park", &[], "GIVES_WITHOUT_BARRIER", "wake_up_not_lost"),
-];
-
-fn have_spin(what: &str) -> bool {
-    let there = Command::new("spin").arg("-V").output().is_ok();
-    if !there {
-        println!("SKIPPED: {what}: no spin on this computer");
-    }
-    there
-}
-
-/// What to search a model for.
+/// Which threads may get the lock before others.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Search {
-    /// Runs that break a check, or deadlock.
-    Checks,
-    /// Runs that never end.
-    Livelock,
+enum Order {
+    /// Any.
+    Any,
+    /// None of those in line before an earlier one of them.
+    Line,
+    /// None before an earlier one.
+    Strict,
+    /// None before an earlier one, but in its turn, after its time, or when it was overtaken itself.
+    InTime,
 }
 
-/// `Ok`: every check holds; otherwise the output of verify/run.sh.
-fn verify(search: Search, model: &str, defines: &[&str]) -> Result<(), String> {
-    let options: &[&str] = if search == Search::Livelock { &["--livelock"] } else { &[] };
-    let name = format!("pan-{model}{}{}", options.concat(), defines.concat());
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../core/verify/run.sh");
-    let mut command = Command::new(run);
-    command.args(options).arg(model).args(defines).env("VERIFY_DIR", &dir);
-    let output = command.output().expect("verify/run.sh");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    match output.status.code() {
-        Some(0) => {
-            // A search that may have missed states says so.
-            print!("{said}");
-            Ok(())
-        }
-        Some(1) => Err(said.trim().to_string()),
-        _ => panic!("{model} {defines:?}: {said}{}", String::from_utf8_lossy(&output.stderr)),
-    }
+/// What is said of a lock's order: its name, the member whose first update gives a thread its place in the
+/// line, and who may overtake.
+const ORDERS: &[(&str, Option<&str>, Order)] = &[
+    ("tas", None, Order::Any),
+    ("ticket", Some("both"), Order::Strict),
+    ("mcs", Some("tail"), Order::Strict),
+    ("preemptable", Some("both"), Order::InTime),
+    ("pv_preemptable", Some("both"), Order::InTime),
+    ("pv_ticket", Some("both"), Order::Strict),
+    ("oticket", Some("ticket.both"), Order::Strict),
+    ("oticket_spin", Some("ticket.both"), Order::Strict),
+    ("oticket_wake", Some("ticket.both"), Order::Strict),
+    ("iticket", Some("ticket.both"), Order::Strict),
+    ("long_ticket", Some("ticket.both"), Order::Strict),
+    ("pv_queued", Some("tail"), Order::Line),
+    ("lease", Some("line"), Order::Line),
+];
+
+/// Options of the checker (`core/verify/search.cc`). In the short form these are searched.
+const SHORT: &[&str] = &[
+    "threads=2 rounds=2 tries=6 looks=1 states=60000",
+    "threads=2 rounds=2 spurious=1 states=60000",
+    "threads=3 clock=never states=60000",
+    "threads=3 clock=spent states=60000",
+];
+const FULL: &[&str] = &[
+    "threads=2 rounds=2 tries=6 looks=1",
+    "threads=2 rounds=2 spurious=1 start=65535",
+    "threads=2 rounds=3 clock=spent",
+    "threads=3 tries=4 spurious=1",
+    "threads=3",
+    "threads=3 rounds=2 clock=never",
+    "threads=3 clock=spent spurious=1",
+    "threads=4 clock=never",
+    "threads=4 clock=spent",
+    // Reads see the last write: all runs of `lease`, too.
+    "threads=2 rounds=2 writes=1",
+    "threads=3 writes=1",
+];
+/// A search of the full form that has not ended by then is given up, and the summary says so.
+const STATES_MAX: &str = "states=2000000";
+/// For locks that should be wrong, from those that end soon.
+const WRONG: &[&str] = &[
+    "threads=2",
+    "threads=2 tries=2 looks=1",
+    "threads=2 clock=spent",
+    "threads=2 rounds=2",
+    "threads=2 rounds=2 tries=6",
+    "threads=3 clock=never",
+    "threads=3 states=300000",
+    "threads=3 tries=4 states=300000",
+];
+
+/// A wrong lock: lock, text of its header, what stands there instead, the check that must find it.
+type Broken = (&'static str, &'static str, &'static str, &'static str);
+
+const BROKEN: &[Broken] = &[
+    ("tas", "memory_order_acquire) == 0", "memory_order_acquire) <= 1", "mutual_exclusion"),
+    ("tas", "held, 0, memory", "held, 1, memory", "progress"),
+    ("tas", "memory_order_relaxed) != 0", "memory_order_relaxed) == 0", "free_at_the_end"),
+    ("ticket", "(serving + 1)", "(serving + 2)", "progress"),
+    ("ticket", "if ((both >> 16) != (both & 0xffff))", "if (0)", "mutual_exclusion"),
+    (
+        "ticket",
+        "memory_order_acquire) != mine)",
+        "memory_order_acquire) == mine)",
+        "mutual_exclusion",
+    ),
+    (
+        "mcs",
+        "while (atomic_load_explicit(&node->waiting",
+        "if (atomic_load_explicit(&node->waiting",
+        "mutual_exclusion",
+    ),
+    ("mcs", "&node->waiting, 1,", "&node->waiting, 0,", "mutual_exclusion"),
+    (
+        "mcs",
+        "/* A waiter has exchanged the tail and is about to link itself. */",
+        "return;",
+        "progress",
+    ),
+    ("preemptable", "if (ahead)", "if (0)", "order"),
+    ("preemptable", "if (!now_ahead ||", "if (now_ahead < 2 ||", "order"),
+    ("preemptable", "(low + 1)", "(low + 2)", "progress"),
+    ("preemptable", "if (!unspin_preemptable_is_idle(both))", "if (0)", "order"),
+    ("pv_preemptable", "unspin_lock_wake_all(&lock->both)", "(void)0", "progress"),
+    ("pv_preemptable", "if (both & UNSPIN_PV_PREEMPTABLE_HELD)", "if (both)", "progress"),
+    ("pv_preemptable", "if (ahead)", "if (0)", "order"),
+    ("pv_ticket", "if (unspin_pv_ticket_ahead(both, mine))\n", "if (both)\n", "progress"),
+    // Gives up before it looks: goes round for ever if its budget is always over.
+    (
+        "pv_ticket",
+        "unspin_lock_budget(spin_ns, 1);\n",
+        "unspin_lock_budget(spin_ns, 1);\n if (unspin_lock_budget_spent(&budget)) return false;\n",
+        "progress",
+    ),
+    ("pv_ticket", "next <= kicks", "next < kicks", "progress"),
+    ("pv_ticket", "unspin_lock_wake(&lock->both,", "unspin_lock_wake(&lock->both, 1 +", "progress"),
+    ("pv_ticket", "if (unspin_pv_ticket_ahead(both, both >> 16))", "if (0)", "mutual_exclusion"),
+    ("pv_queued", "unspin_lock_wake(&lock->word, 0)", "(void)0", "progress"),
+    ("pv_queued", "unspin_lock_wake(&first->state, 0)", "(void)first", "progress"),
+    ("pv_queued", "atomic_store_explicit(&lock->first, after,", "(void)(0 +", "undefined"),
+    (
+        "pv_queued",
+        "if (!word && unspin_pv_queued_take(lock, 0))",
+        "if (!(word & UNSPIN_PV_QUEUED_HELD) && unspin_pv_queued_take(lock, word))",
+        "order",
+    ),
+    ("lease", "return !(uses & 1) &&", "return", "mutual_exclusion"),
+    ("lease", "unspin_lock_wake(&lock->line, heir)", "(void)0", "progress"),
+    (
+        "lease",
+        "(wish == UNSPIN_LEASE_WANTED_ASLEEP, 0)",
+        "(unspin_lease_wish(lock) == UNSPIN_LEASE_WANTED_ASLEEP && wish, 0)",
+        "touched_when_done",
+    ),
+    (
+        "lease",
+        "unspin_lease_nap(&lock->both, both, 0, UNSPIN_LEASE_NAP_NS)",
+        "unspin_lock_wait(&lock->both, both, 0)",
+        "progress",
+    ),
+    (
+        "lease",
+        "atomic_store_explicit(&lock->wish, UNSPIN_LEASE_NO_WISH,",
+        "(void)(0 +",
+        "free_at_the_end",
+    ),
+];
+
+fn verify_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../core/verify")
 }
 
 fn is_full() -> bool {
     std::env::var_os("UNSPIN_VERIFY_FULL").is_some()
 }
 
-fn all_keep(search: Search, sizes: &[&[&str]]) {
-    let all = MODELS.iter().flat_map(|model| sizes.iter().map(move |size| (model, size)));
-    let all: Vec<_> = all.collect();
-    let keeps = |&(&(model, choices, _), size): &(&Model, &&[&str])| {
-        let defines = [choices, *size].concat();
-        let began = std::time::Instant::now();
-        let verdict = verify(search, model, &defines);
-        println!("{model} {defines:?}: {verdict:?} in {} s", began.elapsed().as_secs());
-        assert_eq!(verdict, Ok(()), "{model} {defines:?}");
+/// Runs a compiler.
+fn compile(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The checker without a lock, compiled once.
+fn checker() -> &'static [PathBuf] {
+    static CHECKER: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    CHECKER.get_or_init(|| {
+        let dir = scratch().join(format!("checker.{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let names = ["memory", "threads", "machine", "search"];
+        let objects: Vec<_> = names.iter().map(|name| dir.join(name).with_extension("o")).collect();
+        in_parallel(&objects, |object| {
+            let source = verify_dir().join(object.file_stem().unwrap()).with_extension("cc");
+            compile(
+                Command::new("c++")
+                    .args(["-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-c", "-o"])
+                    .args([object.as_path(), &source]),
+            );
+        });
+        objects
+    })
+}
+
+/// A lock's code with the checker. `headers` has the lock's header and those that it includes.
+fn build(lock: &Lock, headers: &Path, name: &str) -> PathBuf {
+    let (_, doorway, _) = ORDERS.iter().find(|(l, ..)| *l == lock.name).expect("in ORDERS");
+    let dir = scratch().join(format!("checker.{}", std::process::id()));
+    let (program, object) = (dir.join(name), dir.join(name).with_extension("o"));
+    let verify = verify_dir();
+    checker();
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fno-stack-protector", "-I"])
+        .arg(verify.join("shim"))
+        .arg(format!("-DUNSPIN_LOCK_ENV_HEADER=\"{}\"", verify.join("env.h").display()))
+        .arg(format!("-DLOCK_HEADER=\"{}\"", headers.join(lock.header).display()))
+        .arg(format!("-DLOCK(op)=unspin_{}_##op", lock.name))
+        .args(lock.node.then_some("-DWITH_NODE"))
+        .args(doorway.map(|member| format!("-DDOORWAY={member}")))
+        .args((lock.name == "pv_queued").then_some("-DCLOSED=UNSPIN_PV_QUEUED_PENDING"))
+        .args(lock.start.map(|start| format!("-DSTART(v)={start}")))
+        .arg("-c")
+        .arg(verify.join("client.c"))
+        .arg("-o")
+        .arg(&object);
+    compile(&mut cc);
+    compile(Command::new("c++").arg(object).args(checker()).arg("-o").arg(&program));
+    program
+}
+
+/// What a search says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Verdict {
+    /// No run breaks a check.
+    Holds(String),
+    /// It was given up.
+    Incomplete(String),
+    /// A check and how it was found.
+    Rejected(String, String),
+}
+
+fn search(lock: &Lock, program: &Path, options: &str) -> Verdict {
+    let (.., order) = ORDERS.iter().find(|(l, ..)| *l == lock.name).expect("in ORDERS");
+    let order = match order {
+        Order::Line => "order=1",
+        Order::Strict => "order=2",
+        Order::InTime => "order=3",
+        Order::Any => "order=0",
     };
+    let mut command = Command::new(program);
+    let output = command.args(options.split(' ')).arg(order).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).trim().to_string();
+    match said.split_once(": ") {
+        Some(("ok", how)) => Verdict::Holds(how.into()),
+        Some(("incomplete", how)) => Verdict::Incomplete(how.into()),
+        Some(("rejected", how)) => {
+            let (check, how) = how.split_once(", ").unwrap();
+            Verdict::Rejected(check.into(), how.into())
+        }
+        _ => panic!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)),
+    }
+}
+
+/// A memory order of a header that can be weakened.
+struct Site {
+    lock: &'static Lock,
+    /// Where it is in the header's text.
+    at: usize,
+    line: usize,
+    order: &'static str,
+    weakened: &'static str,
+}
+
+/// The text with its comments blanked.
+fn without_comments(text: &str) -> String {
+    let mut code = String::new();
+    for (index, part) in text.split("/*").enumerate() {
+        let (comment, rest) = if index == 0 {
+            ("", part)
+        } else {
+            part.split_once("*/").expect("an end of a comment")
+        };
+        if index > 0 {
+            code += "  ";
+            code.extend(comment.chars().map(|c| if c == '\n' { c } else { ' ' }));
+            code += "  ";
+        }
+        code += rest;
+    }
+    assert_eq!(code.len(), text.len(), "only ASCII in headers");
+    code
+}
+
+/// The acquires and releases of a header. One that is both is weakened to each.
+fn sites(lock: &'static Lock) -> Vec<Site> {
+    const WEAKENED: &[(&str, &str)] = &[
+        ("acquire", "relaxed"),
+        ("release", "relaxed"),
+        ("acq_rel", "acquire"),
+        ("acq_rel", "release"),
+    ];
+    let text = std::fs::read_to_string(locks_dir().join(lock.header)).unwrap();
+    let code = without_comments(&text);
+    let mut sites = Vec::new();
+    for (order, weakened) in WEAKENED {
+        for (at, _) in code.match_indices(&format!("memory_order_{order}")) {
+            let line = 1 + code[..at].matches('\n').count();
+            sites.push(Site { lock, at, line, order, weakened });
+        }
+    }
+    sites.sort_by_key(|site| site.at);
+    sites
+}
+
+/// The locks' headers, that of `lock` with another text.
+fn changed_headers(lock: &Lock, name: &str, text: &str) -> PathBuf {
+    let dir = scratch().join(format!("checker.{}/{name}.d", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    for entry in std::fs::read_dir(locks_dir()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "h") {
+            std::fs::copy(&path, dir.join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    std::fs::write(dir.join(lock.header), text).unwrap();
+    dir
+}
+
+/// The first search that rejects a wrong lock, or none.
+fn rejected(lock: &Lock, name: &str, text: &str) -> Option<(&'static str, String)> {
+    let program = build(lock, &changed_headers(lock, name, text), name);
+    WRONG.iter().find_map(|options| match search(lock, &program, options) {
+        Verdict::Rejected(check, _) => Some((*options, check)),
+        Verdict::Holds(_) | Verdict::Incomplete(_) => None,
+    })
+}
+
+/// What was checked, and how it went.
+#[derive(Default)]
+struct Summary {
+    passed: usize,
+    failed: Vec<String>,
+    searches: Vec<String>,
+    sites: Vec<String>,
+    broken: Vec<String>,
+}
+
+impl Summary {
+    fn count(&mut self, passed: bool, what: String) {
+        if passed {
+            self.passed += 1;
+        } else {
+            println!("FAILED {what}");
+            self.failed.push(what);
+        }
+    }
+
+    fn json(&self) -> String {
+        let mut text = String::from("{\n");
+        for (name, rows) in
+            [("searches", &self.searches), ("sites", &self.sites), ("broken_locks", &self.broken)]
+        {
+            let mut rows = rows.clone();
+            rows.sort();
+            writeln!(text, "  \"{name}\": [\n    {}\n  ],", rows.join(",\n    ")).unwrap();
+        }
+        write!(text, "  \"passed\": {},\n  \"failed\": {}\n}}\n", self.passed, self.failed.len())
+            .unwrap();
+        text
+    }
+}
+
+fn check_lock(lock: &Lock, summary: &Mutex<Summary>) {
+    let program = build(lock, &locks_dir(), lock.name);
+    for options in if is_full() { FULL } else { SHORT } {
+        let limits =
+            if is_full() { format!("{options} {STATES_MAX}") } else { options.to_string() };
+        let verdict = search(lock, &program, &limits);
+        let (name, said) = match &verdict {
+            Verdict::Holds(how) => ("holds", how),
+            Verdict::Incomplete(how) => ("holds as far as searched", how),
+            Verdict::Rejected(check, _) => (check.as_str(), check),
+        };
+        println!("{} {options}: {name}, {said}", lock.name);
+        let row = format!(
+            r#"{{"lock": "{}", "search": "{options}", "verdict": "{name}", "found": "{said}"}}"#,
+            lock.name
+        );
+        let mut summary = summary.lock().unwrap();
+        summary.searches.push(row);
+        summary.count(
+            !matches!(verdict, Verdict::Rejected(..)),
+            format!("{} {options}: {said}", lock.name),
+        );
+    }
+}
+
+fn check_site(site: &Site, summary: &Mutex<Summary>) {
+    let text = std::fs::read_to_string(locks_dir().join(site.lock.header)).unwrap();
+    let Site { lock, at, line, order, weakened } = site;
+    let old = format!("memory_order_{order}");
+    let text = format!("{}memory_order_{weakened}{}", &text[..*at], &text[at + old.len()..]);
+    let name = format!("{}-{at}-{weakened}", lock.name);
+    let found = rejected(lock, &name, &text);
+    let (verdict, by) = match &found {
+        Some((options, check)) => (format!("rejected: {check}"), *options),
+        None => ("not rejected".into(), "all"),
+    };
+    println!("{} line {line} {order} weakened to {weakened}: {verdict}", lock.header);
+    let mut summary = summary.lock().unwrap();
+    summary.sites.push(format!(
+        r#"{{"lock": "{}", "header": "{}", "line": {line:3}, "order": "{order}", "weakened_to": "{weakened}", "verdict": "{verdict}", "search": "{by}"}}"#,
+        lock.name, lock.header
+    ));
+    summary
+        .count(found.is_some(), format!("{}:{line} {order} to {weakened}: {verdict}", lock.header));
+}
+
+fn check_broken(index: usize, summary: &Mutex<Summary>) {
+    let (name, what, by, check) = BROKEN[index];
+    let lock = by_name(name).expect("a lock");
+    let text = std::fs::read_to_string(locks_dir().join(lock.header)).unwrap();
+    assert!(text.contains(what), "{}: no {what}", lock.header);
+    let found = rejected(lock, &format!("{name}-broken-{index}"), &text.replace(what, by));
+    let verdict = found.map_or("holds".to_string(), |(_, check)| check);
+    println!("{name} with {by:?} for {what:?}: {verdict}");
+    let mut summary = summary.lock().unwrap();
+    summary.broken.push(format!(
+        r#"{{"lock": "{name}", "text": {what:?}, "instead": {by:?}, "verdict": "{verdict}"}}"#
+    ));
+    summary.count(verdict == check, format!("{name} with {by:?}: {verdict}, not {check}"));
+}
+
+/// One thing to check.
+enum Job {
+    Lock(&'static Lock),
+    Site(Site),
+    Broken(usize),
+}
+
+#[test]
+fn locks_hold_and_wrong_ones_are_rejected() {
+    let mut jobs: Vec<_> = LOCKS.iter().map(Job::Lock).collect();
+    // Those that take long come first.
+    jobs.reverse();
+    let own = |lock: &&'static Lock| LOCKS.iter().find(|l| l.header == lock.header) == Some(*lock);
+    jobs.extend(LOCKS.iter().filter(own).flat_map(sites).map(Job::Site));
+    jobs.extend((0..BROKEN.len()).map(Job::Broken));
+    let summary = Mutex::new(Summary::default());
+    checker();
+    in_parallel(&jobs, |job| match job {
+        Job::Lock(lock) => check_lock(lock, &summary),
+        Job::Site(site) => check_site(site, &summary),
+        Job::Broken(index) => check_broken(*index, &summary),
+    });
+    let summary = summary.into_inner().unwrap();
+    std::fs::remove_dir_all(scratch().join(format!("checker.{}", std::process::id()))).unwrap();
+    let verdict = format!("{} passed, {} failed", summary.passed, summary.failed.len());
     if is_full() {
-        // Each may need all the memory it is allowed.
-        all.iter().for_each(keeps);
-    } else {
-        in_parallel(&all, keeps);
+        let out = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../out/check-locks");
+        std::fs::create_dir_all(&out).unwrap();
+        std::fs::write(out.join("summary.json"), summary.json()).unwrap();
+        std::fs::write(out.join("verdict"), format!("{verdict}\n")).unwrap();
     }
+    println!("{verdict}");
+    assert!(summary.failed.is_empty(), "{}", summary.failed.join("\n"));
 }
 
-#[test]
-fn every_lock_keeps_every_check() {
-    if !have_spin("models of the locks") {
-        return;
-    }
-    if is_full() {
-        let sizes: &[&[&str]] = &[&[], &["-DTRY", "-DPREEMPTIONS=2"], &["-DROUNDS=2"], &["-DN=4"]];
-        all_keep(Search::Checks, sizes);
-    } else {
-        all_keep(Search::Checks, &[&[], &["-DTRY"]]);
-    }
-}
+/// A wrong model of the module: its fault, the check that must find it. Each leaves out a barrier or a step.
+const PARK_MUTANTS: &[(&str, &str)] = &[
+    ("CLEARS_WITHOUT_BARRIER", "request_not_lost"),
+    ("DOES_NOT_ASK", "request_not_lost"),
+    ("LOOKS_BEFORE_IT_SLEEPS", "wake_up_not_lost"),
+    ("GIVES_WITHOUT_BARRIER", "wake_up_not_lost"),
+];
 
-/// A budget that is spent before each look must not send a waiter round and round.
-#[test]
-fn no_vcpu_goes_round_for_ever() {
-    if !have_spin("models of the locks, for livelocks") {
-        return;
-    }
-    let sizes: &[&[&str]] = if is_full() { &[&[], &["-DTRY"], &["-DROUNDS=2"]] } else { &[&[]] };
-    all_keep(Search::Livelock, sizes);
-}
-
-#[test]
-fn every_wrong_lock_is_rejected_by_its_check() {
-    if have_spin("models of wrong locks") {
-        all_are_rejected(MUTANTS);
+/// `Ok`: every check of `park.pml` holds; otherwise the output of `run.sh`.
+fn verify_park(define: &str) -> Result<(), String> {
+    let dir = scratch().join(format!("pan-park{define}"));
+    let mut command = Command::new(verify_dir().join("run.sh"));
+    let output = command.args(["park", define]).env("VERIFY_DIR", &dir).output().expect("run.sh");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    match output.status.code() {
+        Some(0) => Ok(()),
+        Some(1) => Err(said.trim().to_string()),
+        _ => panic!("park {define}: {said}{}", String::from_utf8_lossy(&output.stderr)),
     }
 }
 
 #[test]
 fn no_vcpu_overstays_its_turn_or_sleeps_through_it() {
-    if have_spin("the model of parked vCPUs") {
-        assert_eq!(verify(Search::Checks, "park", &["-DTURNS=6"]), Ok(()));
-        all_are_rejected(PARK_MUTANTS);
+    if Command::new("spin").arg("-V").output().is_err() {
+        println!("SKIPPED: the model of parked vCPUs: no spin on this computer");
+        return;
     }
-}
-
-fn all_are_rejected(mutants: &[Mutant]) {
-    let wrong = Mutex::new(Vec::new());
-    in_parallel(mutants, |(model, choices, mutant, check)| {
-        let define = format!("-DM_{mutant}");
-        let search = if *check == "livelock" { Search::Livelock } else { Search::Checks };
-        let verdict = verify(search, model, &[choices, &[define.as_str()][..]].concat());
-        if verdict != Err(format!("{model}: {check}")) {
-            let said = format!("{model} {choices:?} {mutant}: {verdict:?}, not {check}");
-            wrong.lock().unwrap().push(said);
-        }
+    assert_eq!(verify_park("-DTURNS=6"), Ok(()));
+    let text = std::fs::read_to_string(verify_dir().join("park.pml")).unwrap();
+    in_parallel(PARK_MUTANTS, |(mutant, check)| {
+        assert!(text.contains(&format!("M_{mutant}\n")), "park.pml does not read {mutant}");
+        assert_eq!(verify_park(&format!("-DM_{mutant}")), Err(format!("park: {check}")));
     });
-    let wrong = wrong.into_inner().unwrap();
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-/// Which lock of pv_ticket's family, and which of preemptable's: what tells models of a file apart.
-fn kind(choices: &[&str]) -> Vec<String> {
-    let told = ["-DKICKS=1", "-DKICKS=2", "-DPV"];
-    choices.iter().filter(|c| told.contains(c)).map(|c| c.to_string()).collect()
-}
-
-#[test]
-fn every_lock_has_a_model_and_mutants() {
-    for lock in LOCKS {
-        let of_lock = MODELS.iter().find(|(_, _, locks)| locks.contains(&lock.name));
-        let (model, choices, _) = of_lock.unwrap_or_else(|| panic!("{} has no model", lock.name));
-        let wrong = MUTANTS.iter().filter(|(m, c, ..)| m == model && kind(c) == kind(choices));
-        assert!(wrong.count() >= MUTANTS_MIN, "{}", lock.name);
-    }
-}
-
-/// A mutation that no model reads would pass for a check that holds.
-#[test]
-fn every_mutation_is_in_its_model() {
-    for (model, _, mutant, _) in MUTANTS.iter().chain(PARK_MUTANTS) {
-        let path =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../core/verify/{model}.pml"));
-        let text = std::fs::read_to_string(path).unwrap();
-        // A lock that does not look gives up in the step SPENT(), which all models share.
-        let reads = |mark: &str| text.contains(mark);
-        let shared = *mutant == "DOES_NOT_LOOK" && reads("SPENT(");
-        assert!(shared || reads(&format!("M_{mutant}\n")) || reads(&format!("M_{mutant})")));
-    }
 }
