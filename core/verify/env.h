@@ -37,7 +37,7 @@ static inline unsigned long long unspin_lock_now(void)
 
 static inline unsigned int unspin_lock_ticks_per_us(void)
 {
-	return 1000;
+	return model_env(MODEL_RATE, 0, 0, 0, false).value;
 }
 
 static inline void unspin_lock_wait(atomic_uint *word, unsigned int seen, unsigned int key)

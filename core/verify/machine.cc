@@ -7,6 +7,9 @@
 /* Addresses below are of members of what a null pointer points to. */
 constexpr uintptr_t NULL_BYTES = 4096;
 
+/* So that budgets, which are rounded down, are not zero. */
+constexpr uint64_t TICKS_PER_US = 1000;
+
 /* A check does not hold. */
 struct Rejected {
 	const char *check;
@@ -86,9 +89,7 @@ void Machine::steps_of(const State &state, unsigned int t)
 		return step(state, t, [](State &) { throw Rejected{ "undefined" }; });
 	switch (op.kind) {
 	case MODEL_CLOCK:
-		for (uint64_t late = 0; late < 2; late++)
-			step(state, t, [=](State &to) { resume(to, t, { reads_clock(to, t, late), 0 }); });
-		break;
+		return look_at_clock(state, t);
 	case MODEL_WAIT:
 		return halt(state, t, op);
 	case MODEL_WAKE:
@@ -108,6 +109,20 @@ void Machine::join(const State &state, unsigned int t)
 		memory.see_all(to, t);
 		resume(to, t, {});
 	});
+}
+
+/* Which of its two times a budget begins at makes no difference. */
+void Machine::look_at_clock(const State &state, unsigned int t)
+{
+	bool begins = thread_op(thread_next(t, state.frame[t], {})).kind == MODEL_RATE;
+
+	step(state, t, [=](State &to) {
+		if (begins)
+			to.clock &= ~(1 << t);
+		resume(to, t, { reads_clock(to, t, false), 0 });
+	});
+	if (!begins)
+		step(state, t, [=](State &to) { resume(to, t, { reads_clock(to, t, true), 0 }); });
 }
 
 static uint64_t updated(const model_op &op, uint64_t old)
@@ -302,6 +317,9 @@ void Machine::settle(State &state, unsigned int t)
 			if (clock == ANY)
 				return;
 			result.value = reads_clock(state, t, bool(state.clock & bit) != (clock == SPENT));
+			break;
+		case MODEL_RATE:
+			result.value = TICKS_PER_US;
 			break;
 		case MODEL_ASK:
 			state.asks |= bit;

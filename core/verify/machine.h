@@ -55,6 +55,7 @@ private:
 	bool is_local(const State &state, unsigned int thread) const;
 	void steps_of(const State &state, unsigned int thread);
 	void atomic(const State &state, unsigned int thread, const model_op &op);
+	void look_at_clock(const State &state, unsigned int thread);
 	void join(const State &state, unsigned int thread);
 	void halt(const State &state, unsigned int thread, const model_op &op);
 	void wake(const State &state, unsigned int thread, const model_op &op);

@@ -20,6 +20,7 @@ enum model_kind {
 	MODEL_WAIT,
 	MODEL_WAKE,
 	MODEL_CLOCK,
+	MODEL_RATE,	/* of the clock; asked right after the time at which a budget begins */
 	/* Of the client. */
 	MODEL_ASK,	/* it calls lock() or trylock() */
 	MODEL_ENTER,	/* it has the lock, and writes the data that the lock protects */

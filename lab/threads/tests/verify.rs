@@ -2,6 +2,7 @@
 //! The locks' headers as they are under the checker of `core/verify/`: it searches all runs of 2 to 4
 //! threads, in any order of their steps and with any order of writes that C11 allows. Each acquire and
 //! release of a header is weakened singly, and each broken lock of a list is checked: all must be rejected.
+//! Litmus tests ask what the checker's memory allows.
 //! A short form runs as a test. `UNSPIN_VERIFY_FULL=1` searches more and leaves
 //! `out/check-locks/summary.json`.
 //!
@@ -334,6 +335,7 @@ struct Summary {
     searches: Vec<String>,
     sites: Vec<String>,
     broken: Vec<String>,
+    memory: Vec<String>,
 }
 
 impl Summary {
@@ -348,9 +350,12 @@ impl Summary {
 
     fn json(&self) -> String {
         let mut text = String::from("{\n");
-        for (name, rows) in
-            [("searches", &self.searches), ("sites", &self.sites), ("broken_locks", &self.broken)]
-        {
+        for (name, rows) in [
+            ("searches", &self.searches),
+            ("sites", &self.sites),
+            ("broken_locks", &self.broken),
+            ("memory", &self.memory),
+        ] {
             let mut rows = rows.clone();
             rows.sort();
             writeln!(text, "  \"{name}\": [\n    {}\n  ],", rows.join(",\n    ")).unwrap();
@@ -422,8 +427,53 @@ fn check_broken(index: usize, summary: &Mutex<Summary>) {
     summary.count(verdict == check, format!("{name} with {by:?}: {verdict}, not {check}"));
 }
 
+/// Programs of `litmus.c`: what each is, its threads, and whether its outcome can be.
+const LITMUS: &[(&str, u32, bool)] = &[
+    ("message passing", 2, false),
+    ("message passing without acquire", 2, true),
+    ("message passing without release", 2, true),
+    ("store buffering", 2, true),
+    ("load buffering, which is left out", 2, false),
+    ("two words written in opposite order", 2, true),
+    ("two reads of a word", 2, false),
+    ("two updates", 2, false),
+    ("a release that an update passes on", 3, false),
+    ("a release that a store ends", 3, true),
+    ("two readers of independent writes", 4, true),
+    ("half of a store to a word", 2, false),
+    ("two halves written in order", 2, true),
+    ("a released half, and an update of the word", 3, false),
+    ("an own half seen early", 2, true),
+    ("a half stored, and an update of the word", 2, false),
+];
+
+/// The checker's memory is as weak as C11 allows, and no weaker.
+fn check_memory(summary: &Mutex<Summary>) {
+    let dir = scratch().join(format!("checker.{}", std::process::id()));
+    let (program, object) = (dir.join("litmus"), dir.join("litmus.o"));
+    let source = verify_dir().join("litmus.c");
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fno-stack-protector", "-I"])
+        .arg(verify_dir().join("shim"))
+        .arg("-c")
+        .args([&source, Path::new("-o"), &object]);
+    compile(&mut cc);
+    compile(Command::new("c++").arg(object).args(checker()).arg("-o").arg(&program));
+    for (number, (what, threads, reached)) in LITMUS.iter().enumerate() {
+        let mut command = Command::new(&program);
+        command.args([format!("threads={threads}"), format!("start={number}")]);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        let verdict = if *reached { "rejected: reached" } else { "ok: " };
+        let mut summary = summary.lock().unwrap();
+        summary.memory.push(format!(r#"{{"program": "{what}", "outcome_can_be": {reached}}}"#));
+        summary.count(said.starts_with(verdict), format!("{what}: {said}"));
+    }
+}
+
 /// One thing to check.
 enum Job {
+    Memory,
     Lock(&'static Lock),
     Site(Site),
     Broken(usize),
@@ -434,12 +484,14 @@ fn locks_hold_and_wrong_ones_are_rejected() {
     let mut jobs: Vec<_> = LOCKS.iter().map(Job::Lock).collect();
     // Those that take long come first.
     jobs.reverse();
+    jobs.push(Job::Memory);
     let own = |lock: &&'static Lock| LOCKS.iter().find(|l| l.header == lock.header) == Some(*lock);
     jobs.extend(LOCKS.iter().filter(own).flat_map(sites).map(Job::Site));
     jobs.extend((0..BROKEN.len()).map(Job::Broken));
     let summary = Mutex::new(Summary::default());
     checker();
     in_parallel(&jobs, |job| match job {
+        Job::Memory => check_memory(&summary),
         Job::Lock(lock) => check_lock(lock, &summary),
         Job::Site(site) => check_site(site, &summary),
         Job::Broken(index) => check_broken(*index, &summary),
