@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "choice.h"
@@ -14,6 +15,10 @@
 
 struct interpose_count interpose_spins, interpose_mutexes;
 atomic_uint interpose_forks;
+
+/* Without a page that the kernel clears: only the handler of fork() changes it. */
+static atomic_uint counted_without_page = INTERPOSE_COUNTED;
+_Atomic(atomic_uint *) interpose_counted = &counted_without_page;
 
 #define OVER(name)									\
 	_Static_assert(sizeof(struct unspin_##name##_lock) <= INTERPOSE_BYTES_MAX,		\
@@ -155,11 +160,43 @@ static void forget_counts(struct interpose_count *count)
 	atomic_store(&count->left, 0);
 }
 
+/* Several threads may find the process uncounted: the first counts it, the others wait. */
+void interpose_count_process(void)
+{
+	atomic_uint *counted = atomic_load_explicit(&interpose_counted, memory_order_relaxed);
+	unsigned int before = INTERPOSE_UNCOUNTED;
+
+	if (atomic_compare_exchange_strong(counted, &before, INTERPOSE_COUNTING)) {
+		atomic_fetch_add(&interpose_forks, 1);
+		atomic_store(counted, INTERPOSE_COUNTED);
+	}
+	while (atomic_load(counted) != INTERPOSE_COUNTED)
+		unspin_lock_cpu_pause();
+}
+
 static void in_child(void)
 {
-	atomic_fetch_add(&interpose_forks, 1);
+	if (atomic_load(&interpose_counted) == &counted_without_page)
+		atomic_store(&counted_without_page, INTERPOSE_UNCOUNTED);
+	interpose_process();
 	forget_counts(&interpose_spins);
 	forget_counts(&interpose_mutexes);
+}
+
+/* Kernels before 4.14 cannot clear a page. Then handlers of a child that run before ours see its parent. */
+static void watch_forks(void)
+{
+	size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+	atomic_uint *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	pthread_atfork(NULL, NULL, in_child);
+	if (page == MAP_FAILED)
+		return;
+	atomic_store(page, INTERPOSE_COUNTED);
+	if (madvise(page, bytes, MADV_WIPEONFORK))
+		munmap(page, bytes);
+	else
+		atomic_store(&interpose_counted, page);
 }
 
 static void read_tau(void)
@@ -183,7 +220,7 @@ static void read_tau(void)
 __attribute__((constructor)) static void start(void)
 {
 	read_tau();
-	pthread_atfork(NULL, NULL, in_child);
+	watch_forks();
 }
 
 static const char *name_of(const struct interpose_lock *lock)

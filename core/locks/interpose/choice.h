@@ -49,10 +49,27 @@ struct interpose_count {
 extern struct interpose_count interpose_spins, interpose_mutexes;
 
 /*
+ * Whether this process has counted itself in interpose_forks. It is on a page that the kernel clears in
+ * the child of a fork(), so that the first lock of the child counts it, also in a handler of fork().
+ */
+enum { INTERPOSE_UNCOUNTED = 0, INTERPOSE_COUNTING, INTERPOSE_COUNTED };
+extern _Atomic(atomic_uint *) interpose_counted;
+extern atomic_uint interpose_forks;
+void interpose_count_process(void);
+
+/*
  * Number of fork() calls between this process and the program's first one. A process with another
  * number ignores what threads left in a lock, because these threads do not exist in it.
  */
-extern atomic_uint interpose_forks;
+static inline unsigned int interpose_process(void)
+{
+	atomic_uint *counted = atomic_load_explicit(&interpose_counted, memory_order_relaxed);
+
+	if (__builtin_expect(atomic_load_explicit(counted, memory_order_acquire) != INTERPOSE_COUNTED, 0))
+		interpose_count_process();
+	return atomic_load_explicit(&interpose_forks, memory_order_relaxed);
+}
+
 
 /* Returns the same each time. From any thread, also before constructors. */
 struct interpose_choice interpose_choose(void);

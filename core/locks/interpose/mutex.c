@@ -2,12 +2,13 @@
 /*
  * pthread_mutex_lock() and _unlock() with a lock of list.h in front, if UNSPIN_MUTEX=1.
  *
- * The mutex stays that of the C library: its holder always holds the C library's mutex. If a mutex is
- * held or waited for, pthread_mutex_lock() takes the front lock first. So one thread at a time asks for
- * the mutex, in the order of the front lock, and holds both until pthread_mutex_unlock(). A free mutex
- * costs only one check. Condition variables, timed locks, trylock, cancellation and code that is bound
- * to the C library's functions work as usual: they use only the mutex, and the holder of the front lock
- * waits for it.
+ * The mutex stays that of the C library: its holder always holds the C library's mutex. A thread that
+ * finds a mutex held takes the front lock first. So one waiter at a time asks for the mutex, in the
+ * order of the front lock, and holds both until pthread_mutex_unlock(). A free mutex is taken by the
+ * first thread that asks, as with the C library alone: it does not wait for a thread that has yet to
+ * wake up. Condition variables, timed locks, trylock, cancellation and code that is bound to the C
+ * library's functions work as usual: they use only the mutex, and the holder of the front lock waits
+ * for it.
  *
  * A thread of a real-time class does not take the front lock. It asks for the mutex and sleeps there.
  *
@@ -24,12 +25,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "budget.h"
 #include "choice.h"
 #include "realtime.h"
-
-/* How long the first in line spins for a mutex that is about to be free, because its unlock has two steps. */
-#define HANDOVER_NS 1000
 
 /* Bits of __kind to ignore: lock elision, which the front lock does not disturb. */
 #define KIND_ELISION (256 | 512)
@@ -85,7 +82,7 @@ static bool is_ours(pthread_mutex_t *mutex)
  */
 static void clear_after_fork(struct front *front)
 {
-	unsigned int now = atomic_load_explicit(&interpose_forks, memory_order_relaxed);
+	unsigned int now = interpose_process();
 	unsigned int seen = atomic_load_explicit(&front->forks, memory_order_acquire);
 
 	while (__builtin_expect(seen != now, 0)) {
@@ -106,8 +103,8 @@ static void clear_after_fork(struct front *front)
 	}
 }
 
-/* Called by the holder of the mutex: releases the front lock. */
-static void leave_front(struct front *front)
+/* Called by the holder of the mutex, which also holds the front lock: releases that one. */
+static __attribute__((noinline)) void leave_front(struct front *front)
 {
 	clear_after_fork(front);
 	if (front->held) {
@@ -116,38 +113,18 @@ static void leave_front(struct front *front)
 	}
 }
 
-static void await_handover(pthread_mutex_t *mutex)
-{
-	struct unspin_lock_budget budget;
-
-	if (!__atomic_load_n(&mutex->__data.__lock, __ATOMIC_RELAXED))
-		return;
-	budget = unspin_lock_budget(HANDOVER_NS, 1);
-	while (__atomic_load_n(&mutex->__data.__lock, __ATOMIC_RELAXED) && !unspin_lock_budget_spent(&budget))
-		unspin_cpu_relax();
-}
-
-static int lock(pthread_mutex_t *mutex)
+/* The mutex is held: takes the front lock first. */
+static __attribute__((noinline)) int lock_in_turn(pthread_mutex_t *mutex)
 {
 	struct front *front = front_of(mutex);
 	int error;
 
-	if (!is_ours(mutex)) {
-		if (with.verbose)
-			interpose_add(&interpose_mutexes.left);
-		return with.lock(mutex);
-	}
-	clear_after_fork(front);
-	if (with.verbose)
-		interpose_add(&interpose_mutexes.taken);
-	if (!with.front->is_locked(&front->word) && !with.trylock(mutex))
-		return 0;
 	if (with.verbose)
 		interpose_add(&interpose_mutexes.waited);
-	if (interpose_is_realtime())
+	if (interpose_was_realtime())
 		return with.lock(mutex);
+	clear_after_fork(front);
 	with.front->lock(&front->word);
-	await_handover(mutex);
 	error = with.lock(mutex);
 	if (error)
 		with.front->unlock(&front->word);
@@ -156,16 +133,28 @@ static int lock(pthread_mutex_t *mutex)
 	return error;
 }
 
-static int unlock(pthread_mutex_t *mutex)
+static inline int lock(pthread_mutex_t *mutex)
 {
-	if (is_ours(mutex))
+	bool ours = is_ours(mutex);
+
+	if (with.verbose)
+		interpose_add(ours ? &interpose_mutexes.taken : &interpose_mutexes.left);
+	if (!ours)
+		return with.lock(mutex);
+	return with.trylock(mutex) ? lock_in_turn(mutex) : 0;
+}
+
+static inline int unlock(pthread_mutex_t *mutex)
+{
+	if (is_ours(mutex) && __builtin_expect(front_of(mutex)->held, 0))
 		leave_front(front_of(mutex));
 	return with.unlock(mutex);
 }
 
 void interpose_mutex_leave_front(pthread_mutex_t *mutex)
 {
-	if (atomic_load_explicit(&unlock_fn, memory_order_relaxed) == unlock && is_ours(mutex))
+	if (atomic_load_explicit(&unlock_fn, memory_order_relaxed) == unlock && is_ours(mutex) &&
+	    front_of(mutex)->held)
 		leave_front(front_of(mutex));
 }
 
@@ -222,12 +211,17 @@ __attribute__((constructor)) static void start(void)
 	choose();
 }
 
+/* The usual function is inline, because most locks are free and cost little. */
 INTERPOSE_EXPORT int pthread_mutex_lock(pthread_mutex_t *mutex)
 {
-	return CALL(lock_fn, mutex);
+	mutex_fn *fn = atomic_load_explicit(&lock_fn, memory_order_relaxed);
+
+	return fn == lock ? lock(mutex) : fn(mutex);
 }
 
 INTERPOSE_EXPORT int pthread_mutex_unlock(pthread_mutex_t *mutex)
 {
-	return CALL(unlock_fn, mutex);
+	mutex_fn *fn = atomic_load_explicit(&unlock_fn, memory_order_relaxed);
+
+	return fn == unlock ? unlock(mutex) : fn(mutex);
 }

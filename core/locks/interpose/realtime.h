@@ -13,19 +13,40 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "env_cpu.h"
+#include "budget.h"
 
 /* Turns of a waiting loop between checks: some milliseconds, about a time slice. */
 #define INTERPOSE_TURNS_PER_LOOK (1u << 16)
 #define INTERPOSE_SLEEP_NS 100000
+#define INTERPOSE_KNOWN_NS 10000000
 
-/* Whether the calling thread has such a class now. */
+/* Of sched.h, which names it only for programs that define _GNU_SOURCE. */
+#define INTERPOSE_RESET_ON_FORK 0x40000000
+#define INTERPOSE_DEADLINE 6
+
+/* Whether the calling thread has such a class now: a system call. */
 static inline bool interpose_is_realtime(void)
 {
-	int errno_before = errno, policy = sched_getscheduler(0);
+	int errno_before = errno, policy = sched_getscheduler(0) & ~INTERPOSE_RESET_ON_FORK;
 
 	errno = errno_before;
-	return policy == SCHED_FIFO || policy == SCHED_RR || policy == 6 /* SCHED_DEADLINE */;
+	return policy == SCHED_FIFO || policy == SCHED_RR || policy == INTERPOSE_DEADLINE;
+}
+
+/*
+ * The same, as it was within the last 10 ms. A class that comes meanwhile is seen by
+ * interpose_relax() while the thread spins.
+ */
+static inline bool interpose_was_realtime(void)
+{
+	static _Thread_local struct unspin_lock_budget known;
+	static _Thread_local bool realtime;
+
+	if (!known.limit_ticks || unspin_lock_budget_spent(&known)) {
+		known = unspin_lock_budget(INTERPOSE_KNOWN_NS, 1);
+		realtime = interpose_is_realtime();
+	}
+	return realtime;
 }
 
 /* One turn of a waiting loop, for the locks of list.h. The class may change while a thread waits. */

@@ -8,7 +8,7 @@
  * The lock is in the pthread_spinlock_t; if it is too large for that, the C library's lock is used. So
  * locks shared between processes work, and a lock that is held at a fork() is held in the child, as
  * POSIX requires. A waiter that dies (in a killed process; all threads but one at a fork()) keeps its
- * place in the line. Preemptable locks overtake it; locks with a strict order wait for it forever.
+ * place in the line of a preemptable lock, and is overtaken.
  *
  * pthread_spin_destroy() of the C library is kept, because it has nothing to do.
  */

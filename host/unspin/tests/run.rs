@@ -55,10 +55,10 @@ fn settings_reach_the_program_and_what_is_set_stays() {
     command
         .arg("echo $UNSPIN_LOCK $UNSPIN_MUTEX $UNSPIN_TAU_NS $LD_PRELOAD $0 $1")
         .args(["a", "b c"]);
-    command.env("UNSPIN_LOCK", "ticket").env("LD_PRELOAD", "libm.so.6");
+    command.env("UNSPIN_LOCK", "tas").env("LD_PRELOAD", "libm.so.6");
     let out = command.env("HOME", scratch("home")).output().unwrap();
     let said = text(&out.stdout);
-    assert!(said.starts_with("ticket 1 1500 libm.so.6:/"), "{said} {}", text(&out.stderr));
+    assert!(said.starts_with("tas 1 1500 libm.so.6:/"), "{said} {}", text(&out.stderr));
     assert!(said.ends_with(" a b c\n"), "{said}");
 }
 

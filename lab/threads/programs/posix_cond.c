@@ -176,26 +176,44 @@ static void a_broadcast_wakes_all(void)
 	}
 }
 
-/* A thread that waited for the mutex may wait for a condition next, while others have the mutex. */
+static void *end_all(void *argument)
+{
+	struct queue *queue = argument;
+
+	EXPECT(!pthread_mutex_lock(&queue->mutex));
+	queue->end = true;
+	EXPECT(!pthread_cond_broadcast(&queue->changed));
+	EXPECT(!pthread_mutex_unlock(&queue->mutex));
+	return NULL;
+}
+
+/*
+ * A thread that waited for the mutex waits for a condition next. Then another one does, while a third
+ * waits for the mutex: it gets the mutex although nobody has unlocked it by name.
+ */
 static void a_wait_after_a_wait_for_the_mutex(void)
 {
 	struct queue queue;
 	unsigned int kind;
-	pthread_t thread;
+	pthread_t waiter, third;
 
 	for (kind = 0; kind < KINDS; kind++) {
 		make(&queue, kinds[kind], PTHREAD_PROCESS_PRIVATE);
 		EXPECT(!pthread_mutex_lock(&queue.mutex));
-		EXPECT(!pthread_create(&thread, NULL, wait_for_end, &queue));
+		EXPECT(!pthread_create(&waiter, NULL, wait_for_end, &queue));
 		sleep_ms(30);
 		EXPECT(!pthread_mutex_unlock(&queue.mutex));
-		while (!waiting(&queue))
+		while (!__atomic_load_n(&queue.waiting, __ATOMIC_RELAXED))
 			sleep_ms(1);
+		sleep_ms(10);
 		EXPECT(!pthread_mutex_lock(&queue.mutex));
-		queue.end = true;
-		EXPECT(!pthread_cond_signal(&queue.changed));
+		EXPECT(!pthread_create(&third, NULL, end_all, &queue));
+		sleep_ms(30);
+		while (!queue.end)
+			EXPECT(!pthread_cond_wait(&queue.changed, &queue.mutex));
 		EXPECT(!pthread_mutex_unlock(&queue.mutex));
-		EXPECT(!pthread_join(thread, NULL));
+		EXPECT(!pthread_join(waiter, NULL));
+		EXPECT(!pthread_join(third, NULL));
 		unmake(&queue);
 	}
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /* Mutexes that are waited for: exclusion, memory freed after an unlock, fork(), signals, cancelling. */
 #define _GNU_SOURCE
+#include <sched.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
 
 #include "posix.h"
 
@@ -208,6 +210,7 @@ static void fork_while_another_clears(void)
 {
 	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 	unsigned int *forks = (unsigned int *)(void *)&mutex.__data.__list + 3;
+	pthread_t thread;
 	pid_t child;
 
 	EXPECT(!pthread_mutex_lock(&mutex));
@@ -217,7 +220,9 @@ static void fork_while_another_clears(void)
 	EXPECT(child >= 0);
 	if (!child) {
 		EXPECT(!pthread_mutex_lock(&mutex));
+		start_waiters(&mutex, &thread, 1);
 		EXPECT(!pthread_mutex_unlock(&mutex));
+		join(&thread, 1);
 		_exit(0);
 	}
 	reap(child);
@@ -324,6 +329,79 @@ static void a_stopped_process_goes_on(void)
 	EXPECT(!munmap(was_stopped, sizeof(*was_stopped)));
 }
 
+static atomic_bool is_still, go_on;
+
+static void stand_still(int signal)
+{
+	(void)signal;
+	atomic_store(&is_still, true);
+	while (!atomic_load(&go_on))
+		sleep_ms(1);
+}
+
+/* The first waiter sleeps, and has no CPU when the mutex gets free. */
+static void a_free_mutex_does_not_wait_for_a_sleeper(void)
+{
+	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	struct sigaction action = { .sa_handler = stand_still };
+	pthread_t waiter;
+	int turn;
+
+	EXPECT(!sigaction(SIGUSR1, &action, NULL));
+	EXPECT(!pthread_mutex_lock(&mutex));
+	start_waiters(&mutex, &waiter, 1);
+	EXPECT(!pthread_kill(waiter, SIGUSR1));
+	while (!atomic_load(&is_still))
+		sleep_ms(1);
+	for (turn = 0; turn < 3; turn++) {
+		EXPECT(!pthread_mutex_unlock(&mutex));
+		EXPECT(!pthread_mutex_lock(&mutex));
+	}
+	atomic_store(&go_on, true);
+	EXPECT(!pthread_mutex_unlock(&mutex));
+	join(&waiter, 1);
+}
+
+static atomic_ulong asked_for_class, found_taken;
+
+/* Before the C library's, for this program and for the libraries that it loads. */
+__attribute__((visibility("default"))) int sched_getscheduler(pid_t tid)
+{
+	atomic_fetch_add(&asked_for_class, 1);
+	return (int)syscall(SYS_sched_getscheduler, tid);
+}
+
+static void *find_it_taken(void *argument)
+{
+	struct contended *contended = argument;
+
+	while (now_ns(CLOCK_MONOTONIC) < contended->until_ns) {
+		if (pthread_mutex_trylock(contended->mutex)) {
+			atomic_fetch_add(&found_taken, 1);
+			EXPECT(!pthread_mutex_lock(contended->mutex));
+		}
+		contended->counter++;
+		EXPECT(!pthread_mutex_unlock(contended->mutex));
+	}
+	return NULL;
+}
+
+/* The kernel is not asked for the thread's class each time, but at most once per ms and thread. */
+static void waiting_takes_no_system_call_each_time(void)
+{
+	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	struct contended contended = { .mutex = &mutex };
+	pthread_t thread[2];
+	int i;
+
+	atomic_store(&asked_for_class, 0);
+	contended.until_ns = now_ns(CLOCK_MONOTONIC) + CONTENTION_NS;
+	for (i = 0; i < 2; i++)
+		EXPECT(!pthread_create(&thread[i], NULL, find_it_taken, &contended));
+	join(thread, 2);
+	EXPECT(asked_for_class <= 2 * (2 + CONTENTION_NS / 1000000) + found_taken / 2);
+}
+
 static void *lock_and_be_cancelled(void *mutex)
 {
 	wait_once(mutex);
@@ -357,4 +435,5 @@ static void a_cancelled_waiter_gets_its_turn_first(void)
 TESTS(TEST(threads_exclude_each_other), TEST(memory_is_free_after_an_unlock),
       TEST(is_free_when_all_waiters_are_gone), TEST(fork_with_waiters),
       TEST(fork_while_another_clears), TEST(fork_handlers_hold_locks), TEST(waiters_handle_signals),
+      TEST(a_free_mutex_does_not_wait_for_a_sleeper), TEST(waiting_takes_no_system_call_each_time),
       TEST(a_stopped_process_goes_on), TEST(a_cancelled_waiter_gets_its_turn_first))

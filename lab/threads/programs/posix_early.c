@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * Locks that are taken before any constructor has run, and locks in a library that is loaded later:
- * this program as a shared object (argument: its path), whose constructor takes locks, too.
+ * Locks that are taken before any constructor has run, locks in a handler of fork() that was registered
+ * then, and locks in a library that is loaded later: this program as a shared object (argument: its
+ * path), whose constructor takes locks, too.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -59,6 +60,46 @@ __attribute__((constructor)) static void loaded(void)
 
 #else
 
+static pthread_mutex_t over_fork = PTHREAD_MUTEX_INITIALIZER;
+
+static void *wait_over_fork(void *unused)
+{
+	EXPECT(!pthread_mutex_lock(&over_fork));
+	EXPECT(!pthread_mutex_unlock(&over_fork));
+	return unused;
+}
+
+/* The first of all handlers of a child. The threads that waited are in the parent. */
+static void in_child(void)
+{
+	pthread_t waiter;
+
+	EXPECT(!pthread_create(&waiter, NULL, wait_over_fork, NULL));
+	sleep_ms(30);
+	EXPECT(!pthread_mutex_unlock(&over_fork));
+	EXPECT(!pthread_join(waiter, NULL));
+}
+
+static void fork_with_an_early_handler(void)
+{
+	pthread_t waiter[2];
+	pid_t child;
+	int i;
+
+	EXPECT(!pthread_mutex_lock(&over_fork));
+	for (i = 0; i < 2; i++)
+		EXPECT(!pthread_create(&waiter[i], NULL, wait_over_fork, NULL));
+	sleep_ms(30);
+	child = fork();
+	EXPECT(child >= 0);
+	if (!child)
+		_exit(0);
+	EXPECT(!pthread_mutex_unlock(&over_fork));
+	for (i = 0; i < 2; i++)
+		EXPECT(!pthread_join(waiter[i], NULL));
+	reap(child);
+}
+
 /* The earliest code of a program: before the constructors of all shared objects. */
 static void first(int argc, char **argv, char **environment)
 {
@@ -67,6 +108,7 @@ static void first(int argc, char **argv, char **environment)
 	(void)environment;
 	running = "taken_before_constructors";
 	take_all();
+	pthread_atfork(NULL, NULL, in_child);
 }
 
 __attribute__((section(".preinit_array"), used)) static void (*at_first)(int, char **, char **) = first;
@@ -77,6 +119,8 @@ int main(int argc, char **argv)
 
 	watch("taken_before_constructors");
 	give_up_all();
+	watch("fork_with_an_early_handler");
+	fork_with_an_early_handler();
 	watch("loaded_late");
 	for (turn = 0; argc > 1 && strchr(argv[1], '/') && turn < 2; turn++) {
 		void *object = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL | (turn ? RTLD_DEEPBIND : 0));

@@ -18,9 +18,11 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool held, low_done;
 static atomic_int waiter_tid;
 
+static int class_flags;
+
 static int set_class(pid_t tid, int priority)
 {
-	return sched_setscheduler(tid, SCHED_FIFO, &(struct sched_param) { priority });
+	return sched_setscheduler(tid, SCHED_FIFO | class_flags, &(struct sched_param) { priority });
 }
 
 /* The last CPU this process may run on. */
@@ -90,6 +92,15 @@ static void who_waits_leaves_the_cpu(void)
 		EXPECT(!pthread_join(thread[i], NULL));
 }
 
+/* A class that the thread's children do not have is one all the same, as rtkit and PipeWire set it. */
+static void who_waits_in_a_class_of_its_own_leaves_the_cpu(void)
+{
+	class_flags = SCHED_RESET_ON_FORK;
+	atomic_store(&low_done, false);
+	who_waits_leaves_the_cpu();
+	class_flags = 0;
+}
+
 static void *wait_once(void *unused)
 {
 	(void)unused;
@@ -142,6 +153,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(who_waits_leaves_the_cpu),
+		TEST(who_waits_in_a_class_of_its_own_leaves_the_cpu),
 		TEST(a_class_may_come_while_one_waits),
 		{ NULL, NULL },
 	};

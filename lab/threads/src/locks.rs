@@ -28,6 +28,7 @@ const PV_TICKET_START: &str = "(v&0x7fff)<<1|(v&0x7fff)<<17";
 /// All locks.
 pub const LOCKS: &[Lock] = &[
     plain("tas", "tas.h"),
+    plain("tas_nap", "tas_nap.h"),
     counting("ticket", "ticket.h", "v<<16|v"),
     Lock { name: "mcs", header: "mcs.h", node: true, start: None },
     counting("preemptable", "preemptable.h", "(v&0x7fff)<<1|v<<16"),

@@ -34,6 +34,7 @@ enum Order {
 /// line, and who may overtake.
 const ORDERS: &[(&str, Option<&str>, Order)] = &[
     ("tas", None, Order::Any),
+    ("tas_nap", None, Order::Any),
     ("ticket", Some("both"), Order::Strict),
     ("mcs", Some("tail"), Order::Strict),
     ("preemptable", Some("both"), Order::InTime),
@@ -90,6 +91,12 @@ const BROKEN: &[Broken] = &[
     ("tas", "memory_order_acquire) == 0", "memory_order_acquire) <= 1", "mutual_exclusion"),
     ("tas", "held, 0, memory", "held, 1, memory", "progress"),
     ("tas", "memory_order_relaxed) != 0", "memory_order_relaxed) == 0", "free_at_the_end"),
+    (
+        "tas_nap",
+        "is_locked(lock) && unspin_tas_nap_trylock(lock))",
+        "is_locked(lock))",
+        "mutual_exclusion",
+    ),
     ("ticket", "(serving + 1)", "(serving + 2)", "progress"),
     ("ticket", "if ((both >> 16) != (both & 0xffff))", "if (0)", "mutual_exclusion"),
     (

@@ -124,7 +124,7 @@ pub const EXAMPLES: Examples = &[
     (
         "run",
         &[
-            ("unspin run -- ./program", "Run a program with preemptable spin locks."),
+            ("unspin run -- ./program", "Run a program with spin locks whose waiters nap."),
             (
                 "unspin run --mutex --verbose -- ./program",
                 "Replace its mutexes too, and count on standard error how many locks were taken.",

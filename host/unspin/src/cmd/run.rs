@@ -11,6 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const MORE: &str = "\
+Locks:
+  tas_nap         for spin locks: the first that asks gets it; who waits for long sleeps
+  lease           for mutexes only: users keep it for 0.5 ms, the others sleep in line
+  preemptable     for measurements: first come, first served, but who has no CPU is overtaken; waiters \
+spin
+  pv_preemptable  for measurements: the same, but waiters sleep
+  tas             for measurements: the first that asks gets it; waiters spin
+
 Environment. The options set these variables for the program and its children; without an option a \
 variable stays as it is:
   UNSPIN_LOCK=NAME      the lock; an unknown name is reported on standard error, and no lock is \
@@ -29,8 +37,7 @@ To turn it off, run the program without `unspin run`. Only the library stays, in
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = MORE)]
 pub struct Args {
-    /// The lock [default: preemptable for spin locks, lease for mutexes]. lease and iticket are for
-    /// mutexes only.
+    /// The lock [default: tas_nap for spin locks, lease for mutexes]. See below.
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(preload::locks()))]
     lock: Option<String>,
     /// Replace pthread_mutex_lock() too, for plain and adaptive mutexes.
