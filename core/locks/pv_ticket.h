@@ -4,11 +4,11 @@
  *
  * Source: K. T. Raghavendra, J. Fitzhardinge, "Paravirtualized ticket spinlocks" (Linux 3.12 to 4.1),
  *         as used for comparison in VEE 2013 section 5.2 and APSys 2015 figure 5.
- * Size:   4 bytes; at most 32,767 threads may wait at a time.
+ * Size:   4 bytes; at most 32,767 threads may wait at a time. With more of them, two hold the lock at
+ *         once.
  * Order:  first come, first served. A preempted waiter still blocks all behind it; they halt.
  *
- * The pv_ticket_..._with() functions take as arguments what differs in oticket.h, iticket.h and
- * long_ticket.h.
+ * The unspin_pv_ticket_..._with() functions take as arguments what differs in oticket.h.
  *
  *	static struct unspin_pv_ticket_lock lock = UNSPIN_PV_TICKET_LOCK_INIT;
  *

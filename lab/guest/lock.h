@@ -19,8 +19,6 @@
 #include "../../core/locks/pv_ticket.h"
 #include "../../core/locks/pv_preemptable.h"
 #include "../../core/locks/oticket.h"
-#include "../../core/locks/iticket.h"
-#include "../../core/locks/long_ticket.h"
 #include "../../core/locks/pv_queued.h"
 #include "../../core/locks/lease.h"
 

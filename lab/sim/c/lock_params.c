@@ -5,7 +5,6 @@
 #include "pv_preemptable.h"
 #include "pv_ticket.h"
 #include "oticket.h"
-#include "iticket.h"
 #include "pv_queued.h"
 #include "lease.h"
 

@@ -37,8 +37,8 @@ pub const LOCKS: &[Lock] = &[
     counting("oticket", "oticket.h", PV_TICKET_START),
     counting("oticket_spin", "oticket.h", PV_TICKET_START),
     counting("oticket_wake", "oticket.h", PV_TICKET_START),
-    counting("iticket", "iticket.h", PV_TICKET_START),
-    counting("long_ticket", "long_ticket.h", PV_TICKET_START),
+    counting("iticket", "oticket.h", PV_TICKET_START),
+    counting("long_ticket", "oticket.h", PV_TICKET_START),
     plain("pv_queued", "pv_queued.h"),
     counting("lease", "lease.h", "(v&0x7fff)<<1|(v<<16|v)*0x100000000ull"),
 ];
