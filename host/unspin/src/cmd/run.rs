@@ -13,7 +13,7 @@ use std::process::Command;
 const MORE: &str = "\
 Locks:
   tas_nap         for spin locks: the first that asks gets it; who waits for long sleeps
-  lease           for mutexes only: users keep it for 0.5 ms, the others sleep in line
+  lease           for mutexes only: few threads use it at a time, the others sleep in line
   preemptable     for measurements: first come, first served, but who has no CPU is overtaken; waiters \
 spin
   pv_preemptable  for measurements: the same, but waiters sleep
