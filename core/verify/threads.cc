@@ -41,9 +41,17 @@ constexpr size_t SAVED_BYTES = 7 * 8;
 
 struct Frame {
 	size_t stack_bytes;
-	std::string stack;
+	std::string memory;	/* the stack, then the thread's own variables */
 	struct model_op op;
 };
+
+/* The client's thread-local variables, if it has any. */
+extern "C" __attribute__((weak)) char __start_model_locals[], __stop_model_locals[];
+
+static std::string locals()
+{
+	return std::string(__start_model_locals, __stop_model_locals);
+}
 
 alignas(64) static char stacks[THREADS_MAX][STACK_BYTES];
 static std::deque<Frame> frames;
@@ -106,8 +114,8 @@ static uint32_t run(unsigned int thread, char *sp)
 	if (thread_sp < stacks[thread] + CLEAR_BYTES)
 		abort();
 
-	Frame frame = { size_t(top - thread_sp), std::string(thread_sp, top), *asked };
-	std::string key = frame.stack;
+	Frame frame = { size_t(top - thread_sp), std::string(thread_sp, top) + locals(), *asked };
+	std::string key = frame.memory;
 	key.append((const char *)&frame.op, sizeof(frame.op));
 	key.push_back(thread);
 	auto found = frame_of.emplace(key, frames.size());
@@ -120,8 +128,10 @@ uint32_t thread_start(unsigned int thread)
 {
 	char *sp = stacks[thread] + STACK_BYTES - 8 - SAVED_BYTES;
 	void (*first)() = first_steps;
+	static const std::string first_locals = locals();
 
 	memset(stacks[thread], 0, STACK_BYTES);
+	memcpy(__start_model_locals, first_locals.data(), first_locals.size());
 	memcpy(sp + SAVED_BYTES - 8, &first, sizeof(first));
 	return run(thread, sp);
 }
@@ -138,8 +148,11 @@ uint32_t thread_next(unsigned int thread, uint32_t frame, const struct model_res
 
 	if (found != next_of.end())
 		return found->second;
-	char *sp = stacks[thread] + STACK_BYTES - frames[frame].stack_bytes;
-	memcpy(sp, frames[frame].stack.data(), frames[frame].stack_bytes);
+	const Frame &from = frames[frame];
+	char *sp = stacks[thread] + STACK_BYTES - from.stack_bytes;
+	memcpy(sp, from.memory.data(), from.stack_bytes);
+	memcpy(__start_model_locals, from.memory.data() + from.stack_bytes,
+	       from.memory.size() - from.stack_bytes);
 	answered = result;
 	uint32_t next = run(thread, sp);
 	next_of.emplace(answer, next);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
  * The threads whose steps are searched. Each runs the client's code as it was compiled, up to its next
- * request to the checker. What it is then, its stack and its request, is a frame. The same frame and the
- * same answer lead to the same next frame, so that each is run once.
+ * request to the checker. What it is then is a frame: its stack, its thread-local variables and its
+ * request. The same frame and the same answer lead to the same next frame, so that each is run once.
  */
 #ifndef UNSPIN_VERIFY_THREADS_H
 #define UNSPIN_VERIFY_THREADS_H

@@ -12,6 +12,9 @@
 #include "../model.h"
 
 #define _Atomic(type) type
+/* The checker keeps what is in this section for each of its threads. */
+#undef _Thread_local
+#define _Thread_local __attribute__((section("model_locals")))
 typedef unsigned short atomic_ushort;
 typedef unsigned int atomic_uint;
 
