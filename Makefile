@@ -5,7 +5,7 @@ LAB := target/release/unspin-lab
 
 # What only the tests need: of the locks, and of the exporter.
 TEST_PACKAGES := spin libck-dev libabsl-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
-TEST_PACKAGES += libc6-dev-i386 lib32gcc-12-dev prometheus
+TEST_PACKAGES += libc6-dev-i386 lib32gcc-12-dev g++-aarch64-linux-gnu cmake systemtap-sdt-dev prometheus
 # Programs that run over our locks, to see that they still run.
 PROGRAM_PACKAGES := sysbench pbzip2 default-jdk-headless postgresql
 
@@ -15,7 +15,7 @@ TEST_DEB_PACKAGES := lintian mmdebstrap
 RPM_PACKAGES := rpm
 TEST_INSTALL_PACKAGES := rpm buildah busybox-static
 
-.PHONY: help deps test-deps build demo demo-linux test test-emulated test-all test-acceptance test-diagnose test-programs lint pictures lines bench scenario-keys figures bench-locks diagnosis campaign-short matrix matrix-full check-locks campaign held-out agreement soak soak-locks soak-guests soak-debug install-lab install install-lab deb test-deb static rpm test-install clean
+.PHONY: help deps test-deps build demo demo-linux test test-emulated test-all test-acceptance test-diagnose test-programs lint pictures lines bench scenario-keys figures bench-locks diagnosis campaign-short matrix matrix-full check-locks campaign held-out agreement soak soak-locks soak-guests soak-debug install-lab install install-dev deb test-deb static rpm test-install clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -211,6 +211,16 @@ install-lab: ## install what the package unspin-lab has, without building: the c
 	$(UNSPIN_LAB) completions zsh >$(DESTDIR)$(ZSH_COMPLETIONS)/_unspin-lab
 	$(UNSPIN_LAB) completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/unspin-lab.fish
 
+install-dev: ## install what the package libunspin-locks-dev has: headers of the locks, for pkg-config and CMake, too; below DESTDIR
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include/unspin core/locks/*.h core/locks/locks.hpp
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/cmake/unspin-locks contrib/locks/unspin-locks-config.cmake
+	install -d $(DESTDIR)$(PREFIX)/share/pkgconfig
+	version=$$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml) && \
+		sed "s|@PREFIX@|$(PREFIX)|; s|@VERSION@|$$version|" contrib/locks/unspin-locks.pc.in \
+			>$(DESTDIR)$(PREFIX)/share/pkgconfig/unspin-locks.pc && \
+		sed "s|@VERSION@|$$version|" contrib/locks/unspin-locks-config-version.cmake.in \
+			>$(DESTDIR)$(PREFIX)/share/cmake/unspin-locks/unspin-locks-config-version.cmake
+
 # The program with the C library and those of libbpf in it. A target that is named keeps build scripts dynamic.
 STATIC_TARGET := x86_64-unknown-linux-gnu
 STATIC := $(or $(CARGO_TARGET_DIR),target)/$(STATIC_TARGET)/release/unspin
@@ -237,7 +247,7 @@ test-install: static rpm ## the static unspin, the .rpm packages and the contain
 	@.ci/deps $(TEST_INSTALL_PACKAGES)
 	@.ci/test-install
 
-deb: deps ## build the packages unspin, unspin-lab, unspin-dkms and unspin-guest-dkms: out/deb/*.deb (on Debian 12, for Debian 12 and 13)
+deb: deps ## build the packages unspin, unspin-lab, unspin-dkms, unspin-guest-dkms and libunspin-locks-dev: out/deb/*.deb (on Debian 12, for Debian 12 and 13)
 	@.ci/deps $(DEB_PACKAGES)
 	rm -rf out/deb && mkdir -p out/deb
 	dpkg-buildpackage --build=binary --no-sign \
@@ -250,6 +260,6 @@ test-deb: deb ## install, upgrade, remove and purge the packages in clean Debian
 	@.ci/test-deb
 
 clean: ## remove all files that were built or measured
-	rm -rf out debian/.debhelper debian/unspin debian/unspin-dkms debian/unspin-guest-dkms
+	rm -rf out debian/.debhelper debian/unspin debian/unspin-dkms debian/unspin-guest-dkms debian/libunspin-locks-dev
 	rm -f debian/files debian/*.substvars debian/*debhelper*
 	cargo clean

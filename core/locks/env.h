@@ -34,14 +34,33 @@
  *	unspin_lock_hold()	called by a thread that has taken a lock: it would rather not be preempted;
  *	unspin_lock_let_go()	called once it has released the lock.
  *
+ * What holds for all locks. Any thread may release a lock that another one has taken.
+ *
+ *	fork()		A lock that is held stays so in the child, which may release it. Waiters exist in the
+ *			parent only. In tas and tas_nap they leave nothing behind. In the preemptable
+ *			locks they are overtaken. Any other lock that had waiters must be made anew in
+ *			the child (set to its ..._INIT) before it is used there.
+ *	killed threads	A waiter that is killed is like one that exists in the parent only.
+ *	signal handlers	A handler may try a lock (trylock). If it waits for a lock that its own thread holds or
+ *			waits for, it waits forever. Handlers that return end no wait. errno is preserved.
+ *	shared memory	A lock may be shared between processes if UNSPIN_LOCK_LINUX_FUTEX is 0 in all of
+ *			them, except mcs and pv_queued, which hold addresses.
+ *	trylock		It may fail although the lock is free: if another thread waits for it, or takes it
+ *			at the same time.
+ *
  * A lock calls unspin_lock_wake() after it has released the lock. Another thread may have freed the memory by
  * then, so these functions use `word` only as an address.
  */
 #ifndef UNSPIN_LOCKS_ENV_H
 #define UNSPIN_LOCKS_ENV_H
 
+/* locks.hpp has them for C++. */
+#ifndef __cplusplus
 #include <stdatomic.h>
 #include <stdbool.h>
+#elif !defined(UNSPIN_LOCKS_HPP)
+#error "a C++ program includes locks.hpp, which has all locks"
+#endif
 
 #define UNSPIN_LOCK_CACHELINE_BYTES 64
 

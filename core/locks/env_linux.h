@@ -9,9 +9,6 @@
 #ifndef UNSPIN_LOCKS_ENV_LINUX_H
 #define UNSPIN_LOCKS_ENV_LINUX_H
 
-#ifdef __cplusplus
-#error "the locks are C11: call them from a C file of the program"
-#endif
 #if defined(__STRICT_ANSI__) && !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE)
 #error "-std=c11 hides syscall(): compile with -std=gnu11, or define _DEFAULT_SOURCE"
 #endif
@@ -21,8 +18,6 @@
 #include <linux/futex.h>
 #include <linux/posix_types.h>
 #include <sched.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/prctl.h>
@@ -36,6 +31,18 @@
 /* Define it to 0 if locks may be shared between processes, so that a wake-up finds all waiters. */
 #ifndef UNSPIN_LOCK_LINUX_FUTEX
 #define UNSPIN_LOCK_LINUX_FUTEX FUTEX_PRIVATE_FLAG
+#endif
+
+/*
+ * With UNSPIN_LOCK_USDT, the probes unspin:wait, unspin:waited and unspin:wake, which perf and bpftrace can
+ * count and time: a thread halts, it goes on, a thread wakes others. Arguments: the lock's word, and the
+ * key. They need sys/sdt.h (Debian: systemtap-sdt-dev), and cost a NOP each.
+ */
+#ifdef UNSPIN_LOCK_USDT
+#include <sys/sdt.h>
+#define UNSPIN_LOCK_LINUX_PROBE(name, word, key) DTRACE_PROBE2(unspin, name, word, key)
+#else
+#define UNSPIN_LOCK_LINUX_PROBE(name, word, key) ((void)0)
 #endif
 
 static inline void unspin_cpu_relax(void)
@@ -172,6 +179,8 @@ static inline atomic_uint *unspin_lock_linux_bed(atomic_uint *word, unsigned int
 static inline void unspin_lock_linux_wait_until(atomic_uint *word, unsigned int seen, unsigned int key,
 						unsigned long long until_ns)
 {
+	atomic_uint *at = word;
+
 	if (unspin_lock_linux_has_bed(key)) {
 		atomic_uint *bed = unspin_lock_linux_bed(word, key);
 		/* Either it is added before the waker's, which then ends this wait, or the word shows the change. */
@@ -179,10 +188,12 @@ static inline void unspin_lock_linux_wait_until(atomic_uint *word, unsigned int 
 
 		if (atomic_load_explicit(word, memory_order_relaxed) != seen)
 			return;
-		word = bed;
+		at = bed;
 		seen = count;
 	}
-	unspin_lock_linux_futex(word, FUTEX_WAIT_BITSET, seen, until_ns, 1u << (key & 31));
+	UNSPIN_LOCK_LINUX_PROBE(wait, word, key);
+	unspin_lock_linux_futex(at, FUTEX_WAIT_BITSET, seen, until_ns, 1u << (key & 31));
+	UNSPIN_LOCK_LINUX_PROBE(waited, word, key);
 }
 
 static inline void unspin_lock_wait(atomic_uint *word, unsigned int seen, unsigned int key)
@@ -210,6 +221,7 @@ static inline void unspin_lock_wait_for(atomic_uint *word, unsigned int seen, un
 
 static inline void unspin_lock_wake(atomic_uint *word, unsigned int key)
 {
+	UNSPIN_LOCK_LINUX_PROBE(wake, word, key);
 	if (unspin_lock_linux_has_bed(key)) {
 		word = unspin_lock_linux_bed(word, key);
 		atomic_fetch_add_explicit(word, 1, memory_order_acq_rel);
@@ -219,6 +231,7 @@ static inline void unspin_lock_wake(atomic_uint *word, unsigned int key)
 
 static inline void unspin_lock_wake_all(atomic_uint *word)
 {
+	UNSPIN_LOCK_LINUX_PROBE(wake, word, 0);
 	unspin_lock_linux_futex(word, FUTEX_WAKE, INT_MAX, 0, 0);
 }
 

@@ -17,7 +17,8 @@
  *         and Linux's rw_semaphore (4 ms). A wish that lapses when its owner does not run, instead of a
  *         queue that waits for it: J. Ouyang, J. Lange, VEE 2013, section 4.1. Count of uses in the word
  *         that is stored at release: preemptable.h.
- * Size:   8 bytes; at most 65,535 threads may wait at a time.
+ * Size:   8 bytes; at most 65,535 threads may wait at a time. With more of them, the order is lost;
+ *         still one thread at a time holds the lock.
  * Order:  threads in line get the lock first come, first served. If the heir gets a CPU, each gets it
  *         within a lease, the time of its own wake-up and a critical section after the one before it.
  *         Threads that are not in line yet may overtake them meanwhile.
@@ -345,6 +346,25 @@ static inline void unspin_lease_lock(struct unspin_lease_lock *lock)
 			     !(uses & UNSPIN_LEASE_YIELD_MASK) || !unspin_lease_take(lock, uses), 0))
 		unspin_lease_lock_slow(lock);
 	unspin_lock_hold();
+}
+
+/*
+ * Gives up after @ns, or up to some 0.1 ms later. Returns whether it has the lock. It does not draw a
+ * number, because a number cannot be given back: threads in line go first, and a lock that is in use all
+ * the time may never be free when this thread looks.
+ */
+static inline bool unspin_lease_lock_for(struct unspin_lease_lock *lock, unsigned long long ns)
+{
+	struct unspin_lock_budget limit = unspin_lock_budget(ns, 1);
+
+	while (!unspin_lease_trylock(lock) && unspin_lease_watch(lock) != UNSPIN_LEASE_GOT) {
+		if (unspin_lock_budget_spent(&limit))
+			return false;
+		unspin_lease_nap(&lock->line, atomic_load_explicit(&lock->line, memory_order_relaxed),
+				 0, UNSPIN_LEASE_NAP_NS);
+	}
+	unspin_lock_hold();
+	return true;
 }
 
 #endif

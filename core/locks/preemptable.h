@@ -5,7 +5,8 @@
  * Paper:  J. Ouyang, J. Lange, "Preemptable ticket spinlocks: improving consolidated performance in
  *         the cloud", VEE 2013, sections 4 and 5.1. A waiter with n requests before it waits n * tau
  *         for its turn (anew whenever n changes) and then competes for the lock out of order.
- * Size:   4 bytes (the paper: 8); at most 32,767 threads may wait at a time.
+ * Size:   4 bytes (the paper: 8); at most 32,767 threads may wait at a time. With more of them, the order
+ *         is lost; still one thread at a time holds the lock.
  * Order:  first come, first served among waiters within n * tau. Those beyond it come before the
  *         others, in no order among themselves. An overtaken waiter competes as soon as it runs again.
  *         While a waiter is preempted, every later acquisition overtakes it, and costs tau for each
@@ -99,9 +100,9 @@ static inline bool unspin_preemptable_trylock(struct unspin_preemptable_lock *lo
  * word, so that pv_preemptable can use it, too.
  */
 static inline void unspin_preemptable_wait_turn(atomic_uint *both, unsigned int mine, unsigned int ahead,
-						const struct unspin_preemptable_class *class)
+						const struct unspin_preemptable_class *way)
 {
-	unsigned long long tau_ns = atomic_load_explicit(&class->tau_ns, memory_order_relaxed);
+	unsigned long long tau_ns = atomic_load_explicit(&way->tau_ns, memory_order_relaxed);
 	struct unspin_lock_budget budget = unspin_lock_budget(tau_ns, ahead);
 	unsigned int turn;
 
@@ -122,7 +123,7 @@ static inline void unspin_preemptable_wait_turn(atomic_uint *both, unsigned int 
 }
 
 static inline void unspin_preemptable_lock_class(struct unspin_preemptable_lock *lock,
-						 const struct unspin_preemptable_class *class)
+						 const struct unspin_preemptable_class *way)
 {
 	unsigned int both, mine, ahead;
 
@@ -131,7 +132,7 @@ static inline void unspin_preemptable_lock_class(struct unspin_preemptable_lock 
 	mine = both >> 16;
 	ahead = unspin_preemptable_ahead(both, mine);
 	if (ahead)
-		unspin_preemptable_wait_turn(&lock->both, mine, ahead, class);
+		unspin_preemptable_wait_turn(&lock->both, mine, ahead, way);
 	/* Acquire pairs with the release in unspin_preemptable_unlock(). */
 	while (atomic_fetch_or_explicit(&lock->both, UNSPIN_PREEMPTABLE_HELD, memory_order_acquire) &
 	       UNSPIN_PREEMPTABLE_HELD) {

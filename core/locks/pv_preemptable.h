@@ -4,7 +4,8 @@
  *
  * Paper:  J. Ouyang, J. Lange, VEE 2013, section 5.2. A waiter that competes for the lock halts after
  *         a threshold. A release wakes all halted waiters, because out of order there is no next one.
- * Size:   4 bytes; at most 16,383 threads may wait at a time.
+ * Size:   4 bytes; at most 16,383 threads may wait at a time. With more of them, the order is
+ *         lost; still one thread at a time holds the lock.
  * Order:  as preemptable.h.
  *
  *	static struct unspin_pv_preemptable_lock lock = UNSPIN_PV_PREEMPTABLE_LOCK_INIT;
@@ -78,7 +79,7 @@ static inline bool unspin_pv_preemptable_compete(struct unspin_pv_preemptable_lo
 }
 
 static inline void unspin_pv_preemptable_lock_class(struct unspin_pv_preemptable_lock *lock,
-						    const struct unspin_preemptable_class *class)
+						    const struct unspin_preemptable_class *way)
 {
 	unsigned int both, mine, ahead;
 
@@ -87,7 +88,7 @@ static inline void unspin_pv_preemptable_lock_class(struct unspin_pv_preemptable
 	mine = both >> 17;
 	ahead = unspin_preemptable_ahead(both, mine);
 	if (ahead)
-		unspin_preemptable_wait_turn(&lock->both, mine, ahead, class);
+		unspin_preemptable_wait_turn(&lock->both, mine, ahead, way);
 	while (!unspin_pv_preemptable_compete(lock)) {
 		/*
 		 * Set the bit before reading the word again. All writes to one word have one order, so a

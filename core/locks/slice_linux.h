@@ -13,8 +13,10 @@
 #define UNSPIN_LOCKS_SLICE_LINUX_H
 
 #include <errno.h>
+#ifndef __cplusplus
 #include <stdatomic.h>
 #include <stdbool.h>
+#endif
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>

@@ -4,7 +4,8 @@
  *
  * Paper:  D. Reed, R. Kanodia, "Synchronization with eventcounts and sequencers", CACM 1979;
  *         as in Linux 2.6.25 to 4.1 (x86).
- * Size:   4 bytes; at most 65,535 threads may wait at a time.
+ * Size:   4 bytes; at most 65,535 threads may wait at a time. With more of them, two hold the lock at
+ *         once.
  * Order:  first come, first served. If the vCPU whose turn it is has been preempted, all later ones
  *         wait for it although the lock is free (lock waiter preemption).
  *

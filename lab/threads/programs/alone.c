@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /* Rules of single locks, each shown by one thread (see hooked_env.h). Prints those that are broken. */
 #include <stdio.h>
+#include <string.h>
 
 #define UNSPIN_LOCK_ENV_HEADER "hooked_env.h"
 #include "lease.h"
 #include "preemptable.h"
 #include "pv_preemptable.h"
 #include "pv_queued.h"
+#include "tas_nap.h"
 
 static int failures;
 
@@ -97,10 +99,48 @@ static void lease(void)
 	expect(now_us - began_us >= UNSPIN_LEASE_NS / 1000, "lease: a short nap ends the lease");
 }
 
+static struct unspin_tas_nap_lock napping;
+
+static void let_50_us_pass(void)
+{
+	now_us += 50;
+	on_halt = let_50_us_pass;
+}
+
+static void release_napping(void)
+{
+	unspin_tas_nap_unlock(&napping);
+}
+
+static void release_busy(void)
+{
+	unspin_lease_unlock(&busy);
+}
+
+static void timed(void)
+{
+	unsigned long long began_us = now_us;
+
+	memset(&busy, 0, sizeof(busy));
+	expect(unspin_lease_lock_for(&busy, 0), "lease: a free lock is not taken in no time");
+	expect(unspin_tas_nap_lock_for(&napping, 0), "tas_nap: a free lock is not taken in no time");
+	on_halt = let_50_us_pass;
+	expect(!unspin_lease_lock_for(&busy, 1000000), "lease: a held lock is taken");
+	expect(now_us - began_us >= 1000, "lease: it gives up too early");
+	began_us = now_us;
+	expect(!unspin_tas_nap_lock_for(&napping, 1000000), "tas_nap: a held lock is taken");
+	expect(now_us - began_us >= 1000, "tas_nap: it gives up too early");
+	on_halt = release_busy;
+	expect(unspin_lease_lock_for(&busy, 1000000), "lease: a lock that gets free is not taken");
+	on_halt = release_napping;
+	expect(unspin_tas_nap_lock_for(&napping, 1000000), "tas_nap: a lock that gets free is not taken");
+}
+
 int main(void)
 {
 	pv_queued();
 	preemptable();
 	lease();
+	timed();
 	return failures != 0;
 }

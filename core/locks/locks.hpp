@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * The locks for C++11 and newer: their C functions, and classes for std::lock_guard, std::unique_lock and
+ * std::scoped_lock (Lockable).
+ *
+ *	unspin::lease lock;
+ *	...
+ *	std::lock_guard<unspin::lease> guard(lock);
+ *
+ * C and C++ files of one program may use the same lock. mcs takes a node, and has no class.
+ */
+#ifndef UNSPIN_LOCKS_HPP
+#define UNSPIN_LOCKS_HPP
+
+/* All that the headers include, before the names below are other ones. */
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <ctime>
+#include <linux/futex.h>
+#include <linux/posix_types.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifdef UNSPIN_LOCK_USDT
+#include <sys/sdt.h>
+#endif
+
+/* C11's names, for the headers only: C++ before 23 has none of them outside of std. */
+#pragma push_macro("_Atomic")
+#pragma push_macro("_Static_assert")
+#pragma push_macro("_Thread_local")
+#undef _Atomic
+#undef _Static_assert
+#undef _Thread_local
+#define _Atomic(type) type
+#define _Static_assert static_assert
+#define _Thread_local thread_local
+#define atomic_uint unsigned int
+#define atomic_ushort unsigned short
+#define memory_order_relaxed __ATOMIC_RELAXED
+#define memory_order_acquire __ATOMIC_ACQUIRE
+#define memory_order_release __ATOMIC_RELEASE
+#define memory_order_acq_rel __ATOMIC_ACQ_REL
+#define memory_order_seq_cst __ATOMIC_SEQ_CST
+#define atomic_signal_fence __atomic_signal_fence
+#define atomic_load_explicit __atomic_load_n
+#define atomic_store_explicit(at, value, order) \
+	__atomic_store_n(at, static_cast<__typeof__(*(at))>(value), order)
+#define atomic_exchange_explicit(at, value, order) \
+	__atomic_exchange_n(at, static_cast<__typeof__(*(at))>(value), order)
+#define atomic_compare_exchange_strong_explicit(at, seen, value, order, else_order) \
+	__atomic_compare_exchange_n(at, seen, static_cast<__typeof__(*(at))>(value), false, order, \
+				    else_order)
+#define atomic_fetch_add_explicit __atomic_fetch_add
+#define atomic_fetch_and_explicit __atomic_fetch_and
+#define atomic_fetch_or_explicit __atomic_fetch_or
+
+#include "lease.h"
+#include "mcs.h"
+#include "oticket.h"
+#include "preemptable.h"
+#include "pv_preemptable.h"
+#include "pv_queued.h"
+#include "pv_ticket.h"
+#include "tas.h"
+#include "tas_nap.h"
+#include "ticket.h"
+
+#undef atomic_uint
+#undef atomic_ushort
+#undef memory_order_relaxed
+#undef memory_order_acquire
+#undef memory_order_release
+#undef memory_order_acq_rel
+#undef memory_order_seq_cst
+#undef atomic_signal_fence
+#undef atomic_load_explicit
+#undef atomic_store_explicit
+#undef atomic_exchange_explicit
+#undef atomic_compare_exchange_strong_explicit
+#undef atomic_fetch_add_explicit
+#undef atomic_fetch_and_explicit
+#undef atomic_fetch_or_explicit
+#pragma pop_macro("_Thread_local")
+#pragma pop_macro("_Static_assert")
+#pragma pop_macro("_Atomic")
+
+namespace unspin {
+
+#define UNSPIN_LOCK_CLASS(name)							\
+	class name {								\
+	public:									\
+		constexpr name() noexcept : lock_() {}				\
+		name(const name &) = delete;					\
+		name &operator=(const name &) = delete;				\
+		void lock() noexcept { ::unspin_##name##_lock(&lock_); }	\
+		bool try_lock() noexcept { return ::unspin_##name##_trylock(&lock_); }	\
+		void unlock() noexcept { ::unspin_##name##_unlock(&lock_); }	\
+										\
+	private:								\
+		struct ::unspin_##name##_lock lock_;				\
+	};
+
+UNSPIN_LOCK_CLASS(lease)
+UNSPIN_LOCK_CLASS(preemptable)
+UNSPIN_LOCK_CLASS(pv_preemptable)
+UNSPIN_LOCK_CLASS(pv_queued)
+UNSPIN_LOCK_CLASS(pv_ticket)
+UNSPIN_LOCK_CLASS(tas)
+UNSPIN_LOCK_CLASS(tas_nap)
+UNSPIN_LOCK_CLASS(ticket)
+
+#undef UNSPIN_LOCK_CLASS
+
+} // namespace unspin
+
+#endif

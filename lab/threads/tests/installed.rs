@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `make install-dev` installs, as programs use it: examples in C and C++ for this computer, for
+//! i386 with a 64-bit `time_t` and for arm64 (emulated); pkg-config and CMake. The example in Rust is a
+//! test of `core/locks/rust`.
+
+mod common;
+
+use common::{check, locks_dir, scratch};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The root that it is installed in.
+fn root() -> &'static Path {
+    static ROOT: OnceLock<PathBuf> = OnceLock::new();
+    ROOT.get_or_init(|| {
+        let root = scratch().join("installed");
+        let _ = std::fs::remove_dir_all(&root);
+        let mut make = Command::new("make");
+        make.arg("-C").arg(locks_dir().join("../..")).arg("install-dev");
+        make.arg(format!("DESTDIR={}", root.display()));
+        check(&mut make).expect("make install-dev");
+        root
+    })
+}
+
+fn has(tool: &str) -> bool {
+    let there = Command::new(tool).arg("--version").output().is_ok();
+    if !there {
+        println!("SKIPPED: no {tool} on this computer");
+    }
+    there
+}
+
+fn pkg_config(question: &str) -> Vec<String> {
+    let mut command = Command::new("pkg-config");
+    command.env("PKG_CONFIG_PATH", root().join("usr/share/pkgconfig"));
+    command.env("PKG_CONFIG_SYSROOT_DIR", root()).args([question, "unspin-locks"]);
+    // pkg-config leaves out what compilers search anyway.
+    command.env("PKG_CONFIG_ALLOW_SYSTEM_CFLAGS", "1");
+    let output = command.output().expect("pkg-config");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().split_whitespace().map(str::to_string).collect()
+}
+
+/// Compiles an example of `core/locks/examples` and runs it, behind `emulator` if it has one.
+fn counts(compiler: &[&str], example: &str, of: &str, emulator: &[&str]) {
+    let out = scratch().join(format!("installed-{of}"));
+    let mut compile = Command::new(compiler[0]);
+    compile.args(&compiler[1..]).args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]);
+    compile.args(pkg_config("--cflags")).arg(locks_dir().join("examples").join(example));
+    check(compile.arg("-o").arg(&out)).unwrap_or_else(|said| panic!("{of}: {said}"));
+    let words: Vec<&str> = emulator.iter().copied().chain([out.to_str().unwrap()]).collect();
+    let output = Command::new(words[0]).args(&words[1..]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "200000\n", "{of}: {output:?}");
+}
+
+#[test]
+fn the_examples_count() {
+    assert_eq!(pkg_config("--modversion"), [env!("CARGO_PKG_VERSION")]);
+    counts(&["cc", "-std=c11", "-D_DEFAULT_SOURCE"], "counter.c", "c11", &[]);
+    counts(&["cc"], "counter.c", "c", &[]);
+    for std in ["-std=c++17", "-std=c++20"] {
+        counts(&["c++", std], "counter.cc", &format!("cxx{std}"), &[]);
+    }
+    if has("clang++") {
+        counts(&["clang++", "-std=c++17"], "counter.cc", "clang-cxx", &[]);
+    }
+}
+
+#[test]
+fn the_examples_count_on_arm64() {
+    for (compiler, example) in
+        [("aarch64-linux-gnu-gcc", "counter.c"), ("aarch64-linux-gnu-g++", "counter.cc")]
+    {
+        if has(compiler) && has("qemu-aarch64") {
+            let std = if example == "counter.c" { "-std=gnu11" } else { "-std=c++17" };
+            counts(&[compiler, std, "-static"], example, compiler, &["qemu-aarch64"]);
+        }
+    }
+}
+
+#[test]
+fn the_example_counts_on_i386_with_64_bits_of_time() {
+    let headers = "/usr/include/x86_64-linux-gnu";
+    if !Path::new(headers).join("gnu/stubs-32.h").exists() {
+        println!("SKIPPED: no libc6-dev-i386 on this computer");
+        return;
+    }
+    let time64 = ["-D_FILE_OFFSET_BITS=64", "-D_TIME_BITS=64"];
+    let i386 = ["cc", "-std=gnu11", "-m32", "-static", "-idirafter", headers];
+    counts(&[&i386[..], &time64].concat(), "counter.c", "i386", &[]);
+}
+
+/// Each header is complete by itself, and C++ names what to include instead.
+#[test]
+fn every_header_can_be_included_alone() {
+    let include = root().join("usr/include");
+    let source = scratch().join("alone.c");
+    let mut headers = 0;
+    for entry in std::fs::read_dir(include.join("unspin")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        // Parts of env.h.
+        if ["stats.h", "env_linux.h", "slice_linux.h"].contains(&name.as_str()) {
+            continue;
+        }
+        headers += 1;
+        std::fs::write(&source, format!("#include <unspin/{name}>\n")).unwrap();
+        let compiles = |language: &str| {
+            let mut compile = Command::new(if language == "c" { "cc" } else { "c++" });
+            compile.args(["-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", language, "-I"]);
+            check(compile.arg(&include).arg(&source))
+        };
+        if name == "locks.hpp" {
+            compiles("c++").unwrap_or_else(|said| panic!("{name}: {said}"));
+        } else {
+            compiles("c").unwrap_or_else(|said| panic!("{name}: {said}"));
+            if name != "env_cpu.h" {
+                let said = compiles("c++").expect_err(&name);
+                assert!(said.contains("a C++ program includes locks.hpp"), "{name}: {said}");
+            }
+        }
+    }
+    assert!(headers > 10, "{headers} headers");
+}
+
+/// Probes that perf and bpftrace find in the program.
+#[test]
+fn a_program_has_probes_if_it_asks_for_them() {
+    if !Path::new("/usr/include/x86_64-linux-gnu/sys/sdt.h").exists() {
+        println!("SKIPPED: no systemtap-sdt-dev on this computer");
+        return;
+    }
+    for (flag, of) in [("-DUNSPIN_LOCK_USDT", "probes"), ("-DNO_PROBES", "no-probes")] {
+        counts(&["cc", "-std=gnu11", flag], "counter.c", of, &[]);
+        let program = scratch().join(format!("installed-{of}"));
+        let notes = Command::new("readelf").arg("-n").arg(program).output().unwrap();
+        let notes = String::from_utf8_lossy(&notes.stdout).into_owned();
+        for probe in ["wait", "waited", "wake"] {
+            let named = notes.lines().any(|line| line.trim() == format!("Name: {probe}"));
+            assert_eq!(named, of == "probes", "{probe}: {notes}");
+        }
+    }
+}
+
+#[test]
+fn cmake_finds_it() {
+    if !has("cmake") {
+        return;
+    }
+    let dir = scratch().join("installed-cmake");
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).unwrap();
+    let example = locks_dir().join("examples/counter.cc");
+    let text = format!(
+        "cmake_minimum_required(VERSION 3.13)\nproject(counter CXX)\n\
+         find_package(unspin-locks {} REQUIRED)\nfind_package(Threads REQUIRED)\n\
+         set(CMAKE_CXX_STANDARD 17)\nadd_executable(counter {})\n\
+         target_link_libraries(counter unspin::locks Threads::Threads)\n",
+        env!("CARGO_PKG_VERSION"),
+        example.display()
+    );
+    std::fs::write(dir.join("CMakeLists.txt"), text).unwrap();
+    let build = dir.join("build");
+    let mut configure = Command::new("cmake");
+    configure.arg("-S").arg(&dir).arg("-B").arg(&build);
+    configure.arg(format!("-DCMAKE_PREFIX_PATH={}", root().join("usr").display()));
+    check(&mut configure).expect("it is found");
+    check(Command::new("cmake").arg("--build").arg(&build)).expect("it compiles");
+    let output = Command::new(build.join("counter")).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "200000\n");
+}
