@@ -9,7 +9,10 @@
 
 #include "model.h"
 
+/* MODEL_UNTIMED: an environment whose halts have no time limit. */
+#ifndef MODEL_UNTIMED
 #define UNSPIN_LOCK_ENV_TIMED
+#endif
 
 static inline struct model_result model_env(uint8_t kind, const void *word, unsigned int seen,
 					    unsigned int key, bool timed)

@@ -197,7 +197,7 @@ fn checker() -> &'static [PathBuf] {
 }
 
 /// A lock's code with the checker. `headers` has the lock's header and those that it includes.
-fn build(lock: &Lock, headers: &Path, name: &str) -> PathBuf {
+fn build(lock: &Lock, headers: &Path, name: &str, flag: Option<&str>) -> PathBuf {
     let (_, doorway, _) = ORDERS.iter().find(|(l, ..)| *l == lock.name).expect("in ORDERS");
     let dir = scratch().join(format!("checker.{}", std::process::id()));
     let (program, object) = (dir.join(name), dir.join(name).with_extension("o"));
@@ -213,6 +213,7 @@ fn build(lock: &Lock, headers: &Path, name: &str) -> PathBuf {
         .args(doorway.map(|member| format!("-DDOORWAY={member}")))
         .args((lock.name == "pv_queued").then_some("-DCLOSED=UNSPIN_PV_QUEUED_PENDING"))
         .args(lock.start.map(|start| format!("-DSTART(v)={start}")))
+        .args(flag)
         .arg("-c")
         .arg(verify.join("client.c"))
         .arg("-o")
@@ -322,7 +323,7 @@ fn changed_headers(lock: &Lock, name: &str, text: &str) -> PathBuf {
 
 /// The first search that rejects a wrong lock, or none.
 fn rejected(lock: &Lock, name: &str, text: &str) -> Option<(&'static str, String)> {
-    let program = build(lock, &changed_headers(lock, name, text), name);
+    let program = build(lock, &changed_headers(lock, name, text), name, None);
     WRONG.iter().find_map(|options| match search(lock, &program, options) {
         Verdict::Rejected(check, _) => Some((*options, check)),
         Verdict::Holds(_) | Verdict::Incomplete(_) => None,
@@ -368,28 +369,28 @@ impl Summary {
     }
 }
 
-fn check_lock(lock: &Lock, summary: &Mutex<Summary>) {
-    let program = build(lock, &locks_dir(), lock.name);
+/// Checks a lock's header as it is, with naps or without.
+fn check_lock(lock: &Lock, naps: bool, summary: &Mutex<Summary>) {
+    let name = if naps { lock.name.to_string() } else { format!("{}, no naps", lock.name) };
+    let flag = if naps { None } else { Some("-DMODEL_UNTIMED") };
+    let program = build(lock, &locks_dir(), &name, flag);
     for options in if is_full() { FULL } else { SHORT } {
         let limits =
             if is_full() { format!("{options} {STATES_MAX}") } else { options.to_string() };
         let verdict = search(lock, &program, &limits);
-        let (name, said) = match &verdict {
+        let (result, said) = match &verdict {
             Verdict::Holds(how) => ("holds", how),
             Verdict::Incomplete(how) => ("holds as far as searched", how),
             Verdict::Rejected(check, _) => (check.as_str(), check),
         };
-        println!("{} {options}: {name}, {said}", lock.name);
+        println!("{name} {options}: {result}, {said}");
         let row = format!(
-            r#"{{"lock": "{}", "search": "{options}", "verdict": "{name}", "found": "{said}"}}"#,
-            lock.name
+            r#"{{"lock": "{name}", "search": "{options}", "verdict": "{result}", "found": "{said}"}}"#
         );
         let mut summary = summary.lock().unwrap();
         summary.searches.push(row);
-        summary.count(
-            !matches!(verdict, Verdict::Rejected(..)),
-            format!("{} {options}: {said}", lock.name),
-        );
+        let holds = !matches!(verdict, Verdict::Rejected(..));
+        summary.count(holds, format!("{name} {options}: {said}"));
     }
 }
 
@@ -477,6 +478,8 @@ fn check_memory(summary: &Mutex<Summary>) {
 enum Job {
     Memory,
     Lock(&'static Lock),
+    /// In an environment whose halts have no time limit.
+    WithoutNaps(&'static Lock),
     Site(Site),
     Broken(usize),
 }
@@ -486,6 +489,7 @@ fn locks_hold_and_wrong_ones_are_rejected() {
     let mut jobs: Vec<_> = LOCKS.iter().map(Job::Lock).collect();
     // Those that take long come first.
     jobs.reverse();
+    jobs.push(Job::WithoutNaps(by_name("lease").expect("a lock")));
     jobs.push(Job::Memory);
     let own = |lock: &&'static Lock| LOCKS.iter().find(|l| l.header == lock.header) == Some(*lock);
     jobs.extend(LOCKS.iter().filter(own).flat_map(sites).map(Job::Site));
@@ -494,7 +498,8 @@ fn locks_hold_and_wrong_ones_are_rejected() {
     checker();
     in_parallel(&jobs, |job| match job {
         Job::Memory => check_memory(&summary),
-        Job::Lock(lock) => check_lock(lock, &summary),
+        Job::Lock(lock) => check_lock(lock, true, &summary),
+        Job::WithoutNaps(lock) => check_lock(lock, false, &summary),
         Job::Site(site) => check_site(site, &summary),
         Job::Broken(index) => check_broken(*index, &summary),
     });
