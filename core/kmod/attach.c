@@ -25,6 +25,7 @@ static void slot_quiesce(struct unspin_slot *slot, u64 now)
 	slot->work.park = 0;
 	slot->work.refresh = 1;
 	slot->category = HVS_NOT_PREEMPTED;
+	slot->listed = HVS_NOT_PREEMPTED;
 	slot->yielded_mark = 0;
 	slot->pick_pending = 0;
 	slot->out_tsc = UNSPIN_OUT_UNKNOWN;

@@ -75,9 +75,16 @@ static inline void unspin_switched_out(struct unspin_slot *slot, struct task_str
 	 * As in KVM, a vCPU is ready only while its thread is inside KVM_RUN. A pick may set the
 	 * mark at the same time; either order is valid.
 	 */
-	if (preempted && !hlist_empty(&prev->preempt_notifiers))
+	if (preempted && !hlist_empty(&prev->preempt_notifiers)) {
+		u32 flags = READ_ONCE(slot->vm->hvs_flags);
+
 		category = hvs_category_on_preempt(slot->work.ple, displaced, &slot->yielded_mark,
-						   READ_ONCE(slot->vm->hvs_flags));
+						   flags);
+		if (unlikely(flags & HVS_TRUE_LISTS)) {
+			WRITE_ONCE(slot->listed_tsc, now);
+			WRITE_ONCE(slot->listed, category);
+		}
+	}
 	WRITE_ONCE(slot->out_tsc, now);
 	WRITE_ONCE(slot->category, category);
 	unspin_waiting_add(slot, category);

@@ -19,11 +19,18 @@
  * KVM's "ready" is stale if the vCPU was woken just before it fell asleep: KVM may leave it set while
  * the vCPU runs. A vCPU whose thread sleeps is not ready, whatever KVM says.
  */
-static void slot_read(const struct unspin_slot *slot, bool kernel_mode, struct hvs_slot *seen)
+static void slot_read(const struct unspin_slot *slot, bool kernel_mode, u32 flags,
+		      struct hvs_slot *seen)
 {
 	const struct task_struct *task = READ_ONCE(slot->held);
 	const struct kvm_vcpu *vcpu = slot->vcpu;
 
+	if (unlikely(flags & HVS_TRUE_LISTS)) {
+		seen->preempted_at = READ_ONCE(slot->listed_tsc);
+		seen->category = READ_ONCE(slot->listed);
+		seen->ready = 1;
+		return;
+	}
 	seen->preempted_at = READ_ONCE(slot->out_tsc);
 	seen->running = seen->preempted_at == 0;
 	seen->cpu = READ_ONCE(slot->cpu);
@@ -44,7 +51,7 @@ static void slot_read(const struct unspin_slot *slot, bool kernel_mode, struct h
 }
 
 /* Fills snapshot[0..return). A slot may be switched in or out meanwhile; a yield then fails. */
-static u32 snapshot_read(struct unspin_vm *vm, bool kernel_mode, struct hvs_slot *snapshot)
+static u32 snapshot_read(struct unspin_vm *vm, bool kernel_mode, u32 flags, struct hvs_slot *snapshot)
 {
 	u32 count = min(READ_ONCE(vm->nslots), HVS_SLOTS_MAX), i;
 
@@ -55,7 +62,7 @@ static u32 snapshot_read(struct unspin_vm *vm, bool kernel_mode, struct hvs_slot
 
 		snapshot[i] = (struct hvs_slot){};
 		if (slot)
-			slot_read(slot, kernel_mode, &snapshot[i]);
+			slot_read(slot, kernel_mode, flags, &snapshot[i]);
 	}
 	rcu_read_unlock();
 	return count;
@@ -94,7 +101,7 @@ static u32 looked_read(struct unspin_vm *vm, bool kernel_mode, const struct hvs_
 		struct hvs_slot seen = {};
 
 		if (slot)
-			slot_read(slot, kernel_mode, &seen);
+			slot_read(slot, kernel_mode, 0, &seen);
 		if (!seen.ready || seen.category == HVS_NOT_PREEMPTED)
 			continue;
 		seen.shared = runs_on(vm, seen.cpu);
@@ -174,9 +181,10 @@ static bool target_took(struct choice *choice, s32 pick, enum unspin_counter cou
 {
 	struct unspin_slot *caller = choice->caller;
 	u32 idx = choice->look ? choice->number[pick] : pick;
+	struct unspin_slot *target = slot_numbered(caller->vm, idx);
 
-	*outcome = yield_to_slot(slot_numbered(caller->vm, idx),
-				 !(choice->flags & HVS_RETRY));
+	WRITE_ONCE(target->listed, HVS_NOT_PREEMPTED);
+	*outcome = yield_to_slot(target, !(choice->flags & HVS_RETRY));
 	if (*outcome > 0) {
 		unspin_count(caller, counter, 1);
 		WRITE_ONCE(caller->vcpu->kvm->last_boosted_vcpu, idx);
@@ -247,11 +255,12 @@ static void spin_yield(struct unspin_slot *slot, bool kernel_mode)
 {
 	struct hvs_slot snapshot[HVS_SLOTS_MAX];
 	struct unspin_vm *vm = slot->vm;
+	u32 flags = READ_ONCE(vm->hvs_flags);
 	struct choice choice = {
 		.caller = slot,
 		.snapshot = snapshot,
-		.count = snapshot_read(vm, kernel_mode, snapshot),
-		.flags = READ_ONCE(vm->hvs_flags),
+		.count = snapshot_read(vm, kernel_mode, flags, snapshot),
+		.flags = flags,
 		.tries = HVS_TRIES,
 	};
 

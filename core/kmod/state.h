@@ -5,7 +5,7 @@
  *
  * A slot belongs to one vCPU. It is written by the thread that runs the vCPU, or by the CPU
  * that switches this thread in or out. Other CPUs read it (a pick, the end of an epoch,
- * sysfs). They write only work.remote, work.park, yielded_mark, the pending pick (pick_*), the
+ * sysfs). They write only work.remote, work.park, yielded_mark, listed, the pending pick (pick_*), the
  * notes of the watchdog (watch_*), the state of turns (turn.h), and window_touched when windows
  * are restored or the module unloads. Slots are found through a hash of the vCPU's address
  * under RCU; probes and the hook run with preemption off, which is an RCU reader.
@@ -163,6 +163,8 @@ struct unspin_slot {
 	u16 pick_cpu;
 	u8 nested;			/* it has run a nested guest */
 	u8 window_mismatches;		/* checks in a row that found another window in the processor */
+	u64 listed_tsc;			/* HVS_TRUE_LISTS: its list and when it came there, until it is picked */
+	u8 listed;			/* enum hvs_category */
 	u64 count[UNSPIN_COUNTERS_COUNT];
 
 	struct unspin_turn turn;

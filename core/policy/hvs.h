@@ -92,7 +92,14 @@ struct hvs_slot {
 #define HVS_TRIES 3		/* as kvm_vcpu_on_spin() */
 /* What the variant "hvs" adds to the paper's. */
 #define HVS_ADDED 464		/* HVS_QUORUM | HVS_WOKEN_LIST | HVS_USER_MODE_LAST | HVS_RETRY */
-#define HVS_FLAGS_ALL 511
+/*
+ * For the code that keeps the slots. True lists: a preempted vCPU stays on its list, with its time,
+ * until it is picked or preempted again, even while it runs or sleeps. A pick may name one that needs
+ * no core, and the yield fails. The paper keeps lists (3.2), and does not say that a vCPU leaves its
+ * list when the scheduler runs it; without the flag it does. Not above HVS_SLOTS_MAX vCPUs.
+ */
+#define HVS_TRUE_LISTS 512
+#define HVS_FLAGS_ALL 1023
 
 /*
  * Returns the category of a vCPU that is scheduled out while runnable, and updates

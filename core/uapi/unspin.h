@@ -31,6 +31,14 @@
 	  "hvs-paper, but lock waiters last preempted first") \
 	X(CCH, "cch", HVS_COUNTER_CAUSALITY, \
 	  "hvs-paper, but lock waiters before resource waiters") \
+	X(PAPER_LISTS, "hvs-paper-lists", HVS_TRUE_LISTS, \
+	  "hvs-paper, but a vCPU stays on its list until it is picked or preempted again") \
+	X(CPTH_R_LISTS, "cpth-r-lists", HVS_COUNTER_TIME_RESOURCE | HVS_TRUE_LISTS, \
+	  "cpth-r with the lists of hvs-paper-lists") \
+	X(CPTH_L_LISTS, "cpth-l-lists", HVS_COUNTER_TIME_LOCK | HVS_TRUE_LISTS, \
+	  "cpth-l with the lists of hvs-paper-lists") \
+	X(CCH_LISTS, "cch-lists", HVS_COUNTER_CAUSALITY | HVS_TRUE_LISTS, \
+	  "cch with the lists of hvs-paper-lists") \
 	X(DISPLACED, "hvs-displaced", HVS_ADDED | HVS_DISPLACED_LAST, \
 	  "hvs, but a vCPU that lost its core to a directed yield is picked last") \
 	X(PAPER_DISPLACED, "hvs-paper-displaced", HVS_DISPLACED_LAST, \

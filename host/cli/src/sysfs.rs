@@ -288,7 +288,8 @@ mod tests {
             "window_min_cycles: 16 to 1073741824 TSC cycles",
             "delta_cycles: 0 to 1073741824 TSC cycles, up to window_max_cycles",
             "wait_for_turns: 0 or 1",
-            "hvs_variant: hvs, hvs-paper, cpth-r, cpth-l, cch, hvs-displaced, hvs-paper-displaced",
+            "hvs_variant: hvs, hvs-paper, cpth-r, cpth-l, cch, hvs-paper-lists, cpth-r-lists, \
+             cpth-l-lists, cch-lists, hvs-displaced, hvs-paper-displaced",
             "mode: off, observe, aple, hvs, apples",
         ] {
             assert!(help.contains(&format!("\n  {line}\n")), "{help}");

@@ -31,8 +31,8 @@ impl Shaping {
 
 /// `None` if there is nothing to shape.
 fn arguments(run: &Run, pids: &[u32]) -> Vec<String> {
-    let Asym { time, latency, resolver, .. } = run.arm.asym;
-    let parts = [(time, "time"), (latency, "latency"), (resolver, "resolver")];
+    let Asym { time, weight, latency, resolver, uncorrected, .. } = run.arm.asym;
+    let parts = [(time, "time"), (weight, "weight"), (latency, "latency"), (resolver, "resolver")];
     let parts: Vec<&str> = parts.iter().filter(|(on, _)| *on).map(|(_, part)| *part).collect();
     let shaped = run.vms.iter().zip(pids).filter(|(vm, _)| run.is_shaped(vm));
     let shaped: Vec<String> = shaped.map(|(_, pid)| pid.to_string()).collect();
@@ -43,7 +43,9 @@ fn arguments(run: &Run, pids: &[u32]) -> Vec<String> {
     let options = ["shape", "--beside", "--parts", &parts.join(","), "--period-ms", &period_ms];
     // The scenario pinned them, and its arm moves them.
     let pinned = (resolver && run.is_pinned()).then_some("--pinned");
-    options.into_iter().chain(pinned).map(ToString::to_string).chain(shaped).collect()
+    let uncorrected = uncorrected.then_some("--uncorrected");
+    let options = options.into_iter().chain(pinned).chain(uncorrected);
+    options.map(ToString::to_string).chain(shaped).collect()
 }
 
 fn failed(what: String) -> Error {
@@ -62,11 +64,18 @@ mod tests {
         run.arm.asym = Asym { latency: true, ..Asym::default() };
         let words = arguments(&run, &[10, 20]).join(" ");
         assert_eq!(words, "shape --beside --parts latency --period-ms 80 10 20");
-        let all =
-            Asym { time: true, latency: true, resolver: true, period_ms: Some(40), ..run.arm.asym };
-        run.arm.asym = all;
+        run.arm.asym = Asym { weight: true, ..Asym::default() };
+        let words = arguments(&run, &[10]).join(" ");
+        assert_eq!(words, "shape --beside --parts weight --period-ms 80 10");
+        let (latency, resolver) = (true, true);
+        run.arm.asym =
+            Asym { time: true, latency, resolver, period_ms: Some(40), ..Asym::default() };
         run.vms[0].role = Role::Hog;
         let words = arguments(&run, &[10, 20]).join(" ");
         assert_eq!(words, "shape --beside --parts time,latency,resolver --period-ms 40 20");
+        run.arm.asym.uncorrected = true;
+        let words = arguments(&run, &[10, 20]).join(" ");
+        let parts = "time,latency,resolver --period-ms 40 --uncorrected";
+        assert_eq!(words, format!("shape --beside --parts {parts} 20"));
     }
 }

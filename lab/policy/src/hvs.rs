@@ -94,7 +94,8 @@ impl Slot {
 pub struct Flags(pub u32);
 
 impl Flags {
-    /// The paper's HVS, to the letter.
+    /// The paper's HVS. Section 3.3 leaves open what [`Flags::TRUE_LISTS`] and
+    /// [`Flags::DISPLACED_LAST`] change.
     pub const PAPER: Flags = Flags(0);
     /// All that the variant `hvs` adds to the paper's.
     pub const ADDED: Flags = Flags(flags::ADDED);
@@ -107,6 +108,8 @@ impl Flags {
     /// If the scheduler refuses a yield, the next in rank is tried; only a vCPU that was yielded to
     /// is marked. [`pick`] ignores it.
     pub const RETRY: Flags = Flags(flags::RETRY);
+    /// A preempted vCPU stays on its list until it is picked or preempted again. [`pick`] ignores it.
+    pub const TRUE_LISTS: Flags = Flags(flags::TRUE_LISTS);
     /// Resource-waiters oldest first.
     pub const CPTH_R: Flags = Flags(flags::COUNTER_TIME_RESOURCE);
     /// Lock-waiters newest first.

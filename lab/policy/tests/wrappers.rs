@@ -194,11 +194,14 @@ fn variants_have_the_names_scenarios_use() {
     assert_eq!("cpth-r".parse(), Ok(Flags::CPTH_R));
     assert_eq!("cpth-l".parse(), Ok(Flags::CPTH_L));
     assert_eq!("cch".parse(), Ok(Flags::CCH));
+    assert_eq!("cch-lists".parse(), Ok(Flags::CCH | Flags::TRUE_LISTS));
     assert_eq!("hvs-displaced".parse(), Ok(Flags::DISPLACED_LAST | Flags::ADDED));
     assert_eq!("hvs-paper-displaced".parse(), Ok(Flags::DISPLACED_LAST));
     let error = "HVS".parse::<Flags>().unwrap_err();
     assert_eq!(error, UnknownVariant("HVS".to_owned()));
-    let names = "hvs, hvs-paper, cpth-r, cpth-l, cch, hvs-displaced or hvs-paper-displaced";
+    let names =
+        "hvs, hvs-paper, cpth-r, cpth-l, cch, hvs-paper-lists, cpth-r-lists, cpth-l-lists, \
+                 cch-lists, hvs-displaced or hvs-paper-displaced";
     assert_eq!(error.to_string(), format!("\"HVS\" is no HVS variant: {names}"));
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every way a file can be wrong is named with its line, its key, and what is allowed.
 
-use unspin_scenario::plan::CoschedulingMechanism;
+use unspin_scenario::plan::{CoschedulingMechanism, GuestIdle};
 use unspin_scenario::{parse_profile, parse_scenario, problem_at, Problem, Scenario};
 
 const GOOD: &str = r#"title = "t"
@@ -562,9 +562,6 @@ fn machines_refuse_what_they_have_not() {
             assert_eq!(refused(&usual, machine), None, "{path} {machine}");
         }
     }
-    let uncorrected = arm("asym = { time = true, uncorrected = true }");
-    assert_eq!(refused(&uncorrected, "sim"), None);
-    assert_eq!(refused(&uncorrected, "emulated").as_deref(), Some("arm[0].asym.uncorrected"));
     let idle = with("name = \"stock\"", "name = \"a\"\n[[arm]]\nname = \"idle\"\napicv = true");
     assert_eq!(refused(&idle, "kvm"), None, "an arm that is not run");
 }
@@ -634,6 +631,12 @@ fn keys_of_one_kind_of_guest_are_refused_of_the_other() {
     let said =
         parse_scenario("x.toml", "x", &bench.replace("[host]\n", &swept("guest_locks = [\"pv\"]")));
     assert!(said.unwrap_err().to_string().contains("no [[vm]] has guest = \"linux\""));
+    let polls = |text: &str| {
+        let text = text.replace("baseline = true\n", "baseline = true\nidle = \"poll\"\n");
+        parse_scenario("x.toml", "x", &text)
+    };
+    assert_eq!(polls(LINUX).unwrap().arms[0].idle, Some(GuestIdle::Poll));
+    assert!(polls(&bench).unwrap_err().to_string().contains("no [[vm]] is a Linux guest"));
 }
 
 #[track_caller]

@@ -119,7 +119,8 @@ prop_compose! {
             let (coscheduling, [time, latency, resolver]) = scheduling[i];
             if !scheduler.is_credit() {
                 let period_ms = period_ms.filter(|_| latency);
-                a.asym = Asym { time, latency, resolver, uncorrected: resolver && time, period_ms };
+                let (weight, uncorrected) = (latency && !time, resolver && time);
+                a.asym = Asym { time, latency, resolver, weight, uncorrected, period_ms };
             } else {
                 a.coscheduling = coscheduling;
             }
@@ -539,9 +540,12 @@ fn shipped_scenarios_and_profiles_are_right() {
             "exit-path" => "kvm",
             "diagnosis" | "diagnosis-hogs" | "diagnosis-quota" => "watched",
             "diagnosis-ab" => "wide",
-            "asymmetric" | "asymmetric-smoke" | "asymmetric-unpinned" | "asymmetric-linux" => {
-                "symmetric"
-            }
+            "asymmetric"
+            | "asymmetric-smoke"
+            | "asymmetric-unpinned"
+            | "asymmetric-linux"
+            | "asymmetric-parts" => "symmetric",
+            "idle-poll" => "halt",
             "table1" => "ple-off",
             "gangs-victim" | "gangs-linux-victim" => "off",
             "one-vm-locks" => "ticket",

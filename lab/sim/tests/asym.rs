@@ -7,8 +7,14 @@ use common::{constant, run, setup, step};
 use unspin_scenario::plan::{Asym, Dist, Op, Run, Step, Window};
 use unspin_sim::{simulate_setup, Host, Kernel, Setup};
 
-const NONE: Asym =
-    Asym { time: false, latency: false, resolver: false, uncorrected: false, period_ms: None };
+const NONE: Asym = Asym {
+    time: false,
+    latency: false,
+    resolver: false,
+    weight: false,
+    uncorrected: false,
+    period_ms: None,
+};
 const TIME: Asym = Asym { time: true, ..NONE };
 const ALL: Asym = Asym { time: true, latency: true, resolver: true, ..NONE };
 const PARTS: [Asym; 5] = [

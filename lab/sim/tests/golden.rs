@@ -83,6 +83,7 @@ fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
         ("woken", Kernel::V6_12, selecting(sleeping(1000, 400), Variant::HVS)),
         ("woken-paper", Kernel::V6_12, selecting(sleeping(1000, 400), Variant::PAPER)),
         ("woken-3.19", Kernel::V3_19, selecting(sleeping(1000, 400), Variant::HVS)),
+        ("paper-lists", Kernel::V6_1, selecting(lock(), Variant::PAPER_LISTS)),
         ("displaced", Kernel::V6_1, selecting(lock(), Variant::DISPLACED)),
         ("paper-displaced", Kernel::V6_1, selecting(lock(), Variant::PAPER_DISPLACED)),
         ("user-barrier-stock", Kernel::V6_12, run(3, 4, user_barrier())),
@@ -92,8 +93,14 @@ fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
 
 /// Asymmetric vCPUs beside others, on both fair schedulers.
 fn asymmetric() -> Vec<(&'static str, Setup)> {
-    let asym =
-        Asym { time: true, latency: true, resolver: true, uncorrected: true, period_ms: None };
+    let asym = Asym {
+        time: true,
+        latency: true,
+        resolver: true,
+        weight: false,
+        uncorrected: true,
+        period_ms: None,
+    };
     let of = |kernel| {
         let long = Dist::Exp { mean: 900_000, max: 9_000_000 };
         let mut r = run(3, 4, vec![step(Op::Compute, long, 0), step(Op::Barrier, constant(0), 0)]);

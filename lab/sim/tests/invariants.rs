@@ -181,6 +181,7 @@ fn machine() -> impl Strategy<Value = Setup> {
                             time: on(4),
                             latency: on(5),
                             resolver: on(6),
+                            weight: on(16),
                             uncorrected: on(15),
                             period_ms: Some(7).filter(|_| on(5) && on(4)),
                         };

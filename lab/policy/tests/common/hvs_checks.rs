@@ -75,7 +75,9 @@ pub fn variants_reverse_one_heuristic_each(api: &Api) {
     assert_eq!(order(Flags::CCH | Flags::CPTH_L | Flags::CPTH_R), [4, 3, 1, 2, 5, 6]);
     assert_eq!(order(Flags::NO_YIELDED_LIST), [6, 5, 2, 1, 3, 4]);
     // These decide before a pick, or after.
-    assert_eq!(order(Flags::DISPLACED_LAST | Flags::RETRY), order(Flags::PAPER));
+    for flag in [Flags::DISPLACED_LAST, Flags::RETRY, Flags::TRUE_LISTS] {
+        assert_eq!(order(flag), order(Flags::PAPER));
+    }
 }
 
 pub fn woken_siblings_are_candidates(api: &Api) {

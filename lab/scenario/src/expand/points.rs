@@ -196,10 +196,11 @@ fn lock_group(g: &VmGroup, locks: SweptLocks) -> String {
 }
 
 /// The Linux guest and program of a group's VMs, if they are Linux guests.
-fn linux_of(g: &VmGroup, work: Work, locks: SweptLocks) -> Option<LinuxVm> {
+fn linux_of(g: &VmGroup, work: Work, point: &Point, arm: &Arm) -> Option<LinuxVm> {
     let (Some(guest), Work::Program(program)) = (&g.linux, work) else { return None };
     let mut guest = guest.clone();
-    guest.lock = locks.linux.unwrap_or(guest.lock);
+    guest.lock = point.locks.linux.unwrap_or(guest.lock);
+    guest.idle = arm.idle.filter(|_| !g.mode_off).unwrap_or(guest.idle);
     Some(LinuxVm { guest, program: program.clone() })
 }
 
@@ -318,7 +319,7 @@ fn vms(s: &Scenario, point: &Point, arm: &Arm) -> Vec<Vm> {
             gang: g.gang,
             role: g.role,
             quota_ppm: quota_of(g, point),
-            linux: linux_of(g, work, point.locks),
+            linux: linux_of(g, work, point, arm),
             pin: pin_of(g),
             weight: (!same_weight).then_some(g.weight),
         }

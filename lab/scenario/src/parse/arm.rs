@@ -118,10 +118,13 @@ fn read_arm(
             "observe only if window and yield_to are KVM's",
         );
     }
+    let idle = t.read(&keys::GUEST_IDLE);
     let coscheduling = t.read(&keys::COSCHEDULING);
     let coscheduling_mechanism = read_mechanism(t, coscheduling);
     let turn_us = t.read(&keys::TURN_US);
-    if let Some(v) = t.at(&keys::TURN_US).filter(|_| coscheduling == Some(Coscheduling::None)) {
+    let has_slots = coscheduling_mechanism == Some(CoschedulingMechanism::SchedExt);
+    let has_none = coscheduling == Some(Coscheduling::None) && !has_slots;
+    if let Some(v) = t.at(&keys::TURN_US).filter(|_| has_none) {
         v.problem("without coscheduling no VM has turns", "turn_us with coscheduling");
     }
     let asym = or(t.at(&keys::ASYM), Asym::default(), |v| read_asym(&v, scheduler));
@@ -133,6 +136,7 @@ fn read_arm(
         queue_aware,
         observe,
         lock,
+        idle: idle?,
         coscheduling: coscheduling?,
         coscheduling_mechanism: coscheduling_mechanism?,
         turn_us: turn_us?,
@@ -178,11 +182,12 @@ fn read_asym(v: &Value, scheduler: Option<HostScheduler>) -> Option<Asym> {
     let period_ms = t.read(&keys::ASYM_PERIOD_MS);
     let (time, latency) = (t.read(&keys::TIME), t.read(&keys::LATENCY));
     let resolver = t.read(&keys::RESOLVER);
-    let uncorrected = t.read(&keys::UNCORRECTED);
+    let (weight, uncorrected) = (t.read(&keys::WEIGHT), t.read(&keys::UNCORRECTED));
     let asym = Asym {
         time: time?,
         latency: latency?,
         resolver: resolver?,
+        weight: weight?,
         uncorrected: uncorrected?,
         period_ms: period_ms?,
     };

@@ -120,6 +120,9 @@ pub(crate) fn check_guests(top: &Table, said: &Said) {
     let linux = said.groups.iter().filter(|g| g.linux.is_some()).count();
     let in_sweep = |key| top.get("sweep")?.table("")?.get(key);
     if linux == 0 {
+        if let Some(v) = top.get("arm").filter(|_| said.arms.iter().any(|a| a.idle.is_some())) {
+            v.problem("an arm has idle, but no [[vm]] is a Linux guest", "guest = \"linux\"");
+        }
         if let Some(v) = in_sweep(scenario::GUEST_LOCKS.name) {
             v.problem("no [[vm]] has guest = \"linux\"", "a [[vm]] with guest = \"linux\"");
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Arms: windows, choices of yield targets, and the other settings of an arm.
 
+use crate::schema::linux::GuestIdle;
 use crate::schema::lock::LockChoice;
 use crate::schema::names::{is_default, named, Named};
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,9 @@ pub struct Arm {
     /// The guests' lock under this arm, instead of the VMs'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock: Option<LockChoice>,
+    /// What idle vCPUs of Linux guests do under this arm, instead of the VMs' setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<GuestIdle>,
     /// Which VMs' vCPUs run together, in turns that the module makes; on machine `sim` on a host
     /// with Credit, as in ASMan.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -148,13 +152,23 @@ pub struct Asym {
     pub latency: bool,
     /// Resource conflict resolver (5.4.3).
     pub resolver: bool,
-    /// A VM's own weight is not changed, as in the text; otherwise it is corrected so that the VM
-    /// gets its due share.
+    /// A VM's own weight is corrected so that the VM gets its due share, with or without `time`. Not
+    /// in the text.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub weight: bool,
+    /// As in the text: `time` does not correct the VM's own weight, and each period alone decides.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub uncorrected: bool,
     /// Interval of decisions; `None`: each allocation period of the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub period_ms: Option<u32>,
+}
+
+impl Asym {
+    /// Whether the VM's own weight is corrected.
+    pub fn corrects_weight(&self) -> bool {
+        self.weight || (self.time && !self.uncorrected)
+    }
 }
 
 /// Who sets the pause-loop-exit window.

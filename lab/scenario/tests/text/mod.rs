@@ -129,9 +129,9 @@ fn arm_text(w: &mut String, a: &Arm, is_baseline: bool, is_credit: bool) {
         return;
     }
     key(w, "queue_aware", Some(a.queue_aware));
-    let Asym { time, latency, resolver, uncorrected, period_ms } = a.asym;
+    let Asym { time, latency, resolver, weight, uncorrected, period_ms } = a.asym;
     let period = period_ms.map_or(String::new(), |ms| format!(", period_ms = {ms}"));
-    let asym = format!("{{ time = {time}, latency = {latency}, resolver = {resolver}, uncorrected = {uncorrected}{period} }}");
+    let asym = format!("{{ time = {time}, latency = {latency}, resolver = {resolver}, weight = {weight}, uncorrected = {uncorrected}{period} }}");
     key(w, "asym", Some(asym));
 }
 

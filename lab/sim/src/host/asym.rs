@@ -204,7 +204,7 @@ impl Asym {
         let Asym { vms, vcpus, parts, wait_mark_ns, period_ns, periods, .. } = self;
         let vm = &mut vms[number];
         let (was_own, corrects) = Due::at(*periods);
-        let Some(groups) = groups.filter(|_| parts.time && !parts.uncorrected) else {
+        let Some(groups) = groups.filter(|_| parts.corrects_weight()) else {
             return false;
         };
         let mut got = Got { wall_ns: *period_ns, ..Got::default() };

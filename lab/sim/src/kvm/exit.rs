@@ -77,9 +77,12 @@ impl Kvm {
     pub fn runs(&mut self, core: &Core, p: PcpuId, v: VcpuId) {
         let vcpu = &core.vcpus[v];
         let vm = &mut self.vms[vcpu.vm];
+        let keeps = vm.keeps_lists();
         let slot = &mut vm.slots[vcpu.index as usize];
-        slot.category = hvs::Category::NotPreempted as u8;
-        slot.ready = 0;
+        if !keeps {
+            slot.category = hvs::Category::NotPreempted as u8;
+            slot.ready = 0;
+        }
         slot.running = 1;
         // It is only compared for equality.
         slot.cpu = p.0 as u16;
@@ -107,9 +110,12 @@ impl Kvm {
     pub fn sleeps(&mut self, core: &Core, v: VcpuId) {
         let vcpu = &core.vcpus[v];
         let vm = &mut self.vms[vcpu.vm];
+        let keeps = vm.keeps_lists();
         let slot = &mut vm.slots[vcpu.index as usize];
         slot.running = 0;
-        slot.preempted_at = core.now_ns;
+        if !keeps {
+            slot.preempted_at = core.now_ns;
+        }
         vm.stock[vcpu.index as usize].blocking = 1;
         vm.stops(vcpu.index);
     }
@@ -118,10 +124,14 @@ impl Kvm {
     pub fn parks(&mut self, core: &Core, v: VcpuId) {
         let vcpu = &core.vcpus[v];
         let vm = &mut self.vms[vcpu.vm];
+        let keeps = vm.keeps_lists();
         let slot = &mut vm.slots[vcpu.index as usize];
-        slot.category = hvs::Category::NotPreempted as u8;
-        (slot.running, slot.ready) = (0, 0);
-        slot.preempted_at = core.now_ns;
+        slot.running = 0;
+        if !keeps {
+            slot.category = hvs::Category::NotPreempted as u8;
+            slot.ready = 0;
+            slot.preempted_at = core.now_ns;
+        }
         let stock = &mut vm.stock[vcpu.index as usize];
         (stock.ready, stock.preempted, stock.blocking, stock.runnable) = (0, 0, 0, 0);
         vm.stops(vcpu.index);
@@ -132,12 +142,15 @@ impl Kvm {
     pub fn wakes(&mut self, core: &Core, v: VcpuId) {
         let vcpu = &core.vcpus[v];
         let vm = &mut self.vms[vcpu.vm];
+        let keeps = vm.keeps_lists();
         let slot = &mut vm.slots[vcpu.index as usize];
-        slot.category = hvs::Category::Woken as u8;
-        // 3.19 notes preempted vCPUs (kvm_sched_out()); woken ones are noted since 5.3
-        // (d73eb57b80b9).
-        slot.ready = u8::from(self.stock_variant != Variant::V3_19);
-        slot.user_mode = 0;
+        if !keeps {
+            slot.category = hvs::Category::Woken as u8;
+            // 3.19 notes preempted vCPUs (kvm_sched_out()); woken ones are noted since 5.3
+            // (d73eb57b80b9).
+            slot.ready = u8::from(self.stock_variant != Variant::V3_19);
+            slot.user_mode = 0;
+        }
         let stock = &mut vm.stock[vcpu.index as usize];
         stock.ready = 1;
         stock.runnable = 1;

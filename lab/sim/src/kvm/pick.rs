@@ -38,24 +38,18 @@ impl Looked {
 /// A pick under way.
 pub enum Pick {
     /// First vCPUs for which the spinner waits, then the module's or KVM's selection.
-    Awaited {
-        excluded: u64,
-        tries: u32,
-        spinner: Spinner,
-    },
+    Awaited { excluded: u64, tries: u32, spinner: Spinner },
     Selected {
         flags: hvs::Flags,
         looked: Option<Box<Looked>>,
         excluded: u64,
         tries: u32,
         mark: u8,
+        /// Of the vCPU that was picked last.
+        category: u8,
     },
     /// `begin`: where KVM's search begins.
-    Stock {
-        search: Search,
-        last: u32,
-        begin: u32,
-    },
+    Stock { search: Search, last: u32, begin: u32 },
 }
 
 /// The next action of a pick.
@@ -114,7 +108,14 @@ impl Kvm {
         match self.selection(core, v) {
             Some(flags) => {
                 let looked = self.look(core, v, flags);
-                Pick::Selected { flags, looked, excluded: 0, tries: YIELD_TRIES, mark: 0 }
+                Pick::Selected {
+                    flags,
+                    looked,
+                    excluded: 0,
+                    tries: YIELD_TRIES,
+                    mark: 0,
+                    category: 0,
+                }
             }
             None => self.begin_stock(core, v, spinner),
         }
@@ -183,7 +184,7 @@ impl Kvm {
         }
         match pick {
             Pick::Awaited { .. } => Ask::Nobody,
-            Pick::Selected { flags, looked, excluded, tries, mark } => {
+            Pick::Selected { flags, looked, excluded, tries, mark, category } => {
                 // The module takes one snapshot. Meanwhile only marks change here, which it does
                 // not read.
                 let decided = match *tries {
@@ -193,6 +194,7 @@ impl Kvm {
                         Some(of) => hvs::decide_looked(&of.slots, &of.look, *excluded, *flags),
                     },
                 };
+                let keeps = self.vms[vm].keeps_lists();
                 let VmExits { slots, module, .. } = &mut self.vms[vm];
                 match decided {
                     Decision::GiveWay => {
@@ -202,6 +204,10 @@ impl Kvm {
                     Decision::Vcpu(slot) => {
                         let target = looked.as_ref().map_or(slot, |of| of.numbers[slot]);
                         *mark = std::mem::replace(&mut slots[target].yielded_mark, 1);
+                        *category = slots[target].category;
+                        if keeps {
+                            slots[target].category = Category::NotPreempted as u8;
+                        }
                         return self.ask(core, v, target);
                     }
                     Decision::Complete => self.vcpus[v].complete = true,
@@ -236,16 +242,17 @@ impl Kvm {
         let number = core.vcpus[target].index as usize;
         match pick {
             Pick::Awaited { .. } if outcome == Yield::Boosted => {
-                self.boosted(core, v, number);
+                let slots = &self.vms[core.vcpus[v].vm].slots;
+                self.boosted(core, v, number, slots[number].category);
             }
             Pick::Awaited { excluded, tries, .. } => {
                 *excluded |= 1 << number;
                 *tries -= 1;
             }
-            Pick::Selected { .. } if outcome == Yield::Boosted => {
-                self.boosted(core, v, number);
+            Pick::Selected { category, .. } if outcome == Yield::Boosted => {
+                self.boosted(core, v, number, *category);
             }
-            Pick::Selected { flags, looked, excluded, tries, mark } => {
+            Pick::Selected { flags, looked, excluded, tries, mark, .. } => {
                 let VmExits { slots, module, .. } = &mut self.vms[core.vcpus[v].vm];
                 module.stats.yields_failed += 1;
                 if !flags.has(hvs::Flags::RETRY) {
@@ -294,15 +301,15 @@ impl Kvm {
         }
     }
 
-    /// `v` has yielded to number `target` of its VM.
-    fn boosted(&mut self, core: &Core, v: VcpuId, target: usize) {
+    /// `v` has yielded to number `target` of its VM, which was in this category.
+    fn boosted(&mut self, core: &Core, v: VcpuId, target: usize, category: u8) {
         let vm = core.vcpus[v].vm;
         self.note_pick(core, core.vms[vm].first + target as u32);
         let VmExits { last_boosted, module, slots, .. } = &mut self.vms[vm];
         *last_boosted = target as u32;
         slots[target].yielded_mark = 1;
         let stats = &mut module.stats;
-        match Category::from_number(slots[target].category) {
+        match Category::from_number(category) {
             Some(Category::ResourceWaiter) => stats.yields_resource_waiter += 1,
             Some(Category::LockWaiter) => stats.yields_lock_waiter += 1,
             Some(Category::Yielded) => stats.yields_yielded += 1,

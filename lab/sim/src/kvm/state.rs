@@ -83,6 +83,13 @@ pub struct VmExits {
 }
 
 impl VmExits {
+    /// Whether a vCPU stays on its list until it is picked or preempted again.
+    #[inline]
+    pub fn keeps_lists(&self) -> bool {
+        let is_small = self.waiting.is_none();
+        is_small && self.module.select.is_some_and(|flags| flags.has(hvs::Flags::TRUE_LISTS))
+    }
+
     /// `vcpu` has no pCPU any more, and its slot has the reason.
     #[inline]
     pub fn stops(&mut self, vcpu: u32) {

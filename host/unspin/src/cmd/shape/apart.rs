@@ -15,20 +15,18 @@ pub struct Mover {
     pub cpu: u32,
     need: Lasting,
     latency_us: u32,
-    /// Its waiting time for a CPU in the last period, in units of its latency.
-    waits: u64,
+    /// [`super::decide::Decision::conflicts`] of the last period.
+    conflicts: u64,
 }
 
 impl Mover {
     pub fn new(cpu: u32) -> Mover {
-        Mover { cpu, need: Lasting::default(), latency_us: u32::MAX, waits: 0 }
+        Mover { cpu, need: Lasting::default(), latency_us: u32::MAX, conflicts: 0 }
     }
 
-    /// The end of a period: its need, its latency, and how long it waited for a CPU.
-    pub fn period(&mut self, need: Lasting, latency_us: u32, waited_ns: u64) {
-        self.need = need;
-        self.latency_us = latency_us;
-        self.waits = waited_ns / 1000 / u64::from(latency_us.max(1));
+    /// The end of a period: its need, its latency, and its conflicts.
+    pub fn period(&mut self, need: Lasting, latency_us: u32, conflicts: u64) {
+        (self.need, self.latency_us, self.conflicts) = (need, latency_us, conflicts);
     }
 }
 
@@ -84,7 +82,7 @@ fn resolve_among(vms: &mut [Movable], cpus: &BTreeSet<u32>, params: &Params) {
             vcpu.latency_us = mover.latency_us;
             vcpu.vm = number as u16;
             let is_urgent = mover.latency_us <= params.urgent_us;
-            cores[core].conflicts += if is_urgent { mover.waits } else { 0 };
+            cores[core].conflicts += if is_urgent { mover.conflicts } else { 0 };
             vcpus.push(vcpu);
             whose.push((number, index));
         }
@@ -138,8 +136,8 @@ mod tests {
         let mut mover = mover(0, 20);
         let mut need = mover.need;
         need.period(40_000_000);
-        mover.period(need, 4_000, 8_000_000);
-        assert_eq!((mover.need.ns(), mover.waits), (25e6, 2));
+        mover.period(need, 4_000, 2);
+        assert_eq!((mover.need.ns(), mover.conflicts), (25e6, 2));
     }
 
     #[test]
@@ -163,9 +161,9 @@ mod tests {
             let mut movers: Vec<Vec<Mover>> = Vec::new();
             for (which, vcpus) in &vms {
                 let cpus: Vec<u32> = allowed[*which as usize].iter().copied().collect();
-                movers.push(vcpus.iter().map(|(cpu, part_ms, latency_us, waited_ms)| {
+                movers.push(vcpus.iter().map(|(cpu, part_ms, latency_us, conflicts)| {
                     let mut mover = Mover::new(cpus[*cpu as usize % cpus.len()]);
-                    mover.period(need(*part_ms), *latency_us, waited_ms * 1_000_000);
+                    mover.period(need(*part_ms), *latency_us, *conflicts);
                     mover
                 }).collect());
             }

@@ -33,6 +33,14 @@ fn got_of(seen: &Seen, periods: u32) -> Got {
     Got { on_cpu_ns, waited_ns, wall_ns: mean_ns(seen.times.total()) }
 }
 
+/// [`Decision::conflicts`] of a vCPU that did `seen` in so many periods. It leaves a CPU by falling asleep,
+/// after which it is woken, or by being preempted.
+fn conflicts(seen: &Seen, periods: u32, waited_ns: u64, latency_us: u32) -> u64 {
+    let periods = u64::from(periods.max(1));
+    let preempted = seen.switches.saturating_sub(seen.wakes) / periods;
+    preempted + (waited_ns / 1000 / u64::from(latency_us.max(1))).min(seen.wakes / periods)
+}
+
 /// The parts of shaping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parts {
@@ -42,6 +50,10 @@ pub struct Parts {
     pub latency: bool,
     /// The CPU of each vCPU (5.4.3, [`super::apart`]).
     pub resolver: bool,
+    /// The VM's own weight is corrected. Not in the text.
+    pub weight: bool,
+    /// As in the text: each period alone decides about all vCPUs, and what it decides is set.
+    pub uncorrected: bool,
 }
 
 /// The decision about a vCPU.
@@ -59,9 +71,11 @@ pub struct Decision {
     /// Its lasting need.
     pub need: Lasting,
     pub ready: bool,
-    /// How soon it should get a CPU, in us; and how long it waited for one in the period, in ns.
+    /// How soon it should get a CPU, in us.
     pub latency_us: u32,
-    pub waited_ns: u64,
+    /// How often it was preempted in the period, or waited for a CPU for longer than its latency after a
+    /// wake-up. The latter is estimated by the time that it waited.
+    pub conflicts: u64,
 }
 
 /// The settings of a VM before any change.
@@ -99,6 +113,10 @@ impl Shaper {
         Shaper { parts, params, vcpus, needs, own, due }
     }
 
+    pub fn parts(&self) -> Parts {
+        self.parts
+    }
+
     pub fn own(&self) -> &Own {
         &self.own
     }
@@ -124,10 +142,17 @@ impl Shaper {
             asym::latency(&mut self.vcpus, &self.params);
         }
         asym::allocate(&mut self.vcpus, &self.params, due_ns, 0);
-        let each_need = self.needs.iter_mut().zip(&self.vcpus);
-        each_need.for_each(|(need, vcpu)| need.period(vcpu.allocated_ns));
+        for (need, vcpu) in self.needs.iter_mut().zip(&self.vcpus) {
+            if self.parts.uncorrected {
+                *need = Lasting::default();
+            }
+            need.period(vcpu.allocated_ns);
+        }
         let weights = self.weights();
-        let needs: Vec<Lasting> = alike::counted(&self.needs).collect();
+        let needs: Vec<Lasting> = match self.parts.uncorrected {
+            true => self.needs.clone(),
+            false => alike::counted(&self.needs).collect(),
+        };
         let decision = |(index, vcpu): (usize, &Vcpu)| Decision {
             weight: weights[index],
             slice_ns: self.slice_ns(index, &seen[index]),
@@ -138,7 +163,7 @@ impl Shaper {
             need: needs[index],
             ready: vcpu.ready == 1,
             latency_us: vcpu.latency_us,
-            waited_ns: each[index].waited_ns,
+            conflicts: conflicts(&seen[index], periods, each[index].waited_ns, vcpu.latency_us),
         };
         self.vcpus.iter().enumerate().take(seen.len()).map(decision).collect()
     }
@@ -167,7 +192,8 @@ impl Shaper {
     fn weights(&self) -> Vec<u64> {
         let sum: u64 = self.own.weights.iter().sum();
         let all_ns: f64 = self.needs.iter().map(Lasting::ns).sum();
-        if all_ns == 0.0 || !self.parts.time || alike::need_alike(&self.needs) {
+        let Parts { time, uncorrected, .. } = self.parts;
+        if all_ns == 0.0 || !time || (!uncorrected && alike::need_alike(&self.needs)) {
             return self.own.weights.clone();
         }
         let of = |need: &Lasting| {
@@ -179,7 +205,7 @@ impl Shaper {
 
     /// Corrects the VM's own weight by the CPU time since the last call, and returns it.
     pub fn correct(&mut self) -> u64 {
-        if self.parts.time {
+        if self.parts.weight {
             self.due.correct();
         }
         self.whole()
@@ -203,7 +229,8 @@ mod tests {
     use proptest::prelude::*;
 
     const PERIOD_NS: u64 = 80_000_000;
-    const BOTH: Parts = Parts { time: true, latency: true, resolver: false };
+    const BOTH: Parts =
+        Parts { time: true, latency: true, resolver: false, weight: true, uncorrected: false };
     const SLICE_NS: u64 = 3_000_000;
 
     fn own(weights: Vec<u64>, whole: u64) -> Own {
@@ -262,6 +289,40 @@ mod tests {
         assert_eq!(plain.period(&[late(0, 0), asleep(1)], 1, false)[0].slice_ns, None);
         let awake = [Seen { wakes: 0, ..late(5, 0) }, asleep(3)];
         assert_eq!(vm.period(&awake, 1, false)[0].slice_ns, Some(SLICE_NS), "it did not wake up");
+    }
+
+    #[test]
+    fn a_vcpu_conflicts_by_preemptions_and_late_waits() {
+        let of = |switches, wakes| Seen { switches, wakes, ..Seen::default() };
+        assert_eq!(conflicts(&of(9, 4), 1, 0, 250), 5, "preempted as often as it did not sleep");
+        assert_eq!(conflicts(&of(9, 4), 1, 750_000, 250), 8, "and three waits too long");
+        assert_eq!(conflicts(&of(9, 4), 1, 80_000_000, 250), 9, "one per wake-up at most");
+        assert_eq!(conflicts(&of(9, 4), 2, 80_000_000, 250), 4);
+        assert_eq!(conflicts(&of(3, 4), 0, 0, 0), 0);
+    }
+
+    #[test]
+    fn each_part_works_without_the_others() {
+        let uneven = || [seen(0.5, 0.5, true), seen(0.25, 0.0, false)];
+        let after = |parts: Parts| {
+            let mut vm = Shaper::new(parts, own(vec![100; 2], 100));
+            vm.period(&uneven(), 1, true);
+            let decided = vm.period(&uneven(), 1, false);
+            (decided.iter().map(|d| d.weight).collect::<Vec<_>>(), vm.correct())
+        };
+        let off = Parts { time: false, latency: false, weight: false, ..BOTH };
+        assert_eq!(after(off), (vec![100, 100], 100));
+        assert_eq!(after(Parts { weight: true, ..off }), (vec![100, 100], 120));
+        let (weights, whole) = after(Parts { time: true, uncorrected: true, ..off });
+        assert!(weights[0] > 150 && whole == 100, "{weights:?} {whole}");
+        // Equal needs by chance: the text follows the difference, and so does an uncorrected VM.
+        let nearly = [seen(0.5, 0.4, true), seen(0.5, 0.4, false)];
+        let weights = |uncorrected| {
+            let mut vm = Shaper::new(Parts { uncorrected, ..BOTH }, own(vec![100; 2], 100));
+            vm.period(&nearly, 1, true)[0].weight
+        };
+        assert_eq!(weights(false), 100);
+        assert!(weights(true) > 100, "{}", weights(true));
     }
 
     /// vCPUs with a CPU each, beside an equal VM. On each CPU the two VMs share by the weights of their

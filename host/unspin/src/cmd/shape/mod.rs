@@ -80,10 +80,15 @@ pub struct Args {
     #[arg(long, value_name = "MS", default_value = "80",
           value_parser = clap::value_parser!(u64).range(20..=1000))]
     period_ms: u64,
-    /// What to adapt. time: each vCPU's part of the VM's CPU time. latency: how soon a vCPU runs after a
-    /// wake-up (kernel 6.12 and later). resolver: the CPU of each vCPU (not of pinned VMs, unless --pinned).
+    /// What to adapt. time: each vCPU's part of the VM's CPU time, and the VM's own weight. weight: the
+    /// VM's own weight alone. latency: how soon a vCPU runs after a wake-up (kernel 6.12 and later).
+    /// resolver: the CPU of each vCPU (not of pinned VMs, unless --pinned).
     #[arg(long, value_name = "PARTS", value_delimiter = ',', default_value = "time,latency")]
     parts: Vec<Part>,
+    /// To compare with the dissertation, which has no corrections: the VM's own weight stays, each period
+    /// alone decides about the next, and vCPUs with nearly equal needs are not treated alike.
+    #[arg(long, hide = true)]
+    uncorrected: bool,
     /// With the resolver: may move vCPUs between NUMA nodes.
     #[arg(long)]
     across_nodes: bool,
@@ -111,6 +116,7 @@ pub struct Args {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
     Time,
+    Weight,
     Latency,
     Resolver,
 }
@@ -118,7 +124,14 @@ enum Part {
 impl Args {
     fn parts(&self) -> Parts {
         let has = |part| self.parts.contains(&part);
-        Parts { time: has(Part::Time), latency: has(Part::Latency), resolver: has(Part::Resolver) }
+        let (time, uncorrected) = (has(Part::Time), self.uncorrected);
+        Parts {
+            time,
+            latency: has(Part::Latency),
+            resolver: has(Part::Resolver),
+            weight: has(Part::Weight) || (time && !uncorrected),
+            uncorrected,
+        }
     }
 
     /// Sets of CPUs; vCPUs do not move between them.

@@ -80,7 +80,8 @@ impl<'a> Shaping<'a> {
         let (parts, places) = (self.asked.parts, &mut self.asked.places);
         places.online = host.online_cpus();
         places.groups = Groups::of(&places.tree, host, &all);
-        places.sched_ext = host.sched_ext().filter(|of| of.all && (parts.time || parts.latency));
+        let by_scheduler = parts.time || parts.weight || parts.latency;
+        places.sched_ext = host.sched_ext().filter(|of| of.all && by_scheduler);
         let count = all.len();
         let chosen = match self.asked.vms {
             [] if all.is_empty() && !self.asked.wait => bail!("no VM runs on this host"),
@@ -190,7 +191,8 @@ impl<'a> Shaping<'a> {
             if hands.is_none() && self.asked.parts.resolver {
                 self.vms.iter_mut().for_each(|vm| vm.lay_out(&self.asked.places));
             }
-            let is_own = hands.is_none() || Due::at(number).0;
+            let measures_own = !self.asked.parts.uncorrected && Due::at(number).0;
+            let is_own = hands.is_none() || measures_own;
             let corrects = (number..number + periods).any(|period| Due::at(period).1);
             self.decide([&before, &after], periods, is_own, corrects);
             before = after;
@@ -201,7 +203,7 @@ impl<'a> Shaping<'a> {
                         return Ok(true);
                     }
                 }
-                Some((undo, _, writer)) if number >= OWN - 1 => {
+                Some((undo, _, writer)) if number >= OWN - 1 || self.asked.parts.uncorrected => {
                     if !self.set(undo, looks)? {
                         return Ok(false);
                     }
@@ -222,7 +224,7 @@ impl<'a> Shaping<'a> {
     /// How many periods to take together before the next look; `number` is the period of the round.
     fn taken_together(&self, number: u32) -> u32 {
         let steady = self.vms.iter().map(Shaped::steady).min().unwrap_or(0);
-        if number < OWN {
+        if number < OWN || self.asked.parts.uncorrected {
             1
         } else {
             together(steady)
@@ -237,7 +239,7 @@ impl<'a> Shaping<'a> {
                 None => vm.decisions.clear(),
             }
         }
-        if self.all {
+        if self.all && !self.asked.parts.uncorrected {
             self.lengthen_slices();
         }
         let mut all: Vec<Movable> = self.vms.iter_mut().filter_map(Shaped::movable).collect();

@@ -127,7 +127,7 @@ impl Shaped {
             _ => self.shaper.whole(),
         };
         for (mover, did) in self.movers.iter_mut().zip(&self.decisions) {
-            mover.period(did.need, did.latency_us, did.waited_ns);
+            mover.period(did.need, did.latency_us, did.conflicts);
         }
     }
 
@@ -173,19 +173,21 @@ impl Shaped {
 
     /// The values to set. Values that are not worth a write stay as they are.
     fn wanted(&self) -> Values {
+        let far = |far: f64| if self.shaper.parts().uncorrected { 1.0 } else { far };
         let mut wanted = self.is.clone();
         if self.decisions.len() != self.is.weights.len() {
             return wanted;
         }
         let weights: Vec<u64> = self.decisions.iter().map(|did| did.weight).collect();
-        if differ(&self.is.weights, &weights, WEIGHTS_FAR) {
+        if differ(&self.is.weights, &weights, far(WEIGHTS_FAR)) {
             wanted.weights = weights;
         }
         if differ(&[self.is.whole], &[self.whole], WHOLE_FAR) {
             wanted.whole = self.whole;
         }
         let slices: Vec<u64> = self.decisions.iter().filter_map(|did| did.slice_ns).collect();
-        if slices.len() == self.is.slices.len() && differ(&self.is.slices, &slices, SLICES_FAR) {
+        let are_far = differ(&self.is.slices, &slices, far(SLICES_FAR));
+        if slices.len() == self.is.slices.len() && are_far {
             wanted.slices = slices;
         }
         wanted.cpus = self.places();

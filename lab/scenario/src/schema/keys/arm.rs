@@ -8,6 +8,7 @@ use crate::schema::key::{
 use crate::schema::keys::lock::LOCK_FORMS;
 use crate::schema::keys::window::WINDOW_FORMS;
 use crate::schema::limits::PERIOD_MAX_MS;
+use crate::schema::linux::GuestIdle;
 use unspin_uapi::Number;
 
 table! { ARM: Arm = "[[arm]]", "A configuration to compare. The names `alone` and `ideal` are \
@@ -38,6 +39,10 @@ table! { ARM: Arm = "[[arm]]", "A configuration to compare. The names `alone` an
     LOCK: Form = "lock", Form(LOCK_FORMS) =>
         .usually("the VMs'")
         .help("the lock of the guests under this arm; not with sweep.locks");
+    GUEST_IDLE: Maybe<Word<GuestIdle>> = "idle", Maybe(word()) =>
+        .usually("the VMs'")
+        .only_on(Machines::Module, |a| a.idle.is_some())
+        .help("what idle vCPUs of Linux guests do under this arm");
     COSCHEDULING: Word<Coscheduling> = "coscheduling", word() =>
         .usually(Coscheduling::None)
         .only_on(Machines::Hypervisors, |a| a.coscheduling != Coscheduling::None)
@@ -61,7 +66,8 @@ table! { ARM: Arm = "[[arm]]", "A configuration to compare. The names `alone` an
         Number::TURN.least(), Number::TURN.most(), " microseconds")) =>
         .usually("6000")
         .only_on(Machines::Hypervisors, |a| a.turn_us.is_some())
-        .help("length of turns; with sched-ext the length of Credit's slots (default 10 ms); on \
+        .help("length of turns; with sched-ext the length of Credit's slots (default 10 ms; in \
+               ASMan's paper 30 ms); on \
                machine sim not with Credit");
     ASYM: Form = "asym", Form("{ time = true, latency = true, resolver = true }") =>
         .usually("off")
@@ -102,11 +108,16 @@ table! { ASYM_PARTS: Asym = "asym = { … }", "Which parts of asymmetric vCPUs a
         .usually(false)
         .on(Machines::Hypervisors)
         .help("the resolver of resource conflicts (5.4.3)");
+    WEIGHT: Flag = "weight", Flag =>
+        .usually(false)
+        .on(Machines::Hypervisors)
+        .help("with cgroups, the weight of a VM is raised until the VM gets the CPU time due to its \
+               weight; time includes this unless uncorrected. Not in the text");
     UNCORRECTED: Flag = "uncorrected", Flag =>
         .usually(false)
-        .only_on(Machines::Sim, |a| a.uncorrected)
-        .help("the weight of a VM is not corrected, as in the text; false: with cgroups, it is \
-               raised until the VM gets the CPU time due to its weight");
+        .on(Machines::Hypervisors)
+        .help("as in the text: time leaves the weight of a VM as it is, and each period alone \
+               decides about the next. Only machine sim charges a VM for the switches of its vCPUs");
     ASYM_PERIOD_MS: Maybe<Integer<u32>> = "period_ms", Maybe(integer(1, PERIOD_MAX_MS, " ms")) =>
         .usually("each allocation period; 80 on emulated and kvm")
         .on(Machines::Hypervisors)
