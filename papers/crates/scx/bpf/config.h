@@ -32,7 +32,7 @@ struct config {
 	unsigned int gang;
 	unsigned int vcpu_count, vm_count, pcpu_count;
 	unsigned int capped;	/* no VM gets more than its weight's share */
-	unsigned int unused;
+	unsigned int slots_per_assignment;	/* credits are handed out after as many slots */
 	struct vm_config vms[VMS_MAX];
 	struct vcpu_config vcpus[VCPUS_MAX];
 };

@@ -214,10 +214,10 @@ int BPF_PROG(init)
 	u32 i;
 
 	params.slot_us = config.slot_ns / 1000;
-	params.slots_per_assignment = CREDIT_SLOTS_PER_ASSIGNMENT;
+	params.slots_per_assignment = config.slots_per_assignment;
 	params.credit_per_slot = params.slot_us;	/* one per microsecond */
 	params.capped = config.capped;
-	params.credit_max = params.slot_us * CREDIT_SLOTS_PER_ASSIGNMENT;
+	params.credit_max = params.slot_us * params.slots_per_assignment;
 	POL_FOR(i, VCPUS_MAX) {
 		vcpus[i].vm = config.vcpus[i].vm;
 		vcpus[i].pcpu = config.vcpus[i].pcpu;

@@ -21,7 +21,7 @@ pub fn config(asked: &Arguments) -> Result<Config, Error> {
         vm_count: asked.vms.len() as u32,
         pcpu_count: asked.pcpus,
         capped: asked.capped.into(),
-        unused: 0,
+        slots_per_assignment: slots_per_assignment(asked.slot_us),
         vms: Default::default(),
         vcpus: [VcpuConfig { vm: NO_VM, ..VcpuConfig::default() }; VCPUS_MAX],
     };
@@ -39,6 +39,12 @@ pub fn config(asked: &Arguments) -> Result<Config, Error> {
     }
     config.vcpu_count = at as u32;
     Ok(config)
+}
+
+/// Credits are handed out every 30 ms (section 3.3), or after each slot if that is longer.
+fn slots_per_assignment(slot_us: u32) -> u32 {
+    const ASSIGNMENT_US: u32 = 30_000;
+    (ASSIGNMENT_US / slot_us.max(1)).max(1)
 }
 
 /// The pCPU on which a VM's vCPU with this number waits first, and whether it is pinned there.
@@ -79,6 +85,12 @@ mod tests {
         assert_eq!(apart.len(), PCPUS_MAX);
         assert_eq!(phases(1, 10_000_000), one);
         assert_ne!(phases(2, 10_000_000), one);
+    }
+
+    #[test]
+    fn credits_are_handed_out_every_30_ms() {
+        let slots = [10_000, 30_000, 6_000, 40_000, 0].map(slots_per_assignment);
+        assert_eq!(slots, [3, 1, 5, 1, 30_000]);
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub struct Config {
     pub vm_count: u32,
     pub pcpu_count: u32,
     pub capped: u32,
-    pub unused: u32,
+    pub slots_per_assignment: u32,
     pub vms: [VmConfig; VMS_MAX],
     pub vcpus: [VcpuConfig; VCPUS_MAX],
 }
