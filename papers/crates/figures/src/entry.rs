@@ -9,6 +9,9 @@ use unspin_report::{plot_svg, Plot};
 
 pub use unspin_report::PlotSeries as Series;
 
+/// Begins the evidence of a value that agrees and could not have differed.
+pub const NO_EVIDENCE: &str = "no evidence";
+
 /// Prefix of the names of rows for conditions.
 pub(crate) const CONDITION: &str = "condition";
 
@@ -148,6 +151,17 @@ impl Entry {
     /// Enters one of several parts of a statement, whose row is named `name: part`.
     pub fn part_holds(&mut self, name: &str, part: &str, holds: bool, evidence: impl Into<String>) {
         self.holds(&format!("{name}: {part}"), holds, evidence);
+    }
+
+    /// Marks the value entered last: it agrees, but it would agree with any policy, for this reason.
+    /// A value that does not agree is evidence.
+    pub fn no_evidence(&mut self, why: impl AsRef<str>) {
+        let row = self.rows.last_mut().expect("a value was entered");
+        if row.within {
+            let evidence = std::mem::take(&mut row.evidence);
+            let rest = if evidence.is_empty() { evidence } else { format!(" ({evidence})") };
+            row.evidence = format!("{NO_EVIDENCE}: {}{rest}", why.as_ref());
+        }
     }
 
     /// Enters an order or a direction that the claim's condition names, besides its values.
@@ -313,6 +327,19 @@ mod tests {
         assert!(e.within());
         e.condition("x before y", false, "");
         assert!(!e.within() && e.rows.last().unwrap().is_honest());
+    }
+
+    #[test]
+    fn only_what_agrees_is_no_evidence() {
+        let mut e = Entry::new(&claim(), 1);
+        e.part_holds("best", "x", true, "1.000");
+        e.no_evidence("all tie");
+        e.part_holds("best", "y", false, "0.9");
+        e.no_evidence("all tie");
+        e.gain("gain", 0.5);
+        e.no_evidence("a flat curve");
+        let said: Vec<&str> = e.rows.iter().map(|r| r.evidence.as_str()).collect();
+        assert_eq!(said, ["no evidence: all tie (1.000)", "0.9", "no evidence: a flat curve"]);
     }
 
     #[test]

@@ -40,7 +40,8 @@ fn head() -> String {
      did, and profiles may have been fitted to it (docs/calibration.md). An entry is \
      within tolerance if all its values are, and its condition's orders hold; \
      papers/README.md says how far a value may lie. A direction is \
-     right where ours is within tolerance, or on the paper's side of no effect by more than 2 %.\n\n\
+     right where ours is within tolerance, or on the paper's side of no effect by more than 2 %. \
+     *No evidence* marks values that agree and would agree with any policy.\n\n\
      A prediction is *blind* if ours was not known when the programs it is made with were chosen. \
      Of the others each entry says how it was known.\n\n"
         .to_string()

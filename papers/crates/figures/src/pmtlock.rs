@@ -265,6 +265,16 @@ fn states(
     let each = vms.iter().map(|n| against(runs, (profile, *n), arm, others, rule));
     let (holds, evidence): (Vec<bool>, Vec<String>) = each.unzip();
     e.holds(name, holds.iter().all(|h| *h), evidence.join("; "));
+    let all = |vms: &u32| ALL.map(|arm| speedup(runs, profile, *vms, arm));
+    if vms.iter().all(|vms| tie(all(vms))) {
+        e.no_evidence("the locks differ by less than 2 %");
+    }
+}
+
+/// Whether none of these is more than 2 % above another.
+fn tie(speeds: [f64; 4]) -> bool {
+    let most = speeds.iter().copied().fold(f64::MIN, f64::max);
+    most / speeds.iter().copied().fold(f64::MAX, f64::min) <= 1.0 + TIE
 }
 
 fn fig5c(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
