@@ -6,10 +6,14 @@
  * This is the Monitoring Module of ASMan (Weng, Liu, Yu, Li, HPDC 2011, sections 3.3 and 4.3)
  * for unmodified kernels: return probes on the slow paths of the queued lock, where every CPU
  * waits that does not get the lock at once. The kernel's tracepoint contention_begin leaves out
- * the first waiter, which spins on a bit of the lock, and test-and-set locks. A wait is reported
- * when it is over.
+ * the first waiter, which spins on a bit of the lock, and test-and-set locks.
  *
- * The probes run with preemption off, under locks of all kinds, also in interrupts. So nothing here
+ * A wait that is too long is reported while it lasts, by the next tick of a CPU that looks: a CPU that
+ * spins with interrupts off cannot report itself. If no tick finds it, it is reported when it is over.
+ * Ticks also end the time together (section 4.1). TSCs of the CPUs are compared with a threshold that
+ * is much longer than they differ in guests of KVM.
+ *
+ * The probes run with preemption off, under locks of all kinds, in interrupts and ticks. So nothing here
  * allocates, sleeps or waits: a CPU that finds the learner busy leaves the report to the CPU that
  * holds it. In doubt the module does not load, or reports nothing.
  */
@@ -50,7 +54,18 @@ static struct vcrd_state learner;
 static atomic_t learner_busy;
 static u32 tsc_per_us;
 
-/* Any context, preemption off. */
+/* Since when a CPU has waited, by its TSC, and which of its waits was reported last; 0: none. */
+struct wait {
+	u64 since, reported;
+};
+static DEFINE_PER_CPU(struct wait, waits_of);
+
+static atomic64_t high_until;	/* TSC; 0: the vCPUs need not run together */
+
+/* How many other CPUs a tick looks at, so that its cost does not grow with their number. */
+#define LOOKS 8
+
+/* Any context, preemption off. The host ends the time by itself after twice as long, should no tick do it. */
 static void report(u64 now)
 {
 	u64 us;
@@ -58,15 +73,55 @@ static void report(u64 now)
 	if (atomic_xchg_acquire(&learner_busy, 1))
 		return;
 	us = vcrd_event(&learner, &params, div_u64(now, tsc_per_us), hash_64(now, 32));
+	atomic64_set(&high_until, now + us * tsc_per_us);
 	atomic_set_release(&learner_busy, 0);
 	this_cpu_inc(counts.reports);
 	if (reports)
-		kvm_hypercall2(UNSPIN_GUEST_HYPERCALL, UNSPIN_GUEST_HIGH, us);
+		kvm_hypercall2(UNSPIN_GUEST_HYPERCALL, UNSPIN_GUEST_HIGH, 2 * us);
 }
 
+/* Reports the wait of a CPU that began then, once. */
+static void long_wait(struct wait *wait, u64 since, u64 now)
+{
+	u64 before = READ_ONCE(wait->reported);
+
+	if (before == since || cmpxchg64(&wait->reported, before, since) != before)
+		return;
+	this_cpu_inc(counts.long_waits);
+	report(now);
+}
+
+/* Entry of the kernel's tick: interrupts are off, and no lock of the scheduler is held. */
+static int tick(struct kprobe *probe, struct pt_regs *regs)
+{
+	u64 now = rdtsc(), until = atomic64_read(&high_until);
+	int cpu = smp_processor_id();
+	u32 i;
+
+	if (until && now >= until && atomic64_cmpxchg(&high_until, until, 0) == until && reports)
+		kvm_hypercall2(UNSPIN_GUEST_HYPERCALL, UNSPIN_GUEST_LOW, 0);
+	for (i = 0; i <= LOOKS; i++) {
+		struct wait *wait = per_cpu_ptr(&waits_of, cpu);
+		u64 since = READ_ONCE(wait->since);
+
+		if (since && now > since && vcrd_is_over_threshold(&params, now - since))
+			long_wait(wait, since, now);
+		cpu = cpumask_next(cpu, cpu_online_mask);
+		if (cpu >= nr_cpu_ids)
+			cpu = cpumask_first(cpu_online_mask);
+	}
+	return 0;
+}
+NOKPROBE_SYMBOL(tick);
+
+/* A wait in an interrupt of a wait counts for the outer one. */
 static int wait_begins(struct kretprobe_instance *instance, struct pt_regs *regs)
 {
-	*(u64 *)instance->data = rdtsc();
+	u64 now = rdtsc();
+
+	*(u64 *)instance->data = now;
+	if (!this_cpu_read(waits_of.since))
+		this_cpu_write(waits_of.since, now);
 	return 0;
 }
 NOKPROBE_SYMBOL(wait_begins);
@@ -76,11 +131,10 @@ static int wait_ends(struct kretprobe_instance *instance, struct pt_regs *regs)
 	u64 begun = *(u64 *)instance->data, now = rdtsc();
 
 	this_cpu_inc(counts.waits);
-	/* The wait began and ended on this CPU, so the TSCs of the CPUs may differ. */
-	if (now > begun && vcrd_is_over_threshold(&params, now - begun)) {
-		this_cpu_inc(counts.long_waits);
-		report(now);
-	}
+	if (this_cpu_read(waits_of.since) == begun)
+		this_cpu_write(waits_of.since, 0);
+	if (now > begun && vcrd_is_over_threshold(&params, now - begun))
+		long_wait(this_cpu_ptr(&waits_of), begun, now);
 	return 0;
 }
 NOKPROBE_SYMBOL(wait_ends);
@@ -92,6 +146,13 @@ static struct kretprobe slow_paths[] = {
 	SLOW_PATH("__pv_queued_spin_lock_slowpath"),	/* they halt after a while */
 };
 static bool probed[ARRAY_SIZE(slow_paths)];
+
+/* The kernel's tick, by its names: the second until 6.9. */
+static struct kprobe ticks[] = {
+	{ .symbol_name = "sched_tick", .pre_handler = tick },
+	{ .symbol_name = "scheduler_tick", .pre_handler = tick },
+};
+static struct kprobe *ticking;
 
 /* --- counts in /sys/module/unspin_guest/parameters/ --- */
 
@@ -135,9 +196,22 @@ static void probes_remove(void)
 {
 	u32 i;
 
+	if (ticking)
+		unregister_kprobe(ticking);
 	for (i = 0; i < ARRAY_SIZE(slow_paths); i++)
 		if (probed[i])
 			unregister_kretprobe(&slow_paths[i]);
+}
+
+static void tick_probe(void)
+{
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(ticks) && !ticking; i++)
+		if (!register_kprobe(&ticks[i]))
+			ticking = &ticks[i];
+	if (!ticking)
+		pr_notice("the tick cannot be probed: waits are reported when they are over\n");
 }
 
 static int __init unspin_guest_init(void)
@@ -161,8 +235,10 @@ static int __init unspin_guest_init(void)
 		if (err)
 			pr_notice("%s cannot be probed: error %d\n", slow_paths[i].kp.symbol_name, err);
 	}
-	if (count)
+	if (count) {
+		tick_probe();
 		return 0;
+	}
 	pr_err("not loading: no slow path of this kernel's spin lock can be probed\n");
 	return -ENODEV;
 }
