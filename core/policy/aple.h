@@ -6,14 +6,15 @@
  * The caller counts PLE exits and cycles, and calls once per epoch, from one context at
  * a time for a given state. Nothing here locks, allocates or reads a clock.
  *
- * Two things differ from the paper. The paper always tries the same delta to each side.
+ * Three things differ from the paper. The paper always tries the same delta to each side.
  * If a VM has few PLE exits, the noise of an epoch is larger than the effect of such a
  * step, and the window wanders. So delta adapts: it starts at delta_max_cycles, halves
  * when a round keeps the window or turns back, doubles when two rounds in a row move the
  * window the same way, and stays within [delta_cycles, delta_max_cycles]. And an epoch
  * lasts at least epoch_min_us. PLE exits come in bursts while a lock holder waits for a
  * core. An epoch inside a burst finds every window wasteful; a longer one weighs bursts
- * against the rest. delta_max_cycles <= delta_cycles with epoch_min_us = 0 is exactly
+ * against the rest. And the handling of an exit is counted without the time in which the vCPU was switched
+ * out; the paper counts all time from the exit to the entry. delta_max_cycles <= delta_cycles with epoch_min_us = 0 is exactly
  * Algorithm 1 of the paper.
  */
 #ifndef UNSPIN_POLICY_APLE_H
