@@ -7,14 +7,16 @@ use std::io;
 use std::path::Path;
 use unspin_text::read_kernel_text;
 
+/// CPUs have numbers below this, on any kernel.
+pub const NUMBERS: u32 = 1 << 16;
+
 /// Reads a CPU list of the kernel, such as `0-3,8`. `None` if it is malformed.
 pub fn parse(text: &str) -> Option<BTreeSet<u32>> {
     let mut cpus = BTreeSet::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        // Larger than any kernel's number of CPUs.
-        if last < first || last >= 1 << 16 {
+        if last < first || last >= NUMBERS {
             return None;
         }
         cpus.extend(first..=last);

@@ -9,6 +9,7 @@ mod command_line;
 mod containers;
 pub mod cpus;
 mod groups;
+mod heirs;
 pub mod journal;
 mod kvm;
 pub mod module;
@@ -42,7 +43,7 @@ pub use sched_ext::SchedExt;
 pub use tree::{Tree, Used};
 pub use vcpus::Vcpu;
 
-use journal::{Hands, Target};
+use journal::{Back, Change, Hands, Target};
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -309,6 +310,17 @@ impl Host {
         list.and_then(cpus::parse).unwrap_or_default()
     }
 
+    /// The CPUs of the cpuset that a thread is in, if its cgroup is of version 2 and is seen here.
+    fn cpuset(&self, tid: u32) -> Option<BTreeSet<u32>> {
+        let groups = read_kernel_text(self.dir(tid).join("cgroup")).ok()?;
+        let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+        let root = self.sys.join("fs/cgroup");
+        let dir = root.join(group);
+        let mut around = dir.ancestors().take_while(|dir| dir.starts_with(&root));
+        let list = around.find_map(|dir| read_kernel_text(dir.join("cpuset.cpus.effective")).ok());
+        list.as_deref().and_then(cpus::parse).filter(|cpus| !cpus.is_empty())
+    }
+
     /// Those CPUs that are online: a thread may also be allowed offline CPUs.
     pub fn usable_cpus(&self, tid: u32) -> BTreeSet<u32> {
         cpus::usable(&self.allowed_cpus(tid), self.online_cpus().as_ref())
@@ -320,23 +332,6 @@ impl Host {
         let number = |line: &str| line.strip_prefix("cpu")?.split(' ').next()?.parse().ok();
         let cpus: BTreeSet<u32> = stat.lines().filter_map(number).collect();
         (!cpus.is_empty()).then_some(cpus)
-    }
-
-    /// Where it is that of a process's first thread, which is restored last, threads that it started with
-    /// SCHED_EXT since get it, too: no journal knows them.
-    fn set_policy(&self, tid: u32, policy: i32) -> io::Result<()> {
-        policy::set(tid, policy)?;
-        if policy == policy::EXT || self.process_of(tid) != Some(tid) {
-            return Ok(());
-        }
-        let others = self.threads(tid).into_iter().filter(|other| *other != tid);
-        for other in others.filter(|other| policy::of(*other).is_ok_and(|of| of == policy::EXT)) {
-            match policy::set(other, policy) {
-                Err(e) if e.raw_os_error() != Some(libc::ESRCH) => return Err(e),
-                _ => {}
-            }
-        }
-        Ok(())
     }
 
     fn dir(&self, pid: u32) -> PathBuf {
@@ -390,7 +385,12 @@ impl Hands for Host {
             }
             Target::Affinity { tid } => {
                 let cpus = cpus::parse(value).filter(|cpus| !cpus.is_empty());
-                cpus::set_affinity(*tid, &cpus.ok_or(ErrorKind::InvalidInput)?)
+                let cpus = cpus.ok_or(ErrorKind::InvalidInput)?;
+                // Then it may also use CPUs that the cpuset gets later.
+                match self.cpuset(*tid).is_some_and(|set| set.is_subset(&cpus)) {
+                    true => cpus::set_affinity(*tid, &(0..cpus::NUMBERS).collect()),
+                    false => cpus::set_affinity(*tid, &cpus),
+                }
             }
             Target::Slice { tid } => {
                 slice::set(*tid, value.parse().map_err(|_| ErrorKind::InvalidInput)?)
@@ -399,9 +399,20 @@ impl Hands for Host {
                 set_nice(*tid, value.parse().map_err(|_| ErrorKind::InvalidInput)?)
             }
             Target::Policy { tid } => {
-                self.set_policy(*tid, value.parse().map_err(|_| ErrorKind::InvalidInput)?)
+                policy::set(*tid, value.parse().map_err(|_| ErrorKind::InvalidInput)?)
             }
         }
+    }
+
+    /// A cpuset that lost CPUs takes them from its threads.
+    fn is_still(&self, target: &Target, is: &str, set: &str) -> bool {
+        let Target::Affinity { tid } = target else { return is == set };
+        let left = || Some(cpus::list(&(&cpus::parse(set)? & &self.cpuset(*tid)?)));
+        is == set || left().is_some_and(|left| is == left)
+    }
+
+    fn restored(&self, done: &[(Change, Back)], rest: &[Change]) -> io::Result<()> {
+        self.restore_heirs(done, rest)
     }
 }
 

@@ -61,6 +61,12 @@ impl Disk for Memory {
         self.bytes.borrow_mut().truncate(length as usize);
         step(&self.left)
     }
+
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        step(&self.left)?;
+        *self.bytes.borrow_mut() = bytes.to_vec();
+        step(&self.left)
+    }
 }
 
 /// A tree of files in a temporary directory, and threads' CPUs in a table.
@@ -172,6 +178,9 @@ enum Do {
     /// Changes the targets in this bit set to a value.
     Change(u8, u8),
     PutBack,
+    /// Restores the targets in this bit set.
+    PutBackThose(u8),
+    Shorten,
     /// Another program sets a target.
     Other(usize, u8),
     /// Another target of the same name appears.
@@ -181,7 +190,9 @@ enum Do {
 fn what() -> impl Strategy<Value = Do> {
     prop_oneof![
         4 => (1..32u8, 0..4u8).prop_map(|(which, value)| Do::Change(which, value)),
-        2 => Just(Do::PutBack),
+        1 => Just(Do::PutBack),
+        1 => (1..32u8).prop_map(Do::PutBackThose),
+        2 => Just(Do::Shorten),
         1 => (0..5usize, 0..4u8).prop_map(|(which, value)| Do::Other(which, value)),
         1 => (0..5usize, 0..4u8).prop_map(|(which, value)| Do::Replace(which, value)),
     ]
@@ -209,6 +220,17 @@ fn live(
                 journal.change(tree, &wanted)?;
             }
             Do::PutBack => drop(journal.put_back(tree)?),
+            Do::PutBackThose(which) => {
+                let is_one = |target: &Target| {
+                    targets
+                        .iter()
+                        .position(|of| of == target)
+                        .is_some_and(|bit| which >> bit & 1 == 1)
+                };
+                let back = journal.put_back_those(tree, &is_one)?;
+                assert!(back.iter().all(|(change, _)| is_one(&change.target)));
+            }
+            Do::Shorten => journal.shorten(tree)?,
             // Other programs are not killed, and write distinct values.
             Do::Other(which, value) => {
                 let left = tree.left.replace(usize::MAX);
@@ -291,6 +313,35 @@ fn a_file_is_held_by_one_and_kept_from_others() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
     let open = Journal::open(&path, &proc).err().unwrap();
     assert!(open.to_string().contains("chmod go-w"), "{open}");
+}
+
+/// Threads come and go: the file keeps those that are there, and stays locked.
+#[test]
+fn a_long_journal_is_shortened() {
+    let tree = Tree::new();
+    let path = tree.dir.join("run/journal");
+    let proc = proc(&tree, "this");
+    let mut journal = Journal::open(&path, &proc).unwrap();
+    let length = || fs::metadata(&path).unwrap().len();
+    let stays = (Target::Affinity { tid: 3 }, "5".to_string());
+    journal.change(&tree, &[stays]).unwrap();
+    let mut longest = 0;
+    for tid in 100..3100 {
+        tree.threads.borrow_mut().insert(tid, (1, "0".into()));
+        journal.change(&tree, &[(Target::Affinity { tid }, "5".into())]).unwrap();
+        tree.threads.borrow_mut().remove(&tid);
+        longest = longest.max(length());
+    }
+    assert!((50_000..70_000).contains(&longest), "{longest}");
+    journal.shorten(&tree).unwrap();
+    assert_eq!(journal.changes().len(), 1);
+    assert!(length() < 300, "{}", length());
+    assert!(matches!(Journal::open(&path, &proc).err().unwrap(), Error::Busy { .. }));
+    drop(journal);
+    let mut journal = Journal::open(&path, &proc).unwrap();
+    let back = journal.put_back(&tree).unwrap();
+    assert!(matches!(&back[..], [(_, Back::Restored)]), "{back:?}");
+    assert_eq!(tree.read(&Target::Affinity { tid: 3 }).unwrap(), "3");
 }
 
 /// One of two targets has an unexpected value: neither is set, and nothing is recorded.

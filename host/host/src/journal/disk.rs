@@ -23,6 +23,9 @@ pub trait Disk {
 
     /// Truncates to `length` bytes. On return this is on the disk.
     fn cut(&mut self, length: u64) -> io::Result<()>;
+
+    /// Replaces all bytes at once: whoever reads finds the old or the new ones.
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()>;
 }
 
 /// A file that this process has locked. The kernel releases the lock when the process ends, in
@@ -40,20 +43,17 @@ impl Held {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
         made.map_err(Error::io("make", dir))?;
         is_ours(dir, &fs::metadata(dir).map_err(Error::io("look at", dir))?)?;
-        let mut options = OpenOptions::new();
-        options.create(true).read(true).append(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-        let file = options.open(path).map_err(Error::io("open", path))?;
+        let file = options().create(true).open(path).map_err(Error::io("open", path))?;
         let is = file.metadata().map_err(Error::io("look at", path))?;
         is_ours(path, &is)?;
-        // SAFETY: flock on a descriptor this function owns.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-            let error = io::Error::last_os_error();
-            return Err(match error.kind() {
-                io::ErrorKind::WouldBlock => {
-                    Error::Busy { path: path.into(), pid: holder(is.ino()) }
-                }
-                _ => Error::io("lock", path)(error),
-            });
+        let busy = || Error::Busy { path: path.into(), pid: holder(is.ino()) };
+        match lock(&file) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Err(busy()),
+            other => other.map_err(Error::io("lock", path))?,
+        }
+        // Another process has replaced it since it was opened here.
+        if !fs::symlink_metadata(path).is_ok_and(|now| now.ino() == is.ino()) {
+            return Err(busy());
         }
         // A new file is lost unless its directory entry is on the disk.
         let entry = File::open(dir).and_then(|dir| dir.sync_all());
@@ -68,6 +68,20 @@ impl Drop for Held {
     fn drop(&mut self) {
         // SAFETY: flock on a descriptor that this value owns.
         unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
+    }
+}
+
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    options
+}
+
+fn lock(file: &File) -> io::Result<()> {
+    // SAFETY: flock on a descriptor that the file owns.
+    match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -113,5 +127,22 @@ impl Disk for Held {
     fn cut(&mut self, length: u64) -> io::Result<()> {
         self.file.set_len(length)?;
         self.file.sync_all()
+    }
+
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let part = self.path.with_extension("part");
+        match fs::remove_file(&part) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let mut file = options().create_new(true).open(&part)?;
+        // It is locked before it has the journal's name.
+        lock(&file)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&part, &self.path)?;
+        // Whoever waits for the old file's lock finds that it is no longer the journal.
+        self.file = file;
+        Ok(())
     }
 }

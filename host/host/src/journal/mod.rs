@@ -20,6 +20,7 @@ pub use hands::Hands;
 
 use disk::Held;
 use lines::{Line, SCHEMA};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use unspin_text::read_kernel_text;
@@ -36,7 +37,12 @@ pub struct Journal {
     /// In the order in which they were recorded.
     open: Vec<Change>,
     next: u64,
+    /// The length from which on it is shortened before more is recorded.
+    long: u64,
 }
+
+/// A shorter journal is left as it is, in bytes.
+const LONG: u64 = 64 << 10;
 
 /// The result of restoring a change.
 #[derive(Debug)]
@@ -67,7 +73,8 @@ impl Journal {
     /// The journal on a disk, for the boot with this id.
     pub fn on(disk: Box<dyn Disk>, boot: &str) -> Result<Journal, Error> {
         let boot = boot.to_string();
-        let mut journal = Journal { disk, boot, length: 0, open: Vec::new(), next: 1 };
+        let (open, next, long) = (Vec::new(), 1, LONG);
+        let mut journal = Journal { disk, boot, length: 0, open, next, long };
         let path = journal.disk.path().to_path_buf();
         let bytes = journal.disk.read().map_err(Error::io("read", &path))?;
         let (lines, whole) = lines::read(&path, &bytes)?;
@@ -136,6 +143,9 @@ impl Journal {
         if changes.is_empty() {
             return Ok(None);
         }
+        if self.length >= self.long {
+            self.shorten(hands)?;
+        }
         self.append(Line::Change(changes.clone()))?;
         self.open.extend(changes.iter().cloned());
         for change in &changes {
@@ -148,37 +158,93 @@ impl Journal {
     /// target. A target that was changed several times is written once, and returned as one change. If the
     /// process is killed meanwhile, it can be repeated.
     pub fn put_back(&mut self, hands: &dyn Hands) -> Result<Vec<(Change, Back)>, Error> {
-        let (mut done, mut stays, mut ids) = (Vec::new(), Vec::new(), Vec::new());
-        while let Some(last) = self.open.last() {
+        self.put_back_those(hands, &|_| true)
+    }
+
+    /// The same with the changes of some targets.
+    pub fn put_back_those(
+        &mut self,
+        hands: &dyn Hands,
+        is_one: &dyn Fn(&Target) -> bool,
+    ) -> Result<Vec<(Change, Back)>, Error> {
+        let (mut done, mut ids) = (Vec::new(), BTreeSet::new());
+        let mut left: Vec<Change> =
+            self.open.iter().filter(|c| is_one(&c.target)).cloned().collect();
+        while let Some(last) = left.last() {
             let of_it = last.clone();
-            let is_its = |c: &Change| c.target == of_it.target && c.key == of_it.key;
-            let (all, others): (Vec<Change>, _) = self.open.drain(..).partition(is_its);
-            self.open = others;
+            let (all, others): (Vec<Change>, _) = left.into_iter().partition(|c| c.is_of(&of_it));
+            left = others;
             let (whole, before_last) = as_one(of_it, &all);
             let back = undo(hands, &whole, &before_last).unwrap_or_else(Back::Failed);
-            match back {
-                Back::Failed(_) => stays.splice(0..0, all).for_each(drop),
-                _ => ids.extend(all.iter().map(|change| change.id)),
+            if !matches!(back, Back::Failed(_)) {
+                ids.extend(all.iter().map(|change| change.id));
             }
             done.push((whole, back));
         }
-        self.open = stays;
+        let what = || "what follows from changes".to_string();
+        let failed = |source| Error::Io { doing: "restore", what: what(), source };
+        let rest: Vec<Change> =
+            self.open.iter().filter(|change| !ids.contains(&change.id)).cloned().collect();
+        hands.restored(&done, &rest).map_err(failed)?;
+        self.open = rest;
         match self.open.is_empty() {
             true if self.length > 0 => self.cut(0)?,
-            false if !ids.is_empty() => self.append(Line::Back(ids))?,
+            false if !ids.is_empty() => self.append(Line::Back(ids.into_iter().collect()))?,
             _ => {}
         }
         Ok(done)
     }
 
+    /// Drops entries of threads and directories that no longer exist, and joins those of one target. The file then
+    /// has only what is left.
+    ///
+    /// # Errors
+    /// The file cannot be written, and is as before.
+    pub fn shorten(&mut self, hands: &dyn Hands) -> Result<(), Error> {
+        let (mut left, mut short) = (self.open.clone(), Vec::new());
+        while let Some(last) = left.last() {
+            let of_it = last.clone();
+            let (all, others): (Vec<Change>, _) = left.into_iter().partition(|c| c.is_of(&of_it));
+            left = others;
+            let key = hands.key(&of_it.target).map_err(Error::of("look at", &of_it.target))?;
+            if key != Some(of_it.key) {
+                continue;
+            }
+            // Two entries say as much as many: the value before all, and the last two that may be set.
+            let (whole, before_last) = as_one(of_it.clone(), &all);
+            let first =
+                all.first().filter(|first| first.id != of_it.id && whole.was != before_last);
+            short.push(of_it);
+            short.extend(first.map(|first| Change { id: first.id, set: before_last, ..whole }));
+        }
+        short.sort_by_key(|change| change.id);
+        let line = (!short.is_empty()).then(|| Line::Change(short.clone()));
+        let bytes = match line {
+            Some(line) => [self.begin()?, self.bytes(&line)?].concat(),
+            None => Vec::new(),
+        };
+        let path = self.disk.path().to_path_buf();
+        self.disk.replace(&bytes).map_err(Error::io("write", &path))?;
+        (self.open, self.length) = (short, bytes.len() as u64);
+        self.long = LONG.max(2 * self.length);
+        Ok(())
+    }
+
+    fn begin(&self) -> Result<Vec<u8>, Error> {
+        self.bytes(&Line::Begin { schema: SCHEMA, boot: self.boot.clone() })
+    }
+
+    fn bytes(&self, line: &Line) -> Result<Vec<u8>, Error> {
+        line.write().map_err(|e| Error::io("write", self.disk.path())(e.into()))
+    }
+
     fn append(&mut self, line: Line) -> Result<(), Error> {
         let path = self.disk.path().to_path_buf();
-        let mut bytes = Vec::new();
-        if self.length == 0 {
-            let begin = Line::Begin { schema: SCHEMA, boot: self.boot.clone() };
-            bytes.extend(begin.write().map_err(|e| Error::io("write", &path)(e.into()))?);
-        }
-        bytes.extend(line.write().map_err(|e| Error::io("write", &path)(e.into()))?);
+        let mut bytes = match self.length {
+            0 => self.begin()?,
+            _ => Vec::new(),
+        };
+        bytes.extend(self.bytes(&line)?);
         if let Err(e) = self.disk.append(&bytes) {
             // Remove the incomplete line, so that no other line follows it. Nothing was changed
             // yet.
@@ -238,7 +304,8 @@ fn undo(hands: &dyn Hands, change: &Change, before_last: &str) -> io::Result<Bac
         if is == change.was {
             return Ok(Back::AsBefore);
         }
-        if is != change.set && is != before_last {
+        let is_ours = |set| hands.is_still(target, &is, set);
+        if !is_ours(&change.set) && !is_ours(before_last) {
             return Ok(Back::Theirs(is));
         }
         hands.write(target, &change.was)?;
