@@ -85,9 +85,10 @@ static POL_INLINE void scan(struct hvs_best *best, const struct hvs_slot *slots,
 			    pol_u32 to, pol_u64 excluded, const struct hvs_order *order,
 			    pol_u32 user_mode)
 {
-	pol_u32 i;
+	pol_u32 step;
 
-	for (i = from; i < to; i++) {
+	POL_FOR(step, to - from) {
+		pol_u32 i = POL_BELOW(from + step, HVS_SLOTS_MAX);
 		pol_u32 category = slots[i].category;
 		pol_u32 rank;
 		pol_u64 time;
@@ -125,11 +126,14 @@ static int is_running(const struct hvs_slot *slots, pol_u32 i, pol_u32 caller)
 
 static int is_shared(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller, pol_u16 cpu)
 {
-	pol_u32 i;
+	pol_u32 step;
 
-	for (i = 0; i < count; i++)
+	POL_FOR(step, count) {
+		pol_u32 i = POL_BELOW(step, HVS_SLOTS_MAX);
+
 		if (slots[i].cpu == cpu && is_running(slots, i, caller))
 			return 1;
+	}
 	return 0;
 }
 
@@ -141,25 +145,28 @@ static int is_shared(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller
 static pol_s32 quorum(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller)
 {
 	pol_u64 ours = 0;
-	pol_u8 runs[64];	/* by low bits of a CPU: the slot that runs there */
-	pol_u32 running = 0, ready = 0, missing = 0, i;
+	pol_u16 runs[64];	/* by low bits of a CPU: the last one with these that runs a vCPU */
+	pol_u32 running = POL_ZERO, ready = POL_ZERO, missing = POL_ZERO, step;
 
-	for (i = 0; i < count; i++) {
+	POL_FOR(step, count) {
+		pol_u32 i = POL_BELOW(step, HVS_SLOTS_MAX);
+
 		if (!is_running(slots, i, caller))
 			continue;
 		running++;
 		ours |= (pol_u64)1 << (slots[i].cpu & 63);
-		runs[slots[i].cpu & 63] = (pol_u8)i;
+		runs[slots[i].cpu & 63] = slots[i].cpu;
 	}
 	running += caller >= count;	/* the caller runs, too */
-	for (i = 0; i < count; i++) {
+	POL_FOR(step, count) {
+		pol_u32 i = POL_BELOW(step, HVS_SLOTS_MAX);
 		pol_u16 cpu = slots[i].cpu;
 
 		if (i == caller || slots[i].category == HVS_NOT_PREEMPTED || !slots[i].ready)
 			continue;
 		ready++;
 		if (!(ours >> (cpu & 63) & 1) ||
-		    (slots[runs[cpu & 63]].cpu != cpu && !is_shared(slots, count, caller, cpu)))
+		    (runs[cpu & 63] != cpu && !is_shared(slots, count, caller, cpu)))
 			missing++;
 	}
 	if (!ready)

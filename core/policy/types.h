@@ -49,6 +49,21 @@ typedef __UINT64_TYPE__ pol_u64;
 #define POL_AS_IT_IS(number) ((void)0)
 #endif
 
+/*
+ * 0, from which a loop counts. A program may define this as a variable: BPF's verifier follows a number that it
+ * knows through every round.
+ */
+#ifndef POL_ZERO
+#define POL_ZERO 0
+#endif
+
+/* An index that is below this power of 2, as BPF's verifier is to see, too. */
+#ifdef __bpf__
+#define POL_BELOW(index, power) ((index) & ((power) - 1))
+#else
+#define POL_BELOW(index, power) (index)
+#endif
+
 /* a + b, or the largest value if that wraps. */
 static inline pol_u64 pol_sat_add(pol_u64 a, pol_u64 b)
 {

@@ -48,7 +48,7 @@ const POLICIES: &[(&str, Programs)] = &[
     ("gang_account", &[("account", Refuses)]),
     ("gang_turn", &[("turn", Refuses), ("may_run", Accepts), ("fill", Accepts)]),
     ("gang_use", &[("use", Accepts), ("use_begin", Accepts)]),
-    ("hvs", &[("pick", TooManyPaths), ("category", Accepts)]),
+    ("hvs", &[("pick", Accepts), ("category", Accepts)]),
 ];
 
 /// The kernel whose verifier is asked: the newest.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 #define POLICY "hvs.c"
+#define KERNEL_LOOPS
 #include "program.h"
 
-#define SLOTS 4
+#define SLOTS HVS_SLOTS_MAX
 
 struct {
 	struct hvs_slot slots[SLOTS];
