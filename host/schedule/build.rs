@@ -8,9 +8,13 @@ use bpf::Program;
 use std::path::{Path, PathBuf};
 
 fn main() {
-    println!("cargo:rerun-if-changed=bpf");
+    let policy = PathBuf::from("../../core/policy");
+    for used in [Path::new("bpf"), &policy] {
+        println!("cargo:rerun-if-changed={}", used.display());
+    }
     let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap());
     let source = Path::new("bpf/vms.bpf.c");
-    let program = Program { source, folders: &[], flags: &["-fno-builtin", "-D__TARGET_ARCH_x86"] };
+    let flags = &["-fno-builtin", "-D__TARGET_ARCH_x86"];
+    let program = Program { source, folders: &[policy], flags };
     program.compile(&out, &out.join("vms.bpf.o")).unwrap_or_else(|error| panic!("{error}"));
 }

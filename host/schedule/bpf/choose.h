@@ -3,7 +3,7 @@
 #ifndef UNSPIN_SCHEDULE_CHOOSE_H
 #define UNSPIN_SCHEDULE_CHOOSE_H
 
-#include "plan.h"
+#include "yields.h"
 
 /* Behind all that are no gangs. */
 #define LAST (1ull << 62)
@@ -25,7 +25,7 @@ __noinline u32 least_unit(u32 vm, u64 set, u32 cpu)
 		u32 id = id_of(vm, unit), planned;
 		struct unit *u = unit_of(id);
 
-		if (!(set & bit(unit)) || (u->pinned != NOBODY && u->pinned != cpu))
+		if (!(set & bit(unit)) || !may_use(u, cpu))
 			continue;
 		planned = planned_cpu(id);
 		if ((planned != NOBODY && planned != cpu) || u->vt >= least)
@@ -82,21 +82,6 @@ __noinline u32 pick(u32 cpu, u32 before)
 	return best;
 }
 
-/* It runs on a CPU, or goes on there. */
-static __always_inline void has_cpu(u32 cpu, u32 id)
-{
-	struct cpu *c = &cpus[bound(cpu)];
-	struct vm *v = vm_of(id);
-
-	c->fills = unit_part(id) != OTHERS && is_gang(v) && c->planned != id;
-	if (!c->fills && c->planned != NOBODY && c->planned != id)
-		__sync_fetch_and_add(&report.holes, 1);
-}
-
-static __always_inline int take(u32 id)
-{
-	return vm_of(id)->waits & bit(unit_part(id)) && scx_bpf_dsq_move_to_local(QUEUE + id);
-}
 
 /* The next threads of a CPU in a turn: one that is late, or the vCPU that has it. Whether there is one. */
 __noinline int choose_in_turn(u32 cpu, u32 before)
@@ -127,9 +112,10 @@ __noinline int choose_in_turn(u32 cpu, u32 before)
 __noinline int choose(u32 cpu, u32 before)
 {
 	struct cpu *c = &cpus[bound(cpu)];
-	u32 id = c->planned, i, yielded = c->yielded;
+	u32 id = c->planned, i, yielded = c->yielded, spinner = c->spinner;
 
 	c->yielded = 0;
+	c->spinner = NOBODY;
 	c->tries = 0;
 	if (id != NOBODY && planned_cpu(id) == cpu) {
 		if (choose_in_turn(cpu, before))
@@ -140,6 +126,8 @@ __noinline int choose(u32 cpu, u32 before)
 	id = c->prefer;
 	c->prefer = NOBODY;
 	if (id != NOBODY && take(id))
+		return 0;
+	if (spinner != NOBODY && spinner == before && follow(cpu, spinner))
 		return 0;
 	bpf_for(i, 0, TRIES) {
 		u32 at = i;

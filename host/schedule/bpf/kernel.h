@@ -23,10 +23,13 @@ typedef __s32 s32;
 
 #define BPF_MAP_TYPE_HASH 1
 #define BPF_MAP_TYPE_ARRAY 2
+#define BPF_MAP_TYPE_PERCPU_ARRAY 6
 #define CLOCK_MONOTONIC 1
 
 #define SCX_DSQ_GLOBAL 0x8000000000000001ull
 #define SCX_DSQ_LOCAL 0x8000000000000002ull
+#define SCX_DSQ_LOCAL_ON 0xc000000000000000ull	/* of the CPU in its low bits */
+#define SCHED_EXT 7
 #define SCX_ENQ_WAKEUP 1ull
 #define SCX_KICK_IDLE 1ull
 #define SCX_KICK_PREEMPT 2ull
@@ -49,10 +52,16 @@ struct sched_ext_entity {
 	u64 slice;
 } __attribute__((preserve_access_index));
 
+/* More CPUs may follow: only the kernel reads them. */
+struct cpumask {
+	unsigned long bits[1];
+} __attribute__((preserve_access_index));
+
 struct task_struct {
 	int pid;
 	int tgid;
-	int nr_cpus_allowed;
+	unsigned int policy;
+	const struct cpumask *cpus_ptr;
 	struct sched_ext_entity scx;
 } __attribute__((preserve_access_index));
 
@@ -64,8 +73,6 @@ struct scx_exit_info {
 	char *msg;
 } __attribute__((preserve_access_index));
 
-struct scx_cpu_release_args;
-
 struct sched_ext_ops {
 	s32 (*select_cpu)(struct task_struct *, s32, u64);
 	void (*enqueue)(struct task_struct *, u64);
@@ -74,7 +81,7 @@ struct sched_ext_ops {
 	void (*stopping)(struct task_struct *, _Bool);
 	void (*quiescent)(struct task_struct *, u64);
 	_Bool (*yield)(struct task_struct *, struct task_struct *);
-	void (*cpu_release)(s32, struct scx_cpu_release_args *);
+	void (*set_cpumask)(struct task_struct *, const struct cpumask *);
 	void (*cpu_online)(s32);
 	void (*cpu_offline)(s32);
 	s32 (*init)(void);
@@ -93,7 +100,10 @@ _Bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
 void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
 _Bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym;
 s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
-u32 scx_bpf_reenqueue_local(void) __ksym;
+/* From any context. Its name had a suffix at first, while another function had the name. */
+void scx_bpf_reenqueue_local___v2___first(void) __ksym __weak;
+void scx_bpf_reenqueue_local___later(void) __ksym __weak;
+_Bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
 struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
 void bpf_task_release(struct task_struct *p) __ksym;
 int bpf_iter_num_new(struct bpf_iter_num *it, int start, int end) __ksym;

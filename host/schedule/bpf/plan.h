@@ -16,7 +16,7 @@
 /* CPU time of a VM after which it is judged whether it spins, and for how long it is a gang then. */
 #define JUDGE_NS (20 * MS)
 #define GANG_NS (400 * MS)
-/* After how many turns a vCPU is late; other threads are after one. Gangs that take turns wait for many. */
+/* After how many turns a vCPU or a stranger is late; a VM's other threads are after one. Gangs wait for many. */
 #define LATE_TURNS 64
 
 /* A gang whose vCPUs are to run together, or alone. */
@@ -95,7 +95,7 @@ __noinline int look_at_units(u32 vm, u64 now)
 	}
 	bpf_for(unit, 0, UNITS) {
 		struct unit *u = unit_of(id_of(vm, unit));
-		u64 most = config.turn_ns * (unit == OTHERS ? 1 : LATE_TURNS);
+		u64 most = config.turn_ns * (unit == OTHERS && vm != STRANGERS ? 1 : LATE_TURNS);
 
 		if (!(set & bit(unit)))
 			continue;
@@ -120,8 +120,7 @@ __noinline u32 late_unit(u32 vm, u32 cpu)
 	bpf_for(unit, 0, UNITS) {
 		struct unit *u = unit_of(id_of(vm, unit));
 
-		if (!(v->late & v->waits & bit(unit)) || (u->pinned != NOBODY && u->pinned != cpu) ||
-		    u->ready_at >= first)
+		if (!(v->late & v->waits & bit(unit)) || !may_use(u, cpu) || u->ready_at >= first)
 			continue;
 		first = u->ready_at;
 		best = unit;
@@ -158,8 +157,10 @@ __noinline int settle(u64 now)
 	u64 waiting = NEVER, running = NEVER, floor;
 	u32 i, vm;
 
-	bpf_for(i, 0, config.cpu_count)
+	bpf_for(i, 0, config.cpu_count) {
 		charge(cpu_at(i), now);
+		charge_host(cpu_at(i), now);
+	}
 	bpf_for(vm, 0, settings.count) {
 		struct vm *v = vm_of(vm << 6);
 
@@ -174,7 +175,7 @@ __noinline int settle(u64 now)
 		vnow = floor;
 	bpf_for(vm, 0, settings.count) {
 		struct vm *v = vm_of(vm << 6);
-		u64 lag = 2 * config.turn_ns * (vcpus_of(vm) + 1) * 100 / weight_of(vm << 6);
+		u64 lag = 2 * config.turn_ns * (vcpus_of(vm) + 1) * WEIGHT_USUAL / weight_of(vm << 6);
 
 		judge(vm, now);
 		if (v->vt + lag < vnow)
@@ -204,7 +205,7 @@ static __always_inline int is_free(u32 cpu)
 {
 	struct cpu *c = &cpus[bound(cpu)];
 
-	return c->is_ours && !c->is_off && c->next == NOBODY;
+	return is_ours(cpu) && !c->is_off && c->next == NOBODY;
 }
 
 static __always_inline void give(u32 id, u32 cpu)
@@ -213,40 +214,127 @@ static __always_inline void give(u32 id, u32 cpu)
 	unit_of(id)->next = cpu;
 }
 
-/* Gives each ready vCPU of a gang a CPU, the one that it ran on if that is free. Returns how many got one. */
-__noinline u32 place(u32 vm, u64 set)
+static __always_inline u32 place_of(u32 cpu)
 {
-	u32 unit, at = zero, placed = zero, i;
+	return config.places[bound(cpu)];
+}
+
+/* The first free CPU that a vCPU may use, the one that it ran on before others; NOBODY if there is none. */
+__noinline u32 free_for(u32 id)
+{
+	struct unit *u = unit_of(id);
+	u32 i, last = u->cpu;
+
+	if (is_free(last) && may_use(u, last))
+		return last;
+	bpf_for(i, 0, config.cpu_count)
+		if (is_free(cpu_at(i)) && may_use(u, cpu_at(i)))
+			return cpu_at(i);
+	return NOBODY;
+}
+
+/*
+ * Where in the list of CPUs a place begins that has this many free ones: where the vCPU ran last if it has, else
+ * the first; NOBODY if none has.
+ */
+__noinline u32 room_for(u32 count, u32 id)
+{
+	u32 i, begin = zero, free = zero, place = NOBODY, best = NOBODY, last = place_of(unit_of(id)->cpu);
+
+	bpf_for(i, 0, config.cpu_count) {
+		if (place_of(cpu_at(i)) != place) {
+			place = place_of(cpu_at(i));
+			begin = i;
+			free = zero;
+		}
+		free += is_free(cpu_at(i));
+		if (free < count)
+			continue;
+		if (place == last)
+			return begin;
+		if (best == NOBODY)
+			best = begin;
+	}
+	return best;
+}
+
+/* Gives vCPUs of a set that may use all CPUs a free one: from a place on, or, without, the one that they ran on. */
+__noinline u32 place_rest(u32 vm, u64 set, u32 from)
+{
+	u32 unit, at = from, placed = zero, i;
 
 	bpf_for(unit, 0, vcpus_of(vm)) {
 		struct unit *u = unit_of(id_of(vm, unit));
-		u32 cpu = u->pinned != NOBODY ? u->pinned : u->cpu;
+		u32 last = u->cpu;
 
-		if (set & bit(unit) && is_free(cpu)) {
-			give(id_of(vm, unit), cpu);
-			placed++;
-		}
+		if (!(set & bit(unit)) || !is_free(last) ||
+		    (from != NOBODY && place_of(last) != place_of(cpu_at(from))))
+			continue;
+		give(id_of(vm, unit), last);
+		placed++;
 	}
+	at = from == NOBODY ? zero : from;
 	unit = zero;
 	bpf_for(i, 0, CPUS_MAX + UNITS) {
 		u32 cpu = cpu_at(at);
 		struct unit *u;
 
-		if (at >= config.cpu_count || unit >= vcpus_of(vm))
+		if (unit >= vcpus_of(vm))
 			break;
 		u = unit_of(id_of(vm, unit));
-		if (!(set & bit(unit)) || u->next != NOBODY || u->pinned != NOBODY) {
+		if (!(set & bit(unit)) || u->next != NOBODY) {
 			unit++;
-		} else {
-			if (is_free(cpu)) {
-				give(id_of(vm, unit), cpu);
-				placed++;
-				unit++;
-			}
-			at++;
+			continue;
 		}
+		if (is_free(cpu)) {
+			give(id_of(vm, unit), cpu);
+			placed++;
+			unit++;
+		}
+		at = at + 1 < config.cpu_count ? at + 1 : 0;
 	}
 	return placed;
+}
+
+/*
+ * Gives each vCPU of a set a CPU: first those that may use only one, then those that may use some, and at last
+ * those that may use all, in one place if there is room. Returns how many got one.
+ */
+__noinline u32 place(u32 vm, u64 set)
+{
+	u64 rest = set;
+	u32 unit, placed = zero, pass, first = NOBODY;
+
+	bpf_for(pass, 0, 2) {
+		bpf_for(unit, 0, vcpus_of(vm)) {
+			u32 id = id_of(vm, unit), choices = unit_of(id)->choices, cpu;
+
+			if (!(set & bit(unit)) || choices >= config.cpu_count || (choices == 1) == pass)
+				continue;
+			rest &= ~bit(unit);
+			cpu = free_for(id);
+			if (cpu == NOBODY)
+				continue;
+			give(id, cpu);
+			placed++;
+		}
+	}
+	bpf_for(unit, 0, vcpus_of(vm))
+		if (rest & bit(unit) && first == NOBODY)
+			first = id_of(vm, unit);
+	if (first == NOBODY)
+		return placed;
+	return placed + place_rest(vm, rest, room_for(count_bits(rest), first));
+}
+
+/* A unit runs on a CPU, or goes on there. */
+static __always_inline void has_cpu(u32 cpu, u32 id)
+{
+	struct cpu *c = &cpus[bound(cpu)];
+
+	c->fills = id != NOBODY && unit_part(id) != OTHERS && is_gang(vm_of(id)) && c->planned != id;
+	if (id != NOBODY && !c->fills && c->planned != NOBODY && c->planned != id)
+		__sync_fetch_and_add(&report.holes, 1);
 }
 
 /* Whether a CPU runs something else than it is to; if so, how it is told. */
@@ -255,7 +343,7 @@ __noinline u64 kick_of(u32 cpu, u64 any)
 	struct cpu *c = &cpus[bound(cpu)];
 	u32 id = c->id, planned = c->planned;
 
-	if (c->is_off)
+	if (c->is_off || !is_ours(cpu))
 		return 0;
 	if (planned != NOBODY && vm_of(planned)->waits & bit(unit_part(planned)))
 		return id == NOBODY ? SCX_KICK_IDLE : SCX_KICK_PREEMPT;
@@ -298,6 +386,7 @@ __noinline int begin(void)
 	bpf_for(i, 0, config.cpu_count) {
 		u64 kick = kick_of(cpu_at(i), any);
 
+		has_cpu(cpu_at(i), cpus[bound(cpu_at(i))].id);
 		if (kick)
 			scx_bpf_kick_cpu(cpu_at(i), kick);
 	}
@@ -316,7 +405,7 @@ __noinline u64 plan(u64 now)
 		struct cpu *c = &cpus[bound(cpu_at(i))];
 
 		c->next = NOBODY;
-		all += !c->is_off;
+		all += is_ours(cpu_at(i)) && !c->is_off;
 	}
 	bpf_for(vm, 0, settings.count)
 		bpf_for(unit, 0, vcpus_of(vm))

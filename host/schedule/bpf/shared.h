@@ -6,10 +6,12 @@
 #include "ending.h"
 
 #define VMS_MAX 64
+#define STRANGERS 0	/* the number of all threads of SCHED_EXT that are no VM's, as if they were a VM */
 #define UNITS 64	/* of a VM: vCPUs by their numbers, and all its other threads as one */
 #define OTHERS 63	/* the unit of the other threads */
 #define CPUS_MAX 512
 #define THREADS_MAX 8192
+#define WEIGHT_USUAL 10000	/* of a VM whose share is that of the average VM */
 
 /* Whether a VM's vCPUs run together. */
 #define GANG_NEVER 0
@@ -22,7 +24,8 @@ struct config {
 	unsigned long long slice_ns;	/* how long another vCPU runs before it is compared with others */
 	unsigned int spins_per_s;	/* pause-loop exits per second of CPU time that make a gang */
 	unsigned int cpu_count;
-	unsigned short cpus[CPUS_MAX];	/* its CPUs; the others are the kernel's alone */
+	unsigned short cpus[CPUS_MAX];	/* its CPUs; the others are the kernel's alone. The best come first */
+	unsigned short places[CPUS_MAX];	/* by CPU: CPUs of one number are one cache's whole cores, or its second threads */
 };
 
 /* Of a VM; the command may change it at any time. */
@@ -37,11 +40,13 @@ struct settings {
 	unsigned int count;	/* VMs have numbers below it */
 	unsigned int unused;
 	struct setting vms[VMS_MAX];
+	unsigned char left[CPUS_MAX];	/* it has left this CPU to tasks of the host */
 };
 
 struct vm_report {
 	unsigned long long ran_ns;	/* CPU time of all its threads */
 	unsigned long long filled_ns;	/* of that, in holes, which it does not pay for */
+	unsigned long long waited_ns;	/* how long its vCPUs were ready without a CPU */
 	unsigned long long spins;	/* pause-loop exits */
 	unsigned long long gangs;	/* turns in which its vCPUs ran together */
 };
@@ -52,8 +57,10 @@ struct report {
 	unsigned long long turns;	/* turns of gangs */
 	unsigned long long holes;	/* holes in turns that others filled */
 	unsigned long long returned;	/* holes given back to a vCPU that woke up */
-	unsigned long long yields;	/* directed yields that were followed */
-	unsigned long long pushed;	/* times that a task of a higher class took a CPU */
+	unsigned long long yields;	/* CPUs that a vCPU which spun gave to a sibling */
+	unsigned long long gave_way;	/* CPUs that it left to others: too few siblings ran */
+	unsigned long long pushed;	/* times that a task of a higher class took a CPU from a thread */
+	unsigned long long host_ns[CPUS_MAX];	/* time of tasks of the host, by CPU */
 	struct ending ending;
 };
 

@@ -12,6 +12,7 @@
 #define NOBODY 0xffffffffu
 /* How many queues are tried before a CPU stays with what it has; a power of 2. */
 #define TRIES 8
+#define MASK_WORDS (CPUS_MAX / 64)
 /* A unit that was late: it is about to run, or has run. */
 #define LATE_NEXT 1
 #define LATE_DONE 2
@@ -28,9 +29,14 @@ struct unit {
 	u32 cpu;	/* where it ran last */
 	u32 planned;	/* its CPU in this turn, or NOBODY */
 	u32 next;	/* the same in the turn that is being planned */
-	u32 pinned;	/* the only CPU that it may use, or NOBODY */
 	u32 weight;	/* among its siblings */
-	u32 unused;
+	u32 choices;	/* how many of our CPUs a vCPU may use */
+	u64 mask[MASK_WORDS];	/* the CPUs that it may use */
+	u64 off_at;	/* since when it has no CPU, or sleeps */
+	__u8 category;	/* enum hvs_category */
+	__u8 mark;	/* it was given a CPU by a sibling since it last lost one */
+	__u8 in_exit;	/* it is within a pause-loop exit */
+	__u8 unused[5];
 };
 
 struct vm {
@@ -52,7 +58,8 @@ struct cpu {
 	u32 id;		/* who runs, or NOBODY */
 	u32 planned;	/* who is to run in this turn, or NOBODY */
 	u32 next;	/* the same in the turn that is being planned */
-	u32 prefer;	/* who was yielded to, or NOBODY */
+	u32 prefer;	/* which unit of other threads took it by waking up, or NOBODY */
+	u32 spinner;	/* which vCPU gives it up to a sibling, or NOBODY */
 	u32 yielded;
 	u32 fills;	/* who runs fills a hole */
 	u32 is_ours;
@@ -60,6 +67,7 @@ struct cpu {
 	u32 late;	/* whether a unit that was late got it in this turn */
 	u32 tries;	/* units that were not to be had here, in this choice */
 	u32 tried[TRIES];
+	u64 host_since;	/* up to when the host's task that runs is counted, or 0 */
 };
 
 const volatile struct config config SEC(".rodata.config");
@@ -117,7 +125,7 @@ static __always_inline u32 weight_of(u32 id)
 
 	asm volatile("" : "+r"(vm));
 	weight = settings.vms[vm & (VMS_MAX - 1)].weight;
-	return weight ? weight : 100;
+	return weight ? weight : WEIGHT_USUAL;
 }
 
 static __always_inline u32 vcpus_of(u32 vm)
@@ -126,7 +134,10 @@ static __always_inline u32 vcpus_of(u32 vm)
 	return settings.vms[vm & (VMS_MAX - 1)].vcpus;
 }
 
-/* A thread's unit; one that its VM started since the command looked is one of the other threads. */
+/*
+ * A thread's unit; one that its VM started since the command looked is one of the other threads, and one of no VM
+ * is a stranger.
+ */
 static __always_inline u32 id_of_task(const struct task_struct *p)
 {
 	u32 tid = p->pid, tgid = p->tgid, *found;
@@ -135,7 +146,30 @@ static __always_inline u32 id_of_task(const struct task_struct *p)
 	if (found)
 		return *found;
 	found = bpf_map_lookup_elem(&processes, &tgid);
-	return found ? id_of(*found, OTHERS) : NOBODY;
+	return id_of(found ? *found : STRANGERS, OTHERS);
+}
+
+/* Whether it schedules a CPU: it is one of its own, and is not left to tasks of the host. */
+static __always_inline int is_ours(u32 cpu)
+{
+	asm volatile("" : "+r"(cpu));
+	cpu &= CPUS_MAX - 1;
+	return cpus[cpu].is_ours && !settings.left[cpu];
+}
+
+/* Of a vCPU; other threads may have different CPUs. */
+static __always_inline int may_use(struct unit *u, u32 cpu)
+{
+	return u->mask[cpu >> 6 & (MASK_WORDS - 1)] >> (cpu & 63) & 1;
+}
+
+static __always_inline void may_use_all(struct unit *u)
+{
+	u32 word;
+
+	for (word = 0; word < MASK_WORDS; word++)
+		u->mask[word] = ~0ull;
+	u->choices = config.cpu_count;
 }
 
 static __always_inline u32 count_bits(u64 set)
@@ -151,6 +185,16 @@ static __always_inline u64 vcpus_in(u64 set)
 	return set & ~bit(OTHERS);
 }
 
+/* Counts a task of the host that runs on a CPU up to now. */
+static __always_inline void charge_host(u32 cpu, u64 now)
+{
+	struct cpu *c = &cpus[bound(cpu)];
+	u64 since = c->host_since;
+
+	if (since && since < now && __sync_val_compare_and_swap(&c->host_since, since, now) == since)
+		__sync_fetch_and_add(&report.host_ns[bound(cpu)], now - since);
+}
+
 /* Whoever runs on a CPU pays up to now. Time in a hole is nobody's: no other wanted it. */
 static __always_inline void charge(u32 cpu, u64 now)
 {
@@ -159,7 +203,7 @@ static __always_inline void charge(u32 cpu, u64 now)
 	u64 since, ran;
 	u32 weight;
 
-	if (id == NOBODY)
+	if (id == NOBODY || !c->is_ours)
 		return;
 	since = __sync_lock_test_and_set(&c->since, now);
 	if (since >= now)
@@ -172,7 +216,7 @@ static __always_inline void charge(u32 cpu, u64 now)
 	if (c->fills)
 		__sync_fetch_and_add(&report.vms[vm].filled_ns, ran);
 	else
-		__sync_fetch_and_add(&vm_of(id)->vt, ran * 100 / weight_of(id));
+		__sync_fetch_and_add(&vm_of(id)->vt, ran * WEIGHT_USUAL / weight_of(id));
 	weight = unit_of(id)->weight;
 	__sync_fetch_and_add(&unit_of(id)->vt, ran * 100 / (weight ? weight : 100));
 }

@@ -27,8 +27,10 @@ int BPF_PROG(dispatch, s32 on, struct task_struct *prev)
 {
 	u32 cpu = bound(on), before = NOBODY;
 
-	if (!cpus[cpu].is_ours)
+	if (!is_ours(cpu)) {
+		scx_bpf_dsq_move_to_local(QUEUE + id_of(STRANGERS, OTHERS));
 		return 0;
+	}
 	if (prev && prev->scx.flags & SCX_TASK_QUEUED) {
 		before = id_of_task(prev);
 		charge(cpu, bpf_ktime_get_ns());
@@ -43,17 +45,14 @@ int BPF_PROG(dispatch, s32 on, struct task_struct *prev)
 SEC("struct_ops/select_cpu")
 s32 BPF_PROG(select_cpu, struct task_struct *p, s32 prev_cpu, u64 flags)
 {
-	u32 id = id_of_task(p), planned;
+	u32 planned = planned_cpu(id_of_task(p));
 	_Bool idle = 0;
 	s32 cpu;
 
-	if (id != NOBODY) {
-		planned = planned_cpu(id);
-		if (planned != NOBODY) {
-			if (scx_bpf_test_and_clear_cpu_idle(planned))
-				scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, config.slice_ns, 0);
-			return planned;
-		}
+	if (planned != NOBODY) {
+		if (scx_bpf_test_and_clear_cpu_idle(planned))
+			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, config.slice_ns, 0);
+		return planned;
 	}
 	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, flags, &idle);
 	if (idle)
@@ -67,11 +66,11 @@ __noinline u32 claim(u32 id)
 	u32 i;
 
 	bpf_for(i, 0, config.cpu_count) {
-		u32 cpu = cpu_at(i), of, pinned = unit_of(id)->pinned;
+		u32 cpu = cpu_at(i), of;
 		struct cpu *c = &cpus[bound(cpu)];
 		struct vm *v;
 
-		if (c->is_off || (pinned != NOBODY && pinned != cpu))
+		if (c->is_off || !is_ours(cpu) || !may_use(unit_of(id), cpu))
 			continue;
 		of = c->planned;
 		if (of != NOBODY) {
@@ -89,16 +88,21 @@ __noinline u32 claim(u32 id)
 	return NOBODY;
 }
 
-/* A CPU that is idle, which is no longer known as that; NOBODY if there is none. */
-__noinline u32 idle_cpu(u32 id)
+/* Whether a thread could have a CPU now. */
+static __always_inline int can_have(struct task_struct *p, u32 cpu)
 {
-	u32 i, pinned = unit_of(id)->pinned;
+	return !cpus[bound(cpu)].is_off && is_ours(cpu) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+}
+
+/* A CPU for a thread that is idle, which is no longer known as that; NOBODY if there is none. */
+static __noinline u32 idle_cpu(struct task_struct *p)
+{
+	u32 i;
 
 	bpf_for(i, 0, config.cpu_count) {
 		u32 cpu = cpu_at(i);
 
-		if (cpus[bound(cpu)].id == NOBODY && (pinned == NOBODY || pinned == cpu) &&
-		    scx_bpf_test_and_clear_cpu_idle(cpu))
+		if (cpus[bound(cpu)].id == NOBODY && can_have(p, cpu) && scx_bpf_test_and_clear_cpu_idle(cpu))
 			return cpu;
 	}
 	return NOBODY;
@@ -108,19 +112,20 @@ __noinline u32 idle_cpu(u32 id)
  * The CPU of the thread that is owed least, if it is owed less than this one. Other threads of a VM also come
  * before a vCPU of it that has had more.
  */
-__noinline u32 victim(u32 id, u64 now)
+static __noinline u32 victim(struct task_struct *p, u32 id, u64 now)
 {
-	u64 most = vm_of(id)->vt + (unit_part(id) == OTHERS ? 0 : PREEMPT_NS);
+	u32 is_service = unit_part(id) == OTHERS && vm_part(id) != STRANGERS;
+	u64 most = vm_of(id)->vt + (is_service ? 0 : PREEMPT_NS);
 	u64 unit_most = unit_of(id)->vt + PREEMPT_NS;
 	u32 i, best = NOBODY, own = NOBODY;
 
 	bpf_for(i, 0, config.cpu_count) {
-		u32 cpu = cpu_at(i), pinned = unit_of(id)->pinned, of;
+		u32 cpu = cpu_at(i), of;
 		struct cpu *c = &cpus[bound(cpu)];
 		u64 key, since = c->since;
 
 		of = c->id;
-		if (of == NOBODY || (pinned != NOBODY && pinned != cpu))
+		if (of == NOBODY || !can_have(p, cpu))
 			continue;
 		if (vm_part(of) == vm_part(id)) {
 			if (unit_part(id) == OTHERS && unit_part(of) != OTHERS && unit_of(of)->vt > unit_most) {
@@ -129,7 +134,7 @@ __noinline u32 victim(u32 id, u64 now)
 			}
 			continue;
 		}
-		key = vm_of(of)->vt + (now > since ? now - since : 0) * 100 / weight_of(of);
+		key = vm_of(of)->vt + (now > since ? now - since : 0) * WEIGHT_USUAL / weight_of(of);
 		if (c->fills)
 			key |= LAST;
 		else if (c->planned == of)
@@ -149,14 +154,13 @@ int BPF_PROG(enqueue, struct task_struct *p, u64 flags)
 	struct vm *v;
 	struct unit *u;
 
-	/* It has been pinned elsewhere: no CPU of ours could run it. */
-	if (id == NOBODY || !cpus[bound(scx_bpf_task_cpu(p))].is_ours) {
-		scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, config.slice_ns, flags);
+	/* It may have been pinned elsewhere: CPUs that are not ours look only here. */
+	if (!is_ours(scx_bpf_task_cpu(p))) {
+		scx_bpf_dsq_insert(p, QUEUE + id_of(STRANGERS, OTHERS), config.slice_ns, flags);
 		return 0;
 	}
 	v = vm_of(id);
 	u = unit_of(id);
-	u->pinned = p->nr_cpus_allowed == 1 && unit_part(id) != OTHERS ? (u32)scx_bpf_task_cpu(p) : NOBODY;
 	lift(v, u);
 	if (!(v->waits & bit(unit_part(id))))
 		u->ready_at = bpf_ktime_get_ns();
@@ -173,14 +177,14 @@ int BPF_PROG(enqueue, struct task_struct *p, u64 flags)
 			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 		return 0;
 	}
-	cpu = idle_cpu(id);
+	cpu = idle_cpu(p);
 	if (cpu != NOBODY) {
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 		return 0;
 	}
 	if (!(flags & SCX_ENQ_WAKEUP) || (unit_part(id) != OTHERS && is_gang(v)))
 		return 0;
-	cpu = victim(id, bpf_ktime_get_ns());
+	cpu = victim(p, id, bpf_ktime_get_ns());
 	if (cpu != NOBODY) {
 		if (unit_part(id) == OTHERS)
 			cpus[bound(cpu)].prefer = id;
@@ -192,13 +196,12 @@ int BPF_PROG(enqueue, struct task_struct *p, u64 flags)
 SEC("struct_ops/running")
 int BPF_PROG(running, struct task_struct *p)
 {
-	u32 id = id_of_task(p), cpu = bound(scx_bpf_task_cpu(p));
+	u32 id = id_of_task(p), cpu = bound(scx_bpf_task_cpu(p)), vm;
 	struct cpu *c = &cpus[cpu];
+	u64 now = bpf_ktime_get_ns();
 	struct vm *v;
 	struct unit *u;
 
-	if (id == NOBODY)
-		return 0;
 	v = vm_of(id);
 	u = unit_of(id);
 	if (unit_part(id) != OTHERS || !scx_bpf_dsq_nr_queued(QUEUE + id))
@@ -211,8 +214,14 @@ int BPF_PROG(running, struct task_struct *p)
 		c->late = LATE_DONE;
 		scx_bpf_task_set_slice(p, MS);
 	}
+	if (unit_part(id) != OTHERS && u->ready_at) {
+		vm = vm_part(id);
+		asm volatile("" : "+r"(vm));
+		__sync_fetch_and_add(&report.vms[vm & (VMS_MAX - 1)].waited_ns, now - u->ready_at);
+		u->ready_at = 0;
+	}
 	has_cpu(cpu, id);
-	c->since = bpf_ktime_get_ns();
+	c->since = now;
 	c->id = id;
 	return 0;
 }
@@ -221,11 +230,12 @@ SEC("struct_ops/stopping")
 int BPF_PROG(stopping, struct task_struct *p, _Bool runnable)
 {
 	u32 id = id_of_task(p), cpu = bound(scx_bpf_task_cpu(p));
+	u64 now = bpf_ktime_get_ns();
 
-	charge(cpu, bpf_ktime_get_ns());
+	charge(cpu, now);
 	cpus[cpu].id = NOBODY;
-	if (id != NOBODY)
-		__sync_fetch_and_and(&vm_of(id)->runs, ~bit(unit_part(id)));
+	note_off(unit_of(id), runnable, now);
+	__sync_fetch_and_and(&vm_of(id)->runs, ~bit(unit_part(id)));
 	return 0;
 }
 
@@ -234,7 +244,7 @@ int BPF_PROG(quiescent, struct task_struct *p, u64 flags)
 {
 	u32 id = id_of_task(p);
 
-	if (id != NOBODY && unit_part(id) != OTHERS)
+	if (unit_part(id) != OTHERS)
 		__sync_fetch_and_and(&vm_of(id)->waits, ~bit(unit_part(id)));
 	return 0;
 }
@@ -251,22 +261,68 @@ _Bool BPF_PROG(yield, struct task_struct *from, struct task_struct *to)
 		return 0;
 	}
 	t = id_of_task(to);
-	if (f == NOBODY || t == NOBODY || vm_part(f) != vm_part(t) || planned_cpu(f) == cpu ||
-	    !(vm_of(t)->waits & bit(unit_part(t))))
+	if (unit_part(f) == OTHERS || unit_part(t) == OTHERS || vm_part(f) != vm_part(t) ||
+	    planned_cpu(f) == cpu || !vcpus_in(vm_of(f)->waits))
 		return 0;
-	cpus[cpu].prefer = t;
+	/* A VM that is owed less than others leaves the CPU to them. */
+	if (vm_of(f)->vt <= vnow + config.slice_ns)
+		cpus[cpu].spinner = f;
 	cpus[cpu].yielded = 1;
 	scx_bpf_task_set_slice(from, 0);
-	__sync_fetch_and_add(&report.yields, 1);
 	return 1;
 }
 
-/* A task of a higher class takes a CPU: threads that were given it go where there is one. */
-SEC("struct_ops/cpu_release")
-int BPF_PROG(cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+/* Which CPUs a thread may use: when it comes to SCHED_EXT, and when that changes. */
+SEC("struct_ops/set_cpumask")
+int BPF_PROG(set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
 {
-	if (scx_bpf_reenqueue_local())
+	u32 id = id_of_task(p), i, choices = zero, cpus = 8 * bpf_core_type_size(struct cpumask);
+	struct unit *u = unit_of(id);
+
+	if (unit_part(id) == OTHERS)
+		return 0;
+	bpf_for(i, 0, cpus < CPUS_MAX ? cpus : CPUS_MAX) {
+		u64 *word = &u->mask[i >> 6 & (MASK_WORDS - 1)];
+
+		if (bpf_cpumask_test_cpu(i, cpumask))
+			*word |= 1ull << (i & 63);
+		else
+			*word &= ~(1ull << (i & 63));
+	}
+	bpf_for(i, 0, config.cpu_count)
+		choices += may_use(u, cpu_at(i));
+	u->choices = choices;
+	return 0;
+}
+
+static __always_inline int is_of_host(struct task_struct *p)
+{
+	return p->pid && p->policy != SCHED_EXT;
+}
+
+/* Counts time of the host's tasks. Threads that were given a CPU which one of them takes go where there is one. */
+SEC("tp_btf/sched_switch")
+int BPF_PROG(switched, _Bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	u32 cpu = bound(bpf_get_smp_processor_id());
+	struct cpu *c = &cpus[cpu];
+	u64 now;
+
+	if (!c->is_ours)
+		return 0;
+	now = bpf_ktime_get_ns();
+	charge_host(cpu, now);
+	c->host_since = is_of_host(next) ? now : 0;
+	if (!is_of_host(next))
+		return 0;
+	if (prev->policy == SCHED_EXT && prev->scx.flags & SCX_TASK_QUEUED)
 		__sync_fetch_and_add(&report.pushed, 1);
+	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) <= 0)
+		return 0;
+	if (scx_bpf_reenqueue_local___v2___first)
+		scx_bpf_reenqueue_local___v2___first();
+	else if (scx_bpf_reenqueue_local___later)
+		scx_bpf_reenqueue_local___later();
 	return 0;
 }
 
@@ -304,9 +360,20 @@ int BPF_PROG(spins)
 
 	if (!found)
 		return 0;
+	unit_of(*found)->in_exit = 1;
 	vm = *found >> 6;
 	asm volatile("" : "+r"(vm));
 	__sync_fetch_and_add(&report.vms[vm & (VMS_MAX - 1)].spins, 1);
+	return 0;
+}
+
+SEC("fexit/kvm_vcpu_on_spin")
+int BPF_PROG(spun)
+{
+	u32 tid = bpf_get_current_pid_tgid(), *found = bpf_map_lookup_elem(&threads, &tid);
+
+	if (found)
+		unit_of(*found)->in_exit = 0;
 	return 0;
 }
 
@@ -325,13 +392,17 @@ int forget_vm(u32 *number)
 			c->planned = NOBODY;
 		if (c->prefer != NOBODY && vm_part(c->prefer) == vm)
 			c->prefer = NOBODY;
+		if (c->spinner != NOBODY && vm_part(c->spinner) == vm)
+			c->spinner = NOBODY;
 	}
 	bpf_for(i, 0, UNITS) {
 		struct unit *u = unit_of(id_of(vm, i));
 
-		u->vt = u->ready_at = 0;
-		u->planned = u->next = u->pinned = NOBODY;
+		u->vt = u->ready_at = u->off_at = 0;
+		u->planned = u->next = NOBODY;
 		u->weight = 0;
+		u->category = u->mark = u->in_exit = 0;
+		may_use_all(u);
 	}
 	v->vt = vnow;
 	v->waits = v->runs = v->late = v->unit_vt = v->looked_ran = v->looked_spins = 0;
@@ -339,7 +410,7 @@ int forget_vm(u32 *number)
 	v->gang = v->in_turn = 0;
 	asm volatile("" : "+r"(vm));
 	r = &report.vms[vm & (VMS_MAX - 1)];
-	r->ran_ns = r->filled_ns = r->spins = r->gangs = 0;
+	r->ran_ns = r->filled_ns = r->waited_ns = r->spins = r->gangs = 0;
 	return 0;
 }
 
@@ -353,14 +424,15 @@ int BPF_PROG(init)
 	bpf_for(i, 0, CPUS_MAX) {
 		struct cpu *c = &cpus[bound(i)];
 
-		c->id = c->planned = c->next = c->prefer = NOBODY;
+		c->id = c->planned = c->next = c->prefer = c->spinner = NOBODY;
 	}
 	bpf_for(i, 0, config.cpu_count)
 		cpus[bound(cpu_at(i))].is_ours = 1;
 	bpf_for(i, 0, VMS_MAX * UNITS) {
 		struct unit *u = unit_of(i);
 
-		u->planned = u->next = u->pinned = NOBODY;
+		u->planned = u->next = NOBODY;
+		may_use_all(u);
 		error = scx_bpf_create_dsq(QUEUE + i, -1);
 		if (error)
 			return error;
@@ -391,12 +463,12 @@ struct sched_ext_ops vms_ops = {
 	.stopping = (void *)stopping,
 	.quiescent = (void *)quiescent,
 	.yield = (void *)yield,
-	.cpu_release = (void *)cpu_release,
+	.set_cpumask = (void *)set_cpumask,
 	.cpu_online = (void *)cpu_online,
 	.cpu_offline = (void *)cpu_offline,
 	.init = (void *)init,
 	.exit = (void *)exited,
-	.flags = SCX_OPS_SWITCH_PARTIAL | SCX_OPS_ENQ_LAST,
+	.flags = SCX_OPS_SWITCH_PARTIAL,
 	.timeout_ms = 30000,
 	.name = "unspin",
 };

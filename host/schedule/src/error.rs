@@ -15,7 +15,7 @@ pub enum Error {
     Cpus { count: usize },
     #[error(
         "there are {} VMs already, which is the most that the scheduler takes",
-        crate::VMS_MAX
+        crate::VMS_MAX - 1
     )]
     ManyVms,
     #[error("cannot tell the scheduler: {0}")]

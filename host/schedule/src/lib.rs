@@ -5,10 +5,11 @@
 mod check;
 mod error;
 pub mod ext;
+mod order;
 mod scheduler;
 mod shared;
 
 pub use check::{check, KERNEL_MIN};
 pub use error::Error;
 pub use scheduler::{Options, Scheduler, Vm};
-pub use shared::{Gang, Report, VmReport, CPUS_MAX, OTHERS, VMS_MAX};
+pub use shared::{Gang, Report, VmReport, CPUS_MAX, OTHERS, STRANGERS, VMS_MAX, WEIGHT_USUAL};

@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The scheduler, loaded.
 
+use crate::order::order;
 use crate::shared::{Config, Setting, Settings};
-use crate::{check, ext, Error, Gang, Report, CPUS_MAX, VMS_MAX};
+use crate::{check, ext, Error, Gang, Report, CPUS_MAX, STRANGERS, VMS_MAX, WEIGHT_USUAL};
 use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ProgramInput};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use unspin_host::place;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vms.bpf.o"));
 /// The map of the scheduler itself.
 const OPS: &str = "vms_ops";
-/// The program that sees pause-loop exits, which needs type information of the module kvm.
-const SPINS: &str = "spins";
+/// The programs that see pause-loop exits, which need type information of the module kvm.
+const SPINS: &[&str] = &["spins", "spun"];
+/// The program that sees tasks of the host.
+const SWITCHED: &str = "switched";
 /// The program that forgets what the VM before had under a number.
 const FORGET: &str = "forget_vm";
+/// The weight of all threads together that are no VM's: a tenth of that of the average VM.
+const STRANGERS_WEIGHT: u32 = WEIGHT_USUAL / 10;
 
 /// What is set when it is loaded.
 #[derive(Debug, Clone)]
@@ -39,7 +45,7 @@ impl Options {
 /// A VM that it schedules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vm {
-    /// Its share beside other VMs, 1 to 10000.
+    /// Its share beside other VMs: [`WEIGHT_USUAL`] times as many as there are VMs, by all of them together.
     pub weight: u32,
     pub gang: Gang,
     /// Its vCPUs are numbered below this, at most [`crate::OTHERS`].
@@ -53,9 +59,12 @@ pub struct Vm {
 pub struct Scheduler {
     object: Object,
     _links: Vec<Link>,
+    /// By number. That of strangers has none.
     vms: Vec<Option<Vm>>,
-    /// Whether it sees pause-loop exits.
-    pub sees_spins: bool,
+    /// CPUs that it has left to tasks of the host.
+    left: BTreeSet<u32>,
+    /// Why it does not see pause-loop exits, if so.
+    pub blind: Option<ext::Error>,
 }
 
 impl Scheduler {
@@ -67,16 +76,19 @@ impl Scheduler {
         check()?;
         let config = config(options)?;
         let _raised = Raised::now();
-        let load = |sees_spins| {
-            ext::load(OBJECT, config.bytes(), |program| program != SPINS || sees_spins)
-        };
+        let load =
+            |sees| ext::load(OBJECT, config.bytes(), |program| !SPINS.contains(&program) || sees);
         // KVM's type information is missing where KVM is not loaded, or was built without.
-        let (mut object, sees_spins) = match load(true) {
-            Ok(object) => (object, true),
-            Err(_) => (load(false)?, false),
+        let (mut object, blind) = match load(true) {
+            Ok(object) => (object, None),
+            Err(why) => (load(false)?, Some(why)),
         };
-        let links = ext::attach(&mut object, OPS, |program| program == SPINS && sees_spins)?;
-        let scheduler = Scheduler { object, _links: links, vms: Vec::new(), sees_spins };
+        let links = ext::attach(&mut object, OPS, |program| {
+            program == SWITCHED || SPINS.contains(&program) && blind.is_none()
+        })?;
+        let (vms, left) = (vec![None; STRANGERS + 1], BTreeSet::new());
+        let scheduler = Scheduler { object, _links: links, vms, left, blind };
+        scheduler.write_settings()?;
         scheduler.report()?;
         Ok(scheduler)
     }
@@ -87,11 +99,9 @@ impl Scheduler {
     /// There are too many VMs, or too many threads. It then knows nothing of this VM, and all other VMs go on.
     pub fn set(&mut self, vm: &Vm) -> Result<usize, Error> {
         let is_it = |known: &Option<Vm>| known.as_ref().is_some_and(|known| known.pid == vm.pid);
-        let free = || self.vms.iter().position(Option::is_none).unwrap_or(self.vms.len());
-        let number = self.vms.iter().position(is_it).unwrap_or_else(free);
-        if number >= VMS_MAX {
-            return Err(Error::ManyVms);
-        }
+        let free = || (STRANGERS + 1..).find(|at| self.vms.get(*at).is_none_or(Option::is_none));
+        let known = self.vms.iter().position(is_it).or_else(free);
+        let number = known.filter(|number| *number < VMS_MAX).ok_or(Error::ManyVms)?;
         if self.vms.get(number).is_some_and(|known| known.as_ref() == Some(vm)) {
             return Ok(number);
         }
@@ -145,12 +155,23 @@ impl Scheduler {
         self.write_settings()
     }
 
+    /// Leaves these CPUs to tasks of the host, and no others.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub fn leave(&mut self, cpus: &BTreeSet<u32>) -> Result<(), Error> {
+        self.left.clone_from(cpus);
+        self.write_settings()
+    }
+
     fn write_settings(&self) -> Result<(), Error> {
         let mut settings = Settings {
             count: self.vms.len() as u32,
             unused: 0,
             vms: [Setting::default(); VMS_MAX],
+            left: std::array::from_fn(|cpu| self.left.contains(&(cpu as u32)).into()),
         };
+        settings.vms[STRANGERS].weight = STRANGERS_WEIGHT;
         for (setting, vm) in settings.vms.iter_mut().zip(&self.vms) {
             if let Some(vm) = vm {
                 let (weight, vcpus) = (vm.weight.max(1), vm.vcpus.min(crate::OTHERS));
@@ -234,8 +255,13 @@ fn config(options: &Options) -> Result<Config, Error> {
         spins_per_s: options.spins_per_s,
         cpu_count: count as u32,
         cpus: [0; CPUS_MAX],
+        places: [0; CPUS_MAX],
     };
-    config.cpus.iter_mut().zip(&options.cpus).for_each(|(at, cpu)| *at = *cpu as u16);
+    let system = place::sys().join("devices/system");
+    for (at, (cpu, place)) in order(&system, &options.cpus).into_iter().enumerate() {
+        config.cpus[at] = cpu as u16;
+        config.places[cpu as usize] = place;
+    }
     Ok(config)
 }
 
@@ -256,7 +282,7 @@ mod tests {
         assert_eq!(size(".rodata.config"), Some(size_of::<Config>()));
         assert_eq!(size(".data.settings"), Some(size_of::<Settings>()));
         assert_eq!(size(".data.report"), Some(size_of::<Report>()));
-        for name in [SPINS, FORGET] {
+        for name in [SPINS, &[FORGET, SWITCHED]].concat() {
             assert!(open.progs().any(|program| program.name() == name), "{name}");
         }
     }

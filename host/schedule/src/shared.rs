@@ -4,8 +4,12 @@
 use crate::ext;
 use std::mem::size_of;
 
-/// The most VMs.
+/// The most VMs, with that of strangers.
 pub const VMS_MAX: usize = 64;
+/// The number of all threads of SCHED_EXT that are no VM's, as if they were a VM.
+pub const STRANGERS: usize = 0;
+/// The weight of a VM whose share is that of the average VM.
+pub const WEIGHT_USUAL: u32 = 10_000;
 /// The unit of all threads of a VM that are no vCPUs. vCPUs have smaller numbers.
 pub const OTHERS: u32 = 63;
 /// CPUs have numbers below this.
@@ -28,7 +32,10 @@ pub(crate) struct Config {
     pub slice_ns: u64,
     pub spins_per_s: u32,
     pub cpu_count: u32,
+    /// The best first.
     pub cpus: [u16; CPUS_MAX],
+    /// By CPU: CPUs of one number are one cache's whole cores, or its second threads.
+    pub places: [u16; CPUS_MAX],
 }
 
 #[repr(C)]
@@ -46,6 +53,8 @@ pub(crate) struct Settings {
     pub count: u32,
     pub unused: u32,
     pub vms: [Setting; VMS_MAX],
+    /// By CPU: 1 if it is left to tasks of the host.
+    pub left: [u8; CPUS_MAX],
 }
 
 /// What a VM did.
@@ -56,6 +65,8 @@ pub struct VmReport {
     pub ran_ns: u64,
     /// Of that, the time in holes, which it does not pay for.
     pub filled_ns: u64,
+    /// How long its vCPUs were ready without a CPU, ns.
+    pub waited_ns: u64,
     /// Pause-loop exits.
     pub spins: u64,
     /// Turns in which its vCPUs ran together.
@@ -75,10 +86,14 @@ pub struct Report {
     pub holes: u64,
     /// Holes that were given back to a vCPU that woke up.
     pub returned: u64,
-    /// Directed yields that were followed.
+    /// CPUs that a vCPU which spun gave to a sibling.
     pub yields: u64,
-    /// Times that a task of a higher class took a CPU.
+    /// CPUs that it left to others, because too few siblings ran.
+    pub gave_way: u64,
+    /// Times that a task of a higher class took a CPU from a thread.
     pub pushed: u64,
+    /// Time of tasks of the host, ns, by CPU.
+    pub host_ns: [u64; CPUS_MAX],
     pub(crate) ending: ext::Ending,
 }
 
@@ -96,8 +111,8 @@ impl Settings {
     }
 }
 
-const _: () = assert!(size_of::<Config>() == 24 + 2 * CPUS_MAX);
-const _: () = assert!(size_of::<Settings>() == 8 + 16 * VMS_MAX);
+const _: () = assert!(size_of::<Config>() == 24 + 4 * CPUS_MAX);
+const _: () = assert!(size_of::<Settings>() == 8 + 16 * VMS_MAX + CPUS_MAX);
 
 impl Report {
     /// `None` if there are fewer bytes.

@@ -77,6 +77,23 @@ impl Undo {
         Ok(all)
     }
 
+    /// Restores what can be of these threads; the rest stays for the end.
+    pub fn put_back_threads(&mut self, is_one: impl Fn(u32) -> bool) -> anyhow::Result<()> {
+        let is_of = |target: &Target| match target {
+            Target::File { .. } => false,
+            Target::Affinity { tid }
+            | Target::Slice { tid }
+            | Target::Nice { tid }
+            | Target::Policy { tid } => is_one(*tid),
+        };
+        self.journal.put_back_those(&self.host, &is_of).map(drop).map_err(explain)
+    }
+
+    /// The CPUs that a thread of a process had before they were changed to these.
+    pub fn cpus_before(&self, pid: u32, list: &str) -> Option<String> {
+        self.host.cpus_before(self.journal.changes(), pid, list)
+    }
+
     /// The present value of a target.
     pub fn read(&self, target: &Target) -> anyhow::Result<String> {
         self.host.read(target).with_context(|| format!("cannot read {target}"))

@@ -22,7 +22,7 @@ are() {
 	shift 2
 	for tid; do
 		class=$(field $of $tid 39)
-		[ "$class" = $wanted ] || { echo "$tid has policy $class, not $wanted"; return 1; }
+		[ "$class" = $wanted ] || [ ! -e /proc/$of/task/$tid ] || { echo "$tid has policy $class, not $wanted"; return 1; }
 	done
 }
 # CPU time of a VM's vCPUs, ticks.
@@ -31,8 +31,25 @@ time_of() {
 		field $1 $tid 12
 	done | tr '\n' '+' | sed 's/$/0/'
 }
+times_of() { for of; do echo $(($(time_of $of))); done | tr '\n' ' '; }
 later() { [ $(($(time_of $1))) -gt $2 ]; }
 go_on() { settle later $1 $(($(time_of $1) + 5)); }
+# Threads of a VM, and policy, nice value and CPUs of each.
+threads() { for task in "/proc/$1/task/"*; do echo ${task##*/}; done; }
+# shellcheck disable=SC2046 # words
+all_are() { are $1 $2 $(threads $1); }
+cpus_of() { sed -n 's/^Cpus_allowed_list:[^0-9]*//p' /proc/$1/task/$2/status; }
+settings() { for tid in $(threads $1); do echo "$tid $(field $1 $tid 39) $(field $1 $tid 17) $(cpus_of $1 $tid)"; done; }
+as_before() { [ "$(settings $1)" = "$(cat /tmp/before-$1)" ] || { settings $1; false; }; }
+# Whether all threads of a VM may use these CPUs.
+all_on() {
+	for tid in $(threads $1); do
+		cpus=$(cpus_of $1 $tid)
+		[ "$cpus" = $2 ] || [ ! -e /proc/$1/task/$tid ] || { echo "$tid may use $cpus, not $2"; return 1; }
+	done
+}
+J=/run/unspin/journal
+schedule() { hold unspin schedule --beside --journal $J "$@"; }
 # A command that holds a scheduler until its input ends; $command is its process.
 hold() {
 	rm -f /tmp/said /tmp/hold

@@ -1,27 +1,50 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin schedule` in a stock kernel under QEMU. tests/schedule.sh is what runs inside. `UNSPIN_LAB_DIR`.
+//! `unspin schedule` in a stock kernel under QEMU. tests/schedule.sh and tests/schedule_*.sh are what runs inside. `UNSPIN_LAB_DIR`, `UNSPIN_CYCLES` (3) of each way to end it.
 
 mod common;
 
 use common::{Extras, NO_EXTRAS};
 use unspin_computers::{Computer, Series, QEMU_TOOLS};
 
-/// The least number of checks: a script that ends early makes fewer.
-const CHECKS_MIN: u32 = 80;
+/// How often it is ended in each way.
+const ROUNDS: u32 = 3;
 
-#[test]
-fn vms_are_scheduled_and_given_back() {
+/// Boots a script that makes at least so many checks; one that ends early makes fewer.
+fn boot(name: &str, script: &str, checks_min: u32) {
     let series = Series::V7_3;
     let Some(command) = common::built("unspin", "the scheduler for VMs") else { return };
     if !common::has_tools(QEMU_TOOLS) || common::kernels(&[series]).is_empty() {
         return;
     }
+    let _alone = common::alone();
     let lab = common::lab();
     let Some(kernel) = common::kernel(&lab, series) else { return };
     let extras = Extras { programs: vec![command], ..NO_EXTRAS };
     let computer = Computer::qemu_in_virtual_time(4);
-    let script = concat!(include_str!("ext.sh"), include_str!("schedule.sh"));
-    let heard = common::script_with(&lab, &kernel, &computer, script, "schedule", extras);
-    let wrong = common::verdict(series, &heard, CHECKS_MIN, &heard.console);
+    let script = format!("{}{script}", include_str!("ext.sh"));
+    let heard = common::script_with(&lab, &kernel, &computer, &script, name, extras);
+    let wrong = common::verdict(series, &heard, checks_min, &heard.console);
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn vms_are_scheduled_and_given_back() {
+    boot("schedule", include_str!("schedule.sh"), 80);
+}
+
+#[test]
+fn shares_are_those_of_cgroups_and_strangers_have_little() {
+    boot("schedule-shares", include_str!("schedule_shares.sh"), 24);
+}
+
+#[test]
+fn threads_that_start_and_tasks_of_the_host() {
+    boot("schedule-threads", include_str!("schedule_threads.sh"), 45);
+}
+
+#[test]
+fn whatever_ends_it_threads_are_as_before_and_nobody_waits() {
+    let rounds = common::cycles(ROUNDS);
+    let script = format!("ROUNDS={rounds}\n{}", include_str!("schedule_back.sh"));
+    boot("schedule-back", &script, 9);
 }

@@ -1,16 +1,6 @@
 # unspin schedule under QEMU: VMs are taken and given back, whatever ends it. Function, never time. Sourced after
 # inside.sh and ext.sh.
-J=/run/unspin/journal
 mkdir -p /run
-threads() { for task in "/proc/$1/task/"*; do echo ${task##*/}; done; }
-# shellcheck disable=SC2046 # words
-all_are() { are $1 $2 $(threads $1); }
-settings() {
-	for tid in $(threads $1); do
-		echo "$tid $(field $1 $tid 39) $(field $1 $tid 17) $(grep Cpus_allowed_list /proc/$1/task/$tid/status)"
-	done
-}
-as_before() { [ "$(settings $1)" = "$(cat /tmp/before-$1)" ] || { settings $1; false; }; }
 # A thread that is no vCPU sleeps for 20 ms again and again: it runs while vCPUs spin for 2 s of CPU time.
 woken() { sed -n 's/^voluntary_ctxt_switches:[^0-9]*//p' /proc/$1/task/$1/status; }
 woken_later() { [ "$(woken $1)" -gt $2 ]; }
@@ -19,7 +9,6 @@ works() {
 	settle later $1 $(($(time_of $1) + 200))
 	woken_later $1 $((woken + 4)) || { echo "woken $woken times, then $(woken $1)"; false; }
 }
-schedule() { hold unspin schedule --beside --journal $J "$@"; }
 refuses() {
 	wanted=$1
 	code=$2
@@ -31,13 +20,17 @@ refuses() {
 }
 
 check "this kernel can have it" unspin schedule --check
+G=/sys/fs/cgroup
+echo +cpu > $G/cgroup.subtree_control
+
 for n in a b; do
 	start 4 /tmp/stop $n
 	eval "$n=$vm"
 done
 # What is to be as before: nice values, and CPUs.
 tid=$(vcpus $a | head -n 1)
-unspin-inside nice $tid 5 2> /dev/null || true
+renice -n 5 -p $tid
+check "a vCPU has a nice value" [ "$(field $a $tid 17)" = 5 ]
 taskset -p 7 $tid > /dev/null
 for vm in $a $b; do settings $vm > /tmp/before-$vm; done
 
@@ -92,6 +85,15 @@ start 2 /tmp/stop e
 e=$vm
 check "the next is taken" settle all_are $e $EXT
 check "and runs" go_on $e
+mkdir -p $G/q.scope
+echo 50000 100000 > $G/q.scope/cpu.max
+echo $e > $G/q.scope/cgroup.procs
+check "a VM that gets a quota is given back" settle all_are $e 0
+check "with its CPUs" settle all_on $e 0-3
+check "and runs" go_on $e
+echo $e > $G/cgroup.procs
+check "without the quota it is taken again" settle all_are $e $EXT
+check "on these CPUs" settle all_on $e 2-3
 if [ -w /sys/devices/system/cpu/cpu3/online ]; then
 	echo 0 > /sys/devices/system/cpu/cpu3/online
 	for vm in $a $b $c; do check "a CPU goes: VMs run on" go_on $vm; done
@@ -113,13 +115,9 @@ done
 check "killed: the VM that started later is, too" settle all_are $c 0
 
 # --- quotas ---
-if [ -d /sys/fs/cgroup ] && mkdir -p /sys/fs/cgroup/q.scope; then
-	echo +cpu > /sys/fs/cgroup/cgroup.subtree_control
-	echo 50000 100000 > /sys/fs/cgroup/q.scope/cpu.max
-	echo $b > /sys/fs/cgroup/q.scope/cgroup.procs
-	check "a VM with a quota is refused by name" refuses "has a quota of 0.5 CPUs (cpu.max)" 1 --cpus 0-3 pid:$b
-	check "and is as before" settle all_are $b 0
-fi
+echo $b > $G/q.scope/cgroup.procs
+check "a VM with a quota is refused by name" refuses "has a quota of 0.5 CPUs (cpu.max)" 1 --cpus 0-3 pid:$b
+check "and is as before" settle all_are $b 0
 check "no CPU of that number" refuses "CPU 64 of --cpus is not there" 2 --cpus 64
 touch /tmp/stop
 for vm in $a $b $c $e; do check "a VM worked" wait $vm; done

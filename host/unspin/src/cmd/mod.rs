@@ -20,6 +20,7 @@ mod status;
 mod top;
 #[cfg(feature = "module")]
 mod unload;
+mod written;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use examples::EXAMPLES;

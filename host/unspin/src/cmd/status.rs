@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin status`: the module, its defaults and every VM.
 
-use crate::cmd::shape::{what_is_shaped, Written, SHAPED};
+use crate::cmd::written::{read, Written, SCHEDULED, SHAPED};
+use crate::cmd::{schedule, shape};
 use crate::fit::{cut_apart, terminal_width, wrap};
 use crate::out;
 use crate::sysfs::{root, Module};
@@ -32,6 +33,8 @@ pub struct Args {
     proc: PathBuf,
     #[arg(long, hide = true, default_value = SHAPED)]
     shaped: PathBuf,
+    #[arg(long, hide = true, default_value = SCHEDULED)]
+    scheduled: PathBuf,
 }
 
 #[derive(Serialize)]
@@ -47,17 +50,23 @@ struct Status {
     default: BTreeMap<String, Value>,
     vms: BTreeMap<String, BTreeMap<String, Value>>,
     /// The last decisions of `unspin shape`; null if it does not run.
-    shaped: Option<Written>,
+    shaped: Option<Written<shape::Document>>,
+    /// What `unspin schedule` does; null if it does not run.
+    scheduled: Option<Written<schedule::Document>>,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let shaped = what_is_shaped(&args.shaped);
-    let module = match (Module::open(&args.sysfs), &shaped) {
-        (Err(e), Some(shaped)) if !args.json => {
+    let (shaped, scheduled) = (read(&args.shaped), read(&args.scheduled));
+    let width = terminal_width();
+    let of_shape = shaped.as_ref().map(|shaped| of_shape(shaped, width));
+    let of_schedule = scheduled.as_ref().map(|scheduled| of_schedule(scheduled, width));
+    let others = [of_shape, of_schedule].into_iter().flatten().collect::<String>();
+    let module = match Module::open(&args.sysfs) {
+        Err(e) if !args.json && !others.is_empty() => {
             say!("unspin: {e:#}");
-            return out::print(&of_shape(shaped, terminal_width()));
+            return out::print(&others);
         }
-        (opened, _) => opened?,
+        opened => opened?,
     };
     if let Some(why) = module.other_version() {
         say!("unspin: {why}");
@@ -66,11 +75,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let (ids, files): (Vec<String>, Vec<Files>) = module.vms()?.into_iter().unzip();
     let vms: Vec<(Vm, Files)> = with_ids(ids, &host).into_iter().zip(files).collect();
     if !args.json {
-        let width = terminal_width();
-        let shaped = shaped.as_ref().map(|shaped| of_shape(shaped, width)).unwrap_or_default();
         let note = host.sched_ext().map(|of| wrapped(&format!("Note: {of}."), width));
         let note = note.unwrap_or_default();
-        return out::print(&(table(&module, &vms, width) + &note + &shaped));
+        return out::print(&(table(&module, &vms, width) + &note + &others));
     }
     out::json(&Status {
         schema: 1,
@@ -83,12 +90,20 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         default: typed(&module.defaults()),
         vms: vms.iter().map(|(vm, files)| (vm.id.clone(), known(vm, files))).collect(),
         shaped,
+        scheduled,
     })
 }
 
 /// Describes the last decisions of `unspin shape`.
-fn of_shape(written: &Written, width: usize) -> String {
+fn of_shape(written: &Written<shape::Document>, width: usize) -> String {
     format!("unspin shape (process {}):\n{}", written.process, written.document.text(width))
+}
+
+/// Describes what `unspin schedule` does.
+fn of_schedule(written: &Written<schedule::Document>, width: usize) -> String {
+    let text = written.document.text();
+    let lines: String = text.lines().map(|line| wrapped(line, width)).collect();
+    format!("unspin schedule (process {}):\n{lines}", written.process)
 }
 
 fn wrapped(text: &str, width: usize) -> String {

@@ -4,6 +4,9 @@
 
 use super::collect::{Collector, OfVcpu, OfVm};
 use super::text::{seconds, Format, Kind, Text};
+use crate::cmd::schedule::{Document, Taken};
+use crate::cmd::written::{read, Written, SCHEDULED};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use unspin_diagnosis::{Cause, State, Waits};
@@ -38,6 +41,7 @@ pub fn text(collector: &Collector, own: &Own, took: Duration, format: Format) ->
         text.sample(&labels, 1);
     }
     of_module(collector, &mut text);
+    of_scheduler(collector, read(Path::new(SCHEDULED)), &mut text);
     of_exporter(collector, own, took, &mut text);
     text.end()
 }
@@ -117,6 +121,45 @@ fn of_module(collector: &Collector, text: &mut Text) {
                 text.sample(&[("vm", &vm.label)], number);
             }
         }
+    }
+}
+
+/// What `unspin schedule` does with VMs, if it runs.
+fn of_scheduler(collector: &Collector, written: Option<Written<Document>>, text: &mut Text) {
+    let Some(Written { document, .. }) = written else { return };
+    let vms = || collector.vms().map(|vm| (vm.label.as_str(), vm.process.pid));
+    let taken = |pid| document.vms.iter().find(|taken| taken.process == pid);
+    let taken_ones = || vms().filter_map(|(label, pid)| Some((label, taken(pid)?)));
+    let help = "1 if unspin schedule has taken the VM, 0 if it was refused";
+    text.family("unspin_vm_scheduled", Kind::Gauge, help);
+    for (label, pid) in vms() {
+        let is_refused = document.refused.iter().any(|refused| refused.process == pid);
+        let is_taken = taken(pid).is_some();
+        if is_taken || is_refused {
+            text.sample(&[("vm", label)], u8::from(is_taken));
+        }
+    }
+    let help = "The VM's share of the scheduler's CPUs when all VMs want them, 0 to 1";
+    text.family("unspin_vm_schedule_share", Kind::Gauge, help);
+    for (label, taken) in taken_ones() {
+        text.sample(&[("vm", label)], taken.share / 100.0);
+    }
+    type Time = (&'static str, &'static str, fn(&Taken) -> u64);
+    let times: [Time; 3] = [
+        ("ran", "CPU seconds of all threads of the VM", |vm| vm.ran_ns),
+        ("hole", "Seconds of these in holes of other VMs' turns", |vm| vm.filled_ns),
+        ("waited", "Seconds that vCPUs of the VM were ready without a CPU", |vm| vm.waited_ns),
+    ];
+    for (name, help, time) in times {
+        text.family(&format!("unspin_vm_schedule_{name}_seconds"), Kind::Counter, help);
+        for (label, taken) in taken_ones() {
+            text.sample(&[("vm", label)], seconds(time(taken)));
+        }
+    }
+    let help = "Turns in which vCPUs of the VM ran together";
+    text.family("unspin_vm_schedule_turns", Kind::Counter, help);
+    for (label, taken) in taken_ones() {
+        text.sample(&[("vm", label)], taken.turns);
     }
 }
 

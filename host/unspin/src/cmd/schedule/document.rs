@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the command prints: VMs that are taken, VMs that are refused, and what the scheduler did.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use unspin_host::{cpus, VmProcess};
-use unspin_schedule::{Error, Gang, Report, Scheduler, Vm};
+use unspin_schedule::{Error, Gang, Report, Scheduler, Vm, WEIGHT_USUAL};
 
 /// Of the JSON.
 const SCHEMA: u32 = 1;
@@ -25,40 +25,49 @@ impl Checked {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Document {
     schema: u32,
     cpus: String,
-    vms: Vec<Taken>,
-    refused: Vec<Refused>,
+    /// CPUs that are left to tasks of the host.
+    left: String,
+    pub vms: Vec<Taken>,
+    pub refused: Vec<Refused>,
     /// Turns in which vCPUs of a VM ran together.
     turns: u64,
     /// Holes in turns that were given back to a vCPU that woke up.
     returned: u64,
-    /// Directed yields that were followed.
+    /// CPUs that a vCPU which spun gave to a sibling, or left to others because too few siblings ran.
     yields: u64,
+    gave_way: u64,
     /// Times that a task of the host took a CPU from a VM.
     pushed: u64,
 }
 
-#[derive(Debug, Serialize)]
-struct Taken {
-    process: u32,
+/// A VM that is taken.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Taken {
+    pub process: u32,
     name: String,
-    weight: u32,
+    /// Percent of the CPU time when all VMs want all of it.
+    pub share: f64,
     vcpus: u32,
     threads: usize,
     /// CPU time, in ns, since the VM was taken; of that, the time in holes of others' turns.
-    ran_ns: u64,
-    filled_ns: u64,
-    ple_exits: u64,
-    turns: u64,
-    gang: &'static str,
+    pub ran_ns: u64,
+    pub filled_ns: u64,
+    /// How long its vCPUs were ready without a CPU, in ns.
+    pub waited_ns: u64,
+    pub ple_exits: u64,
+    /// Turns in which its vCPUs ran together.
+    pub turns: u64,
+    gang: String,
 }
 
-#[derive(Debug, Serialize)]
-struct Refused {
-    process: u32,
+/// A VM that is not taken.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Refused {
+    pub process: u32,
     name: String,
     why: String,
 }
@@ -71,9 +80,40 @@ fn name(gang: Gang) -> &'static str {
     }
 }
 
+/// In percent, with one decimal.
+fn share(weight: u32, vms: usize) -> f64 {
+    let of_usual = f64::from(weight) / f64::from(WEIGHT_USUAL);
+    (1000.0 * of_usual / vms.max(1) as f64).round() / 10.0
+}
+
+impl Taken {
+    fn line(&self) -> String {
+        format!(
+            "{}: {} vCPUs, {} threads, share {} %, gang {}: {} ms of CPU time ({} ms in holes), waited {} ms, {} turns, \
+             {} pause-loop exits",
+            self.name,
+            self.vcpus,
+            self.threads,
+            self.share,
+            self.gang,
+            self.ran_ns / 1_000_000,
+            self.filled_ns / 1_000_000,
+            self.waited_ns / 1_000_000,
+            self.turns,
+            self.ple_exits
+        )
+    }
+}
+
+impl Refused {
+    fn line(&self) -> String {
+        format!("{}: not taken: {}", self.name, self.why)
+    }
+}
+
 impl Document {
     pub fn new(
-        cpus: &BTreeSet<u32>,
+        (cpus, left): (&BTreeSet<u32>, &BTreeSet<u32>),
         scheduler: &Scheduler,
         report: &Report,
         vms: &[(VmProcess, Vm)],
@@ -85,14 +125,15 @@ impl Document {
             Taken {
                 process: process.pid,
                 name: process.title().to_string(),
-                weight: vm.weight,
+                share: share(vm.weight, vms.len()),
                 vcpus: vm.vcpus,
                 threads: vm.threads.len(),
                 ran_ns: did.ran_ns,
                 filled_ns: did.filled_ns,
+                waited_ns: did.waited_ns,
                 ple_exits: did.spins,
                 turns: did.gangs,
-                gang: name(vm.gang),
+                gang: name(vm.gang).into(),
             }
         };
         let refused = refused.iter().map(|(process, why)| Refused {
@@ -103,42 +144,73 @@ impl Document {
         Document {
             schema: SCHEMA,
             cpus: cpus::list(cpus),
+            left: cpus::list(left),
             vms: vms.iter().map(taken).collect(),
             refused: refused.collect(),
             turns: report.turns,
             returned: report.returned,
             yields: report.yields,
+            gave_way: report.gave_way,
             pushed: report.pushed,
         }
+    }
+
+    /// What is said of the VM of a process.
+    pub fn of_process(&self, pid: u32) -> Option<String> {
+        let taken = self.vms.iter().find(|vm| vm.process == pid).map(Taken::line);
+        let refused = self.refused.iter().find(|vm| vm.process == pid).map(Refused::line);
+        taken.or(refused).map(|line| format!("unspin schedule: {line}"))
     }
 
     /// A line for each VM, and one for the scheduler.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        for vm in &self.vms {
-            let _ = writeln!(
-                text,
-                "{}: {} vCPUs, {} threads, weight {}, gang {}: {} ms of CPU time ({} ms in holes), {} turns, \
-                 {} pause-loop exits",
-                vm.name,
-                vm.vcpus,
-                vm.threads,
-                vm.weight,
-                vm.gang,
-                vm.ran_ns / 1_000_000,
-                vm.filled_ns / 1_000_000,
-                vm.turns,
-                vm.ple_exits
-            );
-        }
-        for vm in &self.refused {
-            let _ = writeln!(text, "{}: not taken: {}", vm.name, vm.why);
+        let taken = self.vms.iter().map(Taken::line);
+        for line in taken.chain(self.refused.iter().map(Refused::line)) {
+            let _ = writeln!(text, "{line}");
         }
         let _ = writeln!(
             text,
-            "CPUs {}: {} turns, {} holes given back, {} yields followed, {} times a task of the host came first",
-            self.cpus, self.turns, self.returned, self.yields, self.pushed
+            "CPUs {}: {} turns, {} holes given back, {} CPUs given to a sibling and {} left to others by vCPUs \
+             that spin, {} times a task of the host came first",
+            self.cpus, self.turns, self.returned, self.yields, self.gave_way, self.pushed
         );
+        if !self.left.is_empty() {
+            let _ = writeln!(text, "CPUs {}: left to tasks of the host", self.left);
+        }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_read_what_is_written() {
+        let refused = Refused { process: 42, name: "db".into(), why: "it has a quota".into() };
+        let document = Document {
+            schema: SCHEMA,
+            cpus: "2-3".into(),
+            left: "3".into(),
+            vms: Vec::new(),
+            refused: vec![refused],
+            turns: 1,
+            returned: 2,
+            yields: 3,
+            gave_way: 4,
+            pushed: 5,
+        };
+        let text = serde_json::to_string(&document).unwrap();
+        let read: Document = serde_json::from_str(&text).unwrap();
+        assert_eq!(read.text(), document.text());
+        assert!(read.text().contains("CPUs 3: left to tasks of the host"), "{}", read.text());
+        let line = "unspin schedule: db: not taken: it has a quota";
+        assert_eq!((read.of_process(42).as_deref(), read.of_process(41)), (Some(line), None));
+    }
+
+    #[test]
+    fn shares_are_of_all_vms() {
+        assert_eq!((share(WEIGHT_USUAL, 1), share(15_000, 3), share(4286, 3)), (100.0, 50.0, 14.3));
     }
 }

@@ -14,20 +14,15 @@ pub struct Seen<'a> {
     pub cpus: &'a BTreeSet<u32>,
 }
 
-/// The weight of a VM without its own cgroup, as cgroups have it.
-const WEIGHT: f64 = 100.0;
-const WEIGHTS: (f64, f64) = (1.0, 10_000.0);
-
 /// A VM that can be taken.
 #[derive(Debug, PartialEq)]
 pub struct Fit {
-    pub weight: u32,
     pub vcpus: u32,
     /// Its threads that can run on the CPUs for VMs, the first of the process first.
     pub threads: Vec<Thread>,
 }
 
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Thread {
     pub tid: u32,
     /// The number of its vCPU, or [`OTHERS`].
@@ -69,7 +64,7 @@ impl Fit {
                 Err(why) => return Err(why),
             }
         }
-        Ok(Fit { weight: weight(seen, vm.pid), vcpus, threads })
+        Ok(Fit { vcpus, threads })
     }
 }
 
@@ -98,7 +93,7 @@ fn thread(seen: &Seen, tid: u32, unit: Option<u32>) -> Result<Option<Thread>, St
     let usable = &allowed & seen.cpus;
     match (usable.is_empty(), unit) {
         (true, Some(index)) => Err(format!(
-            "vCPU {index} may run on CPUs {}, none of which is one of --cpus {}",
+            "vCPU {index} may run on CPUs {}, none of which is one of the scheduler's, {}",
             cpus::list(&allowed),
             cpus::list(seen.cpus)
         )),
@@ -108,17 +103,6 @@ fn thread(seen: &Seen, tid: u32, unit: Option<u32>) -> Result<Option<Thread>, St
             Ok(Some(Thread { tid, unit: unit.unwrap_or(OTHERS), narrowed, policy }))
         }
     }
-}
-
-/// Its weight beside other VMs: those of its cgroup and of all that this one is in, as if all VMs were beside
-/// each other.
-fn weight(seen: &Seen, pid: u32) -> u32 {
-    let place = seen.groups.place(seen.tree, pid).ok().filter(|place| place.is_own);
-    let group = place.and_then(|place| place.group);
-    let around = group.iter().flat_map(|group| group.upwards());
-    let weights = around.filter_map(|group| seen.tree.weight(&group));
-    let product = weights.fold(WEIGHT, |product, weight| product * weight / WEIGHT);
-    product.clamp(WEIGHTS.0, WEIGHTS.1).round() as u32
 }
 
 #[cfg(test)]
@@ -150,8 +134,6 @@ mod tests {
         for dir in ["", "machine.slice/", "machine.slice/vm41.scope/"] {
             fake.write(&format!("sys/fs/cgroup/{dir}cgroup.controllers"), "cpu");
         }
-        fake.write("sys/fs/cgroup/machine.slice/cpu.weight", "200");
-        fake.write("sys/fs/cgroup/machine.slice/vm41.scope/cpu.weight", "300");
         fake.write("sys/fs/cgroup/machine.slice/vm41.scope/cpu.max", "max 100000");
         fake
     }
@@ -169,7 +151,7 @@ mod tests {
     #[test]
     fn threads_that_can_run_there_are_taken_the_first_first() {
         let fit = fit(&host()).unwrap();
-        assert_eq!((fit.weight, fit.vcpus), (600, 2), "3 times what others have in a slice of 2");
+        assert_eq!(fit.vcpus, 2);
         let threads: Vec<String> = fit
             .threads
             .iter()

@@ -3,8 +3,13 @@
 
 mod document;
 mod fit;
+mod host_use;
+mod shares;
 mod taken;
 
+pub use document::{Document, Taken};
+
+use crate::cmd::written::{Writer, SCHEDULED};
 use crate::exit::{Cannot, Usage};
 use crate::out;
 use crate::span::{end_with_input, stopped_by_signals, wait};
@@ -124,12 +129,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     // It is there before VMs are taken: their threads are never without it.
     let scheduler = Scheduler::load(&Options { turn, ..Options::new(cpus.clone()) });
     let scheduler = scheduler.map_err(explain)?;
-    if !scheduler.sees_spins && !args.no_gangs {
-        say!("unspin: this kernel does not show pause-loop exits: only VMs of --gang are gangs");
+    if let Some(why) = scheduler.blind.as_ref().filter(|_| !args.no_gangs) {
+        say!("unspin: pause-loop exits are not seen, and only VMs of --gang are gangs: {why}");
     }
     let mut guard = Guard::start(&args.journal, &args.proc)?;
     let mut taking = Taking::new(args, &host, cpus, scheduler);
-    let result = go_on(args, &mut taking, &mut undo, &mut guard, &stop);
+    let writer = Writer::beside(&args.journal, SCHEDULED);
+    let result = go_on(args, &mut taking, &mut undo, &mut guard, &writer, &stop);
+    drop(writer);
     let shown = result.and_then(|()| taking.show(args.json));
     // First the kernel's fair scheduler gets all VMs at once. None is then behind others whose turn comes later.
     drop(taking);
@@ -150,9 +157,11 @@ fn go_on(
     taking: &mut Taking,
     undo: &mut Undo,
     guard: &mut Guard,
+    writer: &Writer,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<()> {
     taking.look(undo)?;
+    writer.write(taking.document()?)?;
     if taking.is_empty() && !args.vms.is_empty() {
         anyhow::bail!("no VM is taken: {}", taking.refusals());
     }
@@ -167,6 +176,7 @@ fn go_on(
         if taking.look(undo)? && !args.beside {
             taking.show(args.json)?;
         }
+        writer.write(taking.document()?)?;
     }
     Ok(())
 }

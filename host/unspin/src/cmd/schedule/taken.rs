@@ -3,21 +3,27 @@
 
 use super::document::Document;
 use super::fit::{Fit, Seen, Thread};
+use super::host_use::HostUse;
+use super::shares::shares;
 use super::Args;
 use crate::out;
 use crate::undo::Undo;
 use crate::vms;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::time::Instant;
 use unspin_host::journal::{Error, Target};
 use unspin_host::{cpus, policy, Groups, Host, Tree, VmProcess};
-use unspin_schedule::{Gang, Scheduler, Vm};
+use unspin_schedule::{Gang, Scheduler, Vm, WEIGHT_USUAL};
 
 pub struct Taking<'a> {
     args: &'a Args,
     host: &'a Host,
     tree: Tree,
+    /// The CPUs for VMs, and those of --cpus that are left to tasks of the host.
     cpus: BTreeSet<u32>,
+    left: BTreeSet<u32>,
+    host_use: HostUse,
     scheduler: Scheduler,
     /// Threads that have been given to the scheduler, by their ids.
     given: BTreeMap<u32, Given>,
@@ -27,11 +33,10 @@ pub struct Taking<'a> {
     refused: Vec<(VmProcess, String)>,
 }
 
-/// Whose thread it is, when it started, and the policy that it had before.
+/// Whose thread it is, and when it started.
 struct Given {
     pid: u32,
     start: Option<u64>,
-    policy: i32,
 }
 
 impl<'a> Taking<'a> {
@@ -44,7 +49,8 @@ impl<'a> Taking<'a> {
         let tree = Tree::at(host, &args.cgroups);
         let (given, failed) = (BTreeMap::new(), BTreeMap::new());
         let (vms, refused) = (Vec::new(), Vec::new());
-        Taking { args, host, tree, cpus, scheduler, given, failed, vms, refused }
+        let (left, host_use) = (BTreeSet::new(), HostUse::begin(Instant::now()));
+        Taking { args, host, tree, cpus, left, host_use, scheduler, given, failed, vms, refused }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -62,18 +68,27 @@ impl<'a> Taking<'a> {
     /// # Errors
     /// The kernel has ended the scheduler, or a named VM is not there at the first look.
     pub fn look(&mut self, undo: &mut Undo) -> anyhow::Result<bool> {
-        self.scheduler.report()?;
+        let leaves = self.leave_cpus()?;
         let all = vms::processes(self.host)?;
         let gangs = self.named(&all, &self.args.gang)?;
         let chosen = self.chosen(&all)?;
         let groups = Groups::of(&self.tree, self.host, &all);
         let (mut vms, mut refused) = (Vec::new(), Vec::new());
-        for process in chosen {
-            let (host, tree, cpus) = (self.host, &self.tree, &self.cpus);
-            let seen = Seen { host, tree, groups: &groups, cpus };
-            let fit = self.may_take(&process).and_then(|()| Fit::of(&seen, &process));
+        let fits: Vec<(VmProcess, Result<Fit, String>)> =
+            chosen.into_iter().map(|vm| (vm.clone(), self.fit(&groups, &vm))).collect();
+        let fit = fits.iter().filter_map(|(vm, fit)| Some((vm.pid, fit.as_ref().ok()?.vcpus)));
+        let shares = shares(&self.tree, &groups, &fit.collect::<Vec<_>>());
+        for (process, fit) in fits {
             let gang = self.gang(gangs.contains(&process.pid));
-            match fit.and_then(|fit| self.take(undo, &process, &fit, gang)) {
+            let weight = shares.get(&process.pid).copied().unwrap_or(WEIGHT_USUAL);
+            let vm = |fit: &Fit| Vm {
+                weight,
+                gang,
+                vcpus: fit.vcpus,
+                pid: process.pid,
+                threads: fit.threads.iter().map(|thread| (thread.tid, thread.unit)).collect(),
+            };
+            match fit.and_then(|fit| self.take(undo, &process, &fit, vm(&fit))) {
                 Ok(vm) => vms.push((process, vm)),
                 Err(why) => refused.push((process, why)),
             }
@@ -84,11 +99,45 @@ impl<'a> Taking<'a> {
         let known = known.chain(self.given.values().map(|of| of.pid));
         let left: BTreeSet<u32> = known.filter(|pid| !is_there(*pid)).collect();
         for pid in left {
-            self.leave(pid)?;
+            self.leave(undo, pid)?;
         }
-        let changed = vms != self.vms || refused != self.refused;
+        // Threads that could leave these CPUs have.
+        if leaves {
+            self.scheduler.leave(&self.left)?;
+        }
+        let changed = leaves || vms != self.vms || refused != self.refused;
         (self.vms, self.refused) = (vms, refused);
         Ok(changed)
+    }
+
+    /// Leaves CPUs that tasks of the host use; whether there are any.
+    fn leave_cpus(&mut self) -> anyhow::Result<bool> {
+        let report = self.scheduler.report()?;
+        let used = self.host_use.look(Instant::now(), &self.cpus, &report.host_ns);
+        for (cpu, share) in &used {
+            let percent = 100.0 * share;
+            say!("unspin: CPU {cpu} is left to tasks of the host, which use {percent:.0} % of it");
+            self.cpus.remove(cpu);
+            self.left.insert(*cpu);
+        }
+        match self.cpus.is_empty() {
+            true => anyhow::bail!("tasks of the host use all CPUs of --cpus"),
+            false => Ok(!used.is_empty()),
+        }
+    }
+
+    /// Whether a VM can be taken. One whose threads could not be given to the scheduler is not tried again.
+    fn fit(&self, groups: &Groups, vm: &VmProcess) -> Result<Fit, String> {
+        self.may_take(vm)?;
+        if let Some(why) = self.failed.get(&self.key(vm)) {
+            return Err(why.clone());
+        }
+        let (host, tree, cpus) = (self.host, &self.tree, &self.cpus);
+        Fit::of(&Seen { host, tree, groups, cpus }, vm)
+    }
+
+    fn key(&self, vm: &VmProcess) -> (u32, Option<u64>) {
+        (vm.pid, self.host.start_time(vm.pid))
     }
 
     fn gang(&self, is_declared: bool) -> Gang {
@@ -127,67 +176,75 @@ impl<'a> Taking<'a> {
         undo: &mut Undo,
         process: &VmProcess,
         fit: &Fit,
-        gang: Gang,
+        vm: Vm,
     ) -> Result<Vm, String> {
-        let key = (process.pid, self.host.start_time(process.pid));
-        if let Some(why) = self.failed.get(&key) {
-            return Err(why.clone());
-        }
-        let threads: BTreeMap<u32, u32> =
-            fit.threads.iter().map(|thread| (thread.tid, thread.unit)).collect();
-        let vm = Vm { weight: fit.weight, gang, vcpus: fit.vcpus, pid: process.pid, threads };
         self.scheduler.set(&vm).map_err(|e| e.to_string())?;
-        self.give_back(|tid, of| of.pid == vm.pid && !vm.threads.contains_key(&tid));
+        let is_away = |tid: u32, of: &Given| of.pid == vm.pid && !vm.threads.contains_key(&tid);
+        self.give_back(undo, is_away).map_err(|e| format!("{e:#}"))?;
         for thread in &fit.threads {
             let start = self.host.start_time(thread.tid);
             let is_given = self.given.get(&thread.tid).is_some_and(|of| of.start == start);
             if is_given && thread.policy == policy::EXT && thread.narrowed.is_none() {
                 continue;
             }
-            let policy = match (thread.policy, self.given.get(&thread.tid)) {
-                (policy::EXT, Some(of)) if is_given => of.policy,
-                // It was started by a thread that was taken.
-                (policy::EXT, _) => libc::SCHED_OTHER,
-                (other, _) => other,
-            };
             // It is known before: an error may come after a part of the change.
-            self.given.insert(thread.tid, Given { pid: vm.pid, start, policy });
-            if let Err(e) = give(undo, thread, policy) {
+            self.given.insert(thread.tid, Given { pid: vm.pid, start });
+            let given = match !is_given && thread.policy == policy::EXT {
+                true => give(undo, &self.as_before(undo, vm.pid, thread)),
+                false => give(undo, thread),
+            };
+            if let Err(e) = given {
                 let why = format!("{e:#}");
-                self.failed.insert(key, why.clone());
+                self.failed.insert(self.key(process), why.clone());
                 return Err(why);
             }
         }
         Ok(vm)
     }
 
-    /// These threads get their policies back, if they are still there, and are given no longer.
-    fn give_back(&mut self, which: impl Fn(u32, &Given) -> bool) {
-        let host = self.host;
-        self.given.retain(|tid, of| {
-            if !which(*tid, of) {
-                return true;
-            }
-            if host.start_time(*tid) == of.start
-                && host.scheduling_policy(*tid) == Some(policy::EXT)
-            {
-                let _ = policy::set(*tid, of.policy);
-            }
-            false
-        });
+    /// A thread that one of the VM's started with SCHED_EXT, as it would be without: what is restored later is what
+    /// it has now.
+    fn as_before(&self, undo: &Undo, pid: u32, thread: &Thread) -> Thread {
+        let tid = thread.tid;
+        let before = undo.cpus_before(pid, &cpus::list(&self.host.allowed_cpus(tid)));
+        let before = before.as_deref().and_then(cpus::parse);
+        let before = before.filter(|before| cpus::set_affinity(tid, before).is_ok());
+        let narrowed = before.map_or(thread.narrowed.clone(), |cpus| Some(&cpus & &self.cpus));
+        // If it has ended, the next change says so.
+        let _ = policy::set(tid, libc::SCHED_OTHER);
+        Thread { narrowed, policy: libc::SCHED_OTHER, ..*thread }
+    }
+
+    /// These threads get their policies and CPUs back, if they are still there, and are given no longer.
+    fn give_back(
+        &mut self,
+        undo: &mut Undo,
+        which: impl Fn(u32, &Given) -> bool,
+    ) -> anyhow::Result<()> {
+        let (back, given): (BTreeMap<_, _>, _) =
+            std::mem::take(&mut self.given).into_iter().partition(|(tid, of)| which(*tid, of));
+        self.given = given;
+        match back.is_empty() {
+            true => Ok(()),
+            false => undo.put_back_threads(|tid| back.contains_key(&tid)),
+        }
     }
 
     /// A VM that ended, or is not or no longer to be taken: its threads, if there are any, are ordinary ones again.
-    fn leave(&mut self, pid: u32) -> anyhow::Result<()> {
-        self.give_back(|_, of| of.pid == pid);
+    fn leave(&mut self, undo: &mut Undo, pid: u32) -> anyhow::Result<()> {
+        self.give_back(undo, |_, of| of.pid == pid)?;
         self.scheduler.remove(pid)?;
         Ok(())
     }
 
-    pub fn show(&self, json: bool) -> anyhow::Result<()> {
+    pub fn document(&self) -> anyhow::Result<Document> {
         let report = self.scheduler.report()?;
-        let document =
-            Document::new(&self.cpus, &self.scheduler, &report, &self.vms, &self.refused);
+        let cpus = (&self.cpus, &self.left);
+        Ok(Document::new(cpus, &self.scheduler, &report, &self.vms, &self.refused))
+    }
+
+    pub fn show(&self, json: bool) -> anyhow::Result<()> {
+        let document = self.document()?;
         match json {
             true => out::json(&document),
             false => out::print(&document.text()),
@@ -195,13 +252,9 @@ impl<'a> Taking<'a> {
     }
 }
 
-/// Makes the thread the scheduler's, unless it has ended. Its policy without the scheduler is `before`.
-fn give(undo: &mut Undo, thread: &Thread, before: i32) -> anyhow::Result<()> {
+/// Makes the thread the scheduler's, unless it has ended.
+fn give(undo: &mut Undo, thread: &Thread) -> anyhow::Result<()> {
     let tid = thread.tid;
-    // What is restored later is the policy that it has now.
-    if thread.policy == policy::EXT && policy::set(tid, before).is_err() {
-        return Ok(());
-    }
     let narrowed = thread.narrowed.iter().map(|set| (Target::Affinity { tid }, cpus::list(set)));
     let taken = (Target::Policy { tid }, policy::EXT.to_string());
     let wanted: Vec<(Target, String)> = narrowed.chain([taken]).collect();

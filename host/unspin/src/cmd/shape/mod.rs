@@ -8,8 +8,8 @@ mod nice;
 mod place;
 mod shaping;
 mod vm;
-mod written;
 
+use super::written::{Writer, SHAPED};
 use crate::exit::Usage;
 use crate::out;
 use crate::span::{end_with_input, stopped_by_signals};
@@ -18,6 +18,7 @@ use crate::undo::{told, Guard, Undo};
 use crate::watch::facts::Detail;
 use crate::watch::{Kernel, Paced, Paces, Source};
 use decide::Parts;
+pub use document::Document;
 use place::Places;
 use shaping::{Asked, Shaping};
 use std::collections::BTreeSet;
@@ -26,8 +27,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 use unspin_host::journal::JOURNAL;
 use unspin_host::{cpus, Groups, Host, Tree};
-use written::Writer;
-pub use written::{read as what_is_shaped, Written, SHAPED};
 
 const HELP: &str = "\
 The vCPUs of a VM have equal weights, and often unequal work: one holds the lock that the others spin \
@@ -198,7 +197,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let mut shaping = Shaping::new(asked, &mut *source, &stop);
     shaping.choose()?;
-    let writer = Writer::beside(&args.journal);
+    let writer = Writer::beside(&args.journal, SHAPED);
     let Some(undo) = &mut undo else { return shaping.run(None) };
     let mut guard = Guard::start(&args.journal, &args.proc)?;
     if args.beside {

@@ -6,7 +6,7 @@ use super::decide::Parts;
 use super::document::{Decided, Document};
 use super::place::{left_alone, Placed, Places};
 use super::vm::{last_cpus, Shaped};
-use super::written::Writer;
+use crate::cmd::written::Writer;
 use crate::exit::Cannot;
 use crate::fit::terminal_width;
 use crate::out;

@@ -3,7 +3,8 @@
 
 use super::line::{is_called, Column, Line};
 use crate::cmd::diagnose::show::OfVm;
-use crate::cmd::shape::Written;
+use crate::cmd::written::Written;
+use crate::cmd::{schedule, shape};
 use crate::watch::{Running, Sample};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -42,7 +43,9 @@ pub struct App {
     after: Option<Sample>,
     pub lines: Vec<Line>,
     /// The last decisions of `unspin shape`, if it runs.
-    pub shaped: Option<Written>,
+    pub shaped: Option<Written<shape::Document>>,
+    /// What `unspin schedule` does, if it runs.
+    pub scheduled: Option<Written<schedule::Document>>,
     /// The facts about the VM whose vCPUs are shown.
     pub vm: Option<OfVm>,
     pub page: Page,
@@ -67,6 +70,7 @@ impl App {
             after: None,
             lines: Vec::new(),
             shaped: None,
+            scheduled: None,
             vm: None,
             page: Page::Vms,
             over: Over::List,

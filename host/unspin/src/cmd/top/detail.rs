@@ -43,6 +43,8 @@ fn lines(app: &App, vm: &OfVm) -> Vec<(String, Style)> {
     lines.splice(2..2, vm.takers().map(|takers| (takers, Style::new())));
     let shaped = app.shaped.iter().flat_map(|shaped| shaped.document.of_process(vm.pid()));
     lines.extend(shaped.map(|line| (line, Style::new())));
+    let scheduled = app.scheduled.iter().filter_map(|of| of.document.of_process(vm.pid()));
+    lines.extend(scheduled.map(|line| (line, Style::new())));
     for advice in vm.advice() {
         lines.push((format!("* {}: {}", advice.what, advice.expected), Style::new()));
     }

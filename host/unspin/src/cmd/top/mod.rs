@@ -14,7 +14,7 @@ mod table;
 mod terminal;
 
 use super::diagnose::show::Document;
-use super::shape::{what_is_shaped, SHAPED};
+use super::written::{read, SCHEDULED, SHAPED};
 use crate::exit::Usage;
 use crate::fit::terminal_width;
 use crate::out;
@@ -123,7 +123,8 @@ fn live(args: &Args, source: &mut dyn Source) -> anyhow::Result<()> {
         }
         if due <= Instant::now() && !app.is_paused {
             app.feed(source.sample()?);
-            app.shaped = what_is_shaped(Path::new(SHAPED));
+            app.shaped = read(Path::new(SHAPED));
+            app.scheduled = read(Path::new(SCHEDULED));
             due = Instant::now() + args.delay;
             is_changed = true;
         }

@@ -5,6 +5,7 @@
 mod btf;
 mod clock;
 mod exact;
+mod ext;
 mod fail;
 mod machine;
 mod many;
@@ -33,6 +34,9 @@ const USAGE: &str = "usage: unspin-inside COMMAND
                                    the same in guest user space
   vm-that-reports VCPUS CPL --until FILE
                                    the same, and it reports each wait that is not short
+  vm-that-starts VCPUS --until FILE
+                                   the same as vm, and it starts threads that sleep all the time
+  ext COMMAND                      becomes a shell with SCHED_EXT that runs COMMAND
   churn VMS VCPUS                  so many VMs, one after the other
   many VMS FIRST SECOND            makes so many VMs with a vCPU each, which never run, and a shell runs
                                    FIRST; makes one more, twice, a shell runs SECOND between: how long the
@@ -104,6 +108,11 @@ fn main() {
         ["vm", vcpus, "--until", file] | ["vm", vcpus, "--until", file, "-name", _] => {
             until(vcpus, vms::Ring::Kernel, file)
         }
+        ["vm-that-starts", vcpus, "--until", file] => {
+            ext::start_threads();
+            until(vcpus, vms::Ring::Kernel, file)
+        }
+        ["ext", line] => ext::shell(line),
         ["vm-in-user-space", vcpus, "--until", file] => until(vcpus, vms::Ring::User, file),
         ["vm-that-reports", vcpus, cpl, "--until", file] => {
             let end = vms::End::File(file.into());

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The decisions of `unspin shape`, for other commands: it writes them to a file, which `unspin status`
-//! and `unspin top` read.
+//! What `unspin shape` and `unspin schedule` do, for other commands: they write it to a file, which `unspin status`,
+//! `unspin top` and `unspin export` read.
 
-use super::document::Document;
 use anyhow::Context;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 use unspin_host::Host;
 use unspin_text::read_kernel;
 
-/// Path of the file. /run is empty after a boot.
+/// Paths of the files. /run is empty after a boot.
 pub const SHAPED: &str = "/run/unspin/shape.json";
+pub const SCHEDULED: &str = "/run/unspin/schedule.json";
 
-/// The last decisions of a shaping process.
+/// What a process wrote last.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Written {
+pub struct Written<D> {
     /// The process id, and the start of the process in clock ticks since boot, which distinguishes it from
     /// a later process with the same id.
     pub process: u32,
     started: u64,
     #[serde(flatten)]
-    pub document: Document,
+    pub document: D,
 }
 
 /// The file. It is removed when this is dropped.
@@ -32,15 +33,16 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Writes to a file beside the journal.
-    pub fn beside(journal: &Path) -> Writer {
+    /// Writes to a file beside the journal, with the name of that path.
+    pub fn beside(journal: &Path, name: &str) -> Writer {
         let process = std::process::id();
         let started = Host::default().start_time(process).unwrap_or_default();
-        Writer { path: journal.with_file_name("shape.json"), process, started }
+        let name = Path::new(name).file_name().unwrap_or_default();
+        Writer { path: journal.with_file_name(name), process, started }
     }
 
     /// Writes atomically: a reader gets the old or the new file.
-    pub fn write(&self, document: Document) -> anyhow::Result<()> {
+    pub fn write<D: Serialize>(&self, document: D) -> anyhow::Result<()> {
         let Writer { process, started, .. } = *self;
         let text = serde_json::to_string(&Written { process, started, document })?;
         let part = self.path.with_extension("json.part");
@@ -56,9 +58,9 @@ impl Drop for Writer {
     }
 }
 
-/// What is shaped now; `None` if no process has written the file, or that process has ended.
-pub fn read(path: &Path) -> Option<Written> {
-    let written: Written = serde_json::from_slice(&read_kernel(path).ok()?).ok()?;
+/// What a process does now; `None` if none has written the file, or it has ended.
+pub fn read<D: DeserializeOwned>(path: &Path) -> Option<Written<D>> {
+    let written: Written<D> = serde_json::from_slice(&read_kernel(path).ok()?).ok()?;
     let host = Host::default();
     (host.start_time(written.process) == Some(written.started)).then_some(written)
 }
@@ -67,16 +69,23 @@ pub fn read(path: &Path) -> Option<Written> {
 mod tests {
     use super::*;
 
+    #[derive(Serialize, Deserialize)]
+    struct Words {
+        said: u32,
+    }
+
     #[test]
     fn it_is_read_while_its_process_is_there() {
         let dir = unspin_scratch::Scratch::new();
-        let writer = Writer::beside(&dir.join("journal"));
+        let writer = Writer::beside(&dir.join("journal"), SHAPED);
+        let read = |path: &Path| super::read::<Words>(path);
         let path = dir.join("shape.json");
         assert!(read(&path).is_none());
-        writer.write(Document::new([], &[])).unwrap();
-        assert_eq!(read(&path).unwrap().process, std::process::id());
+        writer.write(Words { said: 5 }).unwrap();
+        let found = read(&path).unwrap();
+        assert_eq!((found.process, found.document.said), (std::process::id(), 5));
         let later = Writer { started: writer.started + 1, path: path.clone(), ..writer };
-        later.write(Document::new([], &[])).unwrap();
+        later.write(Words { said: 6 }).unwrap();
         assert!(read(&path).is_none(), "another process of the same id");
         fs::write(&path, "{\"process\":").unwrap();
         assert!(read(&path).is_none());

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Threads of SCHED_EXT: a shell that is one, and a VM that starts threads while it runs.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+use unspin_host::policy;
+
+/// How often the VM starts one.
+const EVERY: Duration = Duration::from_millis(200);
+/// It is there for longer than a look of `unspin schedule`, so that some are seen and some are not.
+const STAYS: Duration = Duration::from_secs(3);
+
+/// Becomes a shell with SCHED_EXT that runs a line.
+pub fn shell(line: &str) -> Result<String, String> {
+    policy::set(std::process::id(), policy::EXT).map_err(|e| format!("SCHED_EXT: {e}"))?;
+    Err(Command::new("sh").arg("-c").arg(line).exec().to_string())
+}
+
+/// Starts threads that sleep, one after the other, until the process ends.
+pub fn start_threads() {
+    std::thread::spawn(|| loop {
+        std::thread::spawn(|| std::thread::sleep(STAYS));
+        std::thread::sleep(EVERY);
+    });
+}

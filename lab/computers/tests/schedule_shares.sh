@@ -1,0 +1,97 @@
+# unspin schedule under QEMU: who gets how much. CPU time in proportion, never in seconds. Sourced after inside.sh and
+# ext.sh.
+mkdir -p /run
+# --- shares: three VMs that want all of four CPUs, in cgroups of weights ---
+G=/sys/fs/cgroup
+echo +cpu > $G/cgroup.subtree_control
+mkdir -p $G/s.slice
+echo +cpu > $G/s.slice/cgroup.subtree_control
+mkdir -p $G/1.scope $G/2.scope $G/4.scope $G/s.slice/1.scope $G/s.slice/3.scope
+for n in 1 2 4; do echo ${n}00 > $G/$n.scope/cpu.weight; done
+for n in 1 3; do echo ${n}00 > $G/s.slice/$n.scope/cpu.weight; done
+echo 200 > $G/s.slice/cpu.weight
+for n in 1 2 3; do
+	start 4 /tmp/stop-shares w$n
+	eval "w$n=$vm"
+done
+near() {
+	off=$(($1 - total * $2 / parts))
+	[ ${off#-} -le $((total / 40)) ]
+}
+# Whether they have CPU time in this proportion, each within 2.5 % of all: the third has 4 s meanwhile.
+proportion() {
+	before=$(times_of $w1 $w2 $w3)
+	settle later $w3 $(($(time_of $w3) + 400))
+	# shellcheck disable=SC2046 # words
+	set -- $before $(times_of $w1 $w2 $w3) $1 $2 $3
+	parts=$(($7 + $8 + $9))
+	set -- $(($4 - $1)) $(($5 - $2)) $(($6 - $3)) $7 $8 $9
+	total=$(($1 + $2 + $3))
+	say "ticks $1 $2 $3 for shares $4 $5 $6"
+	near $1 $4 && near $2 $5 && near $3 $6 || { echo "ticks $1 $2 $3, not $4 : $5 : $6"; false; }
+}
+move() { for at; do echo $1 > $G/$2/cgroup.procs; shift 2; [ $# -gt 0 ] || return 0; done; }
+move $w1 1.scope $w2 2.scope $w3 4.scope
+for gangs in --no-gangs "--gang pid:$w1 --gang pid:$w2 --gang pid:$w3"; do
+	check "'$gangs': the kernel takes it" schedule --cpus 0-3 $gangs
+	check "'$gangs': CPU time goes by weight" proportion 1 2 4
+	move $w1 s.slice/1.scope $w2 s.slice/3.scope $w3 1.scope
+	sleep 2
+	check "'$gangs': a slice has its share, whatever is in it" proportion 1 3 2
+	move $w1 1.scope $w2 2.scope $w3 4.scope
+	check "'$gangs': it ends" end
+done
+touch /tmp/stop-shares
+for vm in $w1 $w2 $w3; do check "a VM worked" wait $vm; done
+
+for n in a b; do
+	start 4 /tmp/stop $n
+	eval "$n=$vm"
+	settings $vm > /tmp/before-$vm
+done
+
+# --- threads of SCHED_EXT that are no VM's want all of each CPU ---
+strangers=""
+for cpu in 0 1 2 3; do
+	taskset $((1 << cpu)) unspin-inside ext 'while :; do :; done' &
+	strangers="$strangers $!"
+done
+ticks() { for of; do field $of $of 12; done | tr '\n' '+' | sed 's/$/0/'; }
+# They have a little while two VMs have 8 s together.
+a_little() {
+	before=$(($(ticks $strangers)))
+	had=$(($(time_of $a) + $(time_of $b)))
+	settle later $a $(($(time_of $a) + 400))
+	theirs=$(($(ticks $strangers) - before))
+	had=$(($(time_of $a) + $(time_of $b) - had))
+	say "strangers $theirs ticks, VMs $had"
+	[ $theirs -gt 0 ] && [ $((5 * theirs)) -lt $had ] || { echo "strangers $theirs ticks, VMs $had"; false; }
+}
+for gangs in --no-gangs "--gang pid:$a --gang pid:$b"; do
+	check "'$gangs': strangers: the kernel takes it" schedule --cpus 0-3 $gangs
+	check "'$gangs': strangers have a little" a_little
+	check "'$gangs': strangers: it ends" end
+done
+kill $strangers
+
+# --- a gang whose vCPUs may use some of the CPUs: a core each, beside a gang that wants all ---
+start 2 /tmp/stop-g g
+g=$vm
+for tid in $(vcpus $g); do taskset -p c $tid > /dev/null; done
+check "some CPUs: the kernel takes it" schedule --cpus 0-3 --gang pid:$a --gang pid:$g pid:$a pid:$g
+check "some CPUs: threads are its" settle all_are $g $EXT
+kill -STOP $b
+together() {
+	# shellcheck disable=SC2046 # words
+	set -- $(unspin-inside places $g 400)
+	say "both wanted to run, on two cores: $*"
+	[ $((100 * $2)) -ge $((70 * $1)) ] || { echo "both wanted to run, on two cores: $*"; false; }
+}
+check "some CPUs: its vCPUs run together" together
+check "some CPUs: it ends" end
+kill -CONT $b
+touch /tmp/stop-g
+check "a VM worked" wait $g
+touch /tmp/stop
+for vm in $a $b; do check "a VM worked" wait $vm; done
+finish

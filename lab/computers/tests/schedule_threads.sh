@@ -1,0 +1,82 @@
+# unspin schedule under QEMU: threads that start, cpusets that change, and tasks of the host. Function, never time.
+# Sourced after inside.sh and ext.sh.
+mkdir -p /run
+# --- threads that a VM starts meanwhile ---
+unspin-inside vm-that-starts 2 --until /tmp/stop-h > /tmp/vm-h &
+h=$!
+settle has_vcpus $h 2
+for ends in end killed; do
+	check "threads are started: the kernel takes it" schedule --cpus 2-3 pid:$h
+	check "threads are started: all are its" settle all_are $h $EXT
+	check "threads are started: on its CPUs" settle all_on $h 2-3
+	sleep 2
+	if [ $ends = end ]; then
+		check "threads are started: it ends" end
+	else
+		kill -9 $command
+		wait $command
+		exec 9>&-
+		settle all_are $h 0
+	fi
+	check "$ends: threads that were started have the VM's policy" settle all_are $h 0
+	check "$ends: and its CPUs" settle all_on $h 0-3
+done
+touch /tmp/stop-h
+check "a VM worked" wait $h
+
+# --- the cpuset of a VM grows after it was given back ---
+G=/sys/fs/cgroup
+echo +cpuset > $G/cgroup.subtree_control
+mkdir -p $G/set.scope
+echo 1-3 > $G/set.scope/cpuset.cpus
+start 2 /tmp/stop-c c
+c=$vm
+echo $c > $G/set.scope/cgroup.procs
+check "a cpuset: its threads have it" all_on $c 1-3
+check "a cpuset: the kernel takes it" schedule --cpus 2-3 pid:$c
+check "a cpuset: on the scheduler's CPUs" settle all_on $c 2-3
+check "a cpuset: it ends" end
+check "a cpuset: its threads have it again" all_on $c 1-3
+echo 0-3 > $G/set.scope/cpuset.cpus
+check "a cpuset: and more when it has" all_on $c 0-3
+check "a cpuset: the kernel takes it" schedule --cpus 2-3 pid:$c
+check "a cpuset: on the scheduler's CPUs" settle all_on $c 2-3
+echo 0-2 > $G/set.scope/cpuset.cpus
+check "a cpuset: it shrinks" all_on $c 2
+check "a cpuset: it ends" end
+check "a cpuset: its threads have what is left" all_on $c 0-2
+touch /tmp/stop-c
+check "a VM worked" wait $c
+
+for n in a b; do
+	start 4 /tmp/stop $n
+	eval "$n=$vm"
+	settings $vm > /tmp/before-$vm
+done
+
+# --- a task of the host that wants all of a CPU ---
+taskset 8 unspin-inside vm 1 --until /tmp/stop-p > /tmp/vm-p &
+p=$!
+settle has_vcpus $p 1
+settings $p > /tmp/before-$p
+check "a hog: the kernel takes it" schedule --cpus 0-3 --no-gangs
+check "a hog: a VM that is pinned is its" settle all_are $p $EXT
+taskset 8 sh -c 'while :; do :; done' &
+hog=$!
+check "a hog: its CPU is left to it" settle grep -q 'CPU 3 is left to tasks of the host' /tmp/said
+check "a hog: a VM that can only run there is as before" settle as_before $p
+check "a hog: and runs" go_on $p
+for vm in $a $b; do
+	check "a hog: other VMs stay" all_are $vm $EXT
+	check "a hog: on the other CPUs" all_on $vm 0-2
+	check "a hog: and run" go_on $vm
+done
+check "a hog: it is on" is $STATE enabled
+kill $hog
+check "a hog: it ends" end
+for vm in $a $b $p; do check "a hog: threads are as before" as_before $vm; done
+touch /tmp/stop-p
+check "a VM worked" wait $p
+touch /tmp/stop
+for vm in $a $b; do check "a VM worked" wait $vm; done
+finish
