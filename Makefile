@@ -198,6 +198,7 @@ ifneq ($(UNITS),)
 	install -D -m 644 -t $(DESTDIR)$(UNITS) debian/unspin.service
 	install -m 644 debian/unspin.unspin-export.service $(DESTDIR)$(UNITS)/unspin-export.service
 	install -m 644 debian/unspin.unspin-shape.service $(DESTDIR)$(UNITS)/unspin-shape.service
+	install -m 644 debian/unspin.unspin-schedule.service $(DESTDIR)$(UNITS)/unspin-schedule.service
 endif
 
 install-lab: ## install what the package unspin-lab has, without building: the command, scenarios, profiles, manual pages; below DESTDIR
