@@ -100,7 +100,7 @@ pub struct Summary {
     /// Throughput of `lease` to the best peer's, long sections, one thread a CPU.
     pub long_sections_at_1: Option<f64>,
     /// The same by part.
-    pub workloads_vs_best_peer: BTreeMap<String, f64>,
+    pub lease_vs_best_peer: BTreeMap<String, f64>,
     /// Speed of programs under `unspin run` to their speed with glibc's locks; `None`: not measured.
     pub run_default_vs_glibc: Option<BTreeMap<&'static str, Ratio>>,
     pub rows: Vec<Row>,
@@ -196,27 +196,49 @@ fn best_lock(rows: &[Row]) -> Option<&'static str> {
     scored.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, lock)| lock)
 }
 
-/// `figure` of `lease` over that of `peer`, for each part in which both have one.
-fn by_part(rows: &[Row], peer: &str, figure: fn(&Row) -> f64) -> BTreeMap<String, f64> {
-    let ours = rows.iter().filter(|r| r.lock == OURS && r.part != Part::Uncontended);
-    let ratios = ours.filter_map(|r| {
-        let ratio = figure(r) / figure(find(rows, peer, r.part)?);
-        ratio.is_finite().then(|| (r.part.name(), ratio))
-    });
-    ratios.collect()
+/// `figure` of lock `a` over that of `b` in `part`: the median over the runs of the ratio in each run. The
+/// two are measured within seconds in a run, and the host may move the CPUs between runs.
+fn paired(
+    samples: &[Sample],
+    a: &str,
+    b: &str,
+    part: Part,
+    figure: fn(&Sample) -> f64,
+) -> Option<f64> {
+    let of = |lock: &'_ str, run: Option<u32>| {
+        let wanted =
+            |s: &&Sample| s.lock == lock && s.part == part && run.is_none_or(|r| r == s.run);
+        samples.iter().filter(wanted).collect::<Vec<_>>()
+    };
+    let ratios: Vec<f64> = of(a, None)
+        .into_iter()
+        .filter_map(|ours| Some(figure(ours) / figure(of(b, Some(ours.run)).first()?)))
+        .filter(|ratio| ratio.is_finite())
+        .collect();
+    (!ratios.is_empty()).then(|| median(&ratios))
 }
 
-/// Throughput of `lease` over that of the best peer.
-fn against_best_peer(rows: &[Row], part: Part) -> Option<f64> {
-    let peers = rows.iter().filter(|r| r.peer && r.part == part).map(|r| r.throughput_per_s);
-    Some(find(rows, OURS, part)?.throughput_per_s / peers.reduce(f64::max)?)
+/// The same for `lease` and parking_lot, by part.
+fn against_parking(samples: &[Sample], figure: fn(&Sample) -> f64) -> BTreeMap<String, f64> {
+    let ratio = |part| Some((Part::name(part), paired(samples, OURS, PARKING, part, figure)?));
+    compared().filter_map(ratio).collect()
 }
 
-/// CPU time per acquisition of `lease` over that of the peer that needs least.
-fn cpu_against_best_peer(rows: &[Row], part: Part) -> Option<f64> {
+/// The parts with other threads.
+fn compared() -> impl Iterator<Item = Part> {
+    LEVELS.map(Part::Level).into_iter().chain(WORKLOADS)
+}
+
+/// The same for `lease` and the peer that is best against it, whose ratio `worst` picks of two.
+fn against_best_peer(
+    samples: &[Sample],
+    rows: &[Row],
+    part: Part,
+    figure: fn(&Sample) -> f64,
+    worst: fn(f64, f64) -> f64,
+) -> Option<f64> {
     let peers = rows.iter().filter(|r| r.peer && r.part == part);
-    let least = peers.filter_map(|r| r.cpu_s_per_million).reduce(f64::min)?;
-    Some(find(rows, OURS, part)?.cpu_s_per_million? / least)
+    peers.filter_map(|r| paired(samples, OURS, r.lock, part, figure)).reduce(worst)
 }
 
 /// The load of `samples`, with the load average of before.
@@ -231,14 +253,15 @@ pub fn load(samples: &[Sample], load_average: f64) -> Load {
     }
 }
 
-/// What there is to say of `rows`.
+/// What there is to say of `samples`.
 pub fn summarise(
     setup: &Setup,
     complete: bool,
     load: Load,
     programs: Option<BTreeMap<&'static str, Ratio>>,
-    rows: Vec<Row>,
+    (subjects, samples): (&[&'static Subject], &[Sample]),
 ) -> Summary {
+    let rows = rows(subjects, samples);
     let best = best_lock(&rows);
     let mut best_vs_best_peer = BTreeMap::new();
     for level in LEVELS {
@@ -253,8 +276,9 @@ pub fn summarise(
     }
     let fairness = |lock: &str| find(&rows, lock, Part::Fair)?.max_min;
     let throughput_at = |a, b, part| throughput_ratio(&rows, a, b, part);
-    let workloads =
-        WORKLOADS.iter().filter_map(|&p| Some((p.name(), against_best_peer(&rows, p)?)));
+    let speed: fn(&Sample) -> f64 = |s| s.throughput_per_s;
+    let cpu: fn(&Sample) -> f64 = |s| s.cpu_s_per_million.unwrap_or(f64::NAN);
+    let faster = |part| against_best_peer(samples, &rows, part, speed, f64::min);
     Summary {
         machine: "threads",
         setup: setup.clone(),
@@ -270,11 +294,11 @@ pub fn summarise(
         best_lock: best,
         best_lock_max_min_at_4: best.and_then(fairness),
         preemptable_max_min_at_4: fairness("preemptable"),
-        longest_wait_vs_parking_lot: by_part(&rows, PARKING, |r| r.max_wait_ns),
-        throughput_vs_parking_lot: by_part(&rows, PARKING, |r| r.throughput_per_s),
-        cpu_s_vs_best_peer_at_4: cpu_against_best_peer(&rows, Part::Level(4)),
-        long_sections_at_1: against_best_peer(&rows, Part::Long(1)),
-        workloads_vs_best_peer: workloads.collect(),
+        longest_wait_vs_parking_lot: against_parking(samples, |s| s.max_wait_ns),
+        throughput_vs_parking_lot: against_parking(samples, speed),
+        cpu_s_vs_best_peer_at_4: against_best_peer(samples, &rows, Part::Level(4), cpu, f64::max),
+        long_sections_at_1: faster(Part::Long(1)),
+        lease_vs_best_peer: compared().filter_map(|p| Some((p.name(), faster(p)?))).collect(),
         run_default_vs_glibc: programs,
         rows,
     }
@@ -364,20 +388,29 @@ mod tests {
     #[test]
     fn lease_is_compared_with_the_best_peer_and_with_parking_lot() {
         let mut samples = Vec::new();
-        for (lock, per_s, longest) in
-            [("lease", 30.0, 8.0), ("parking_lot", 10.0, 2.0), ("pthread_spin", 40.0, 1.0)]
-        {
-            for part in [Part::Level(4), Part::Long(1)] {
-                samples.push(sample(lock, part, 0, per_s, longest, 1.0));
+        let figures =
+            [("lease", 30.0, 8.0), ("parking_lot", 10.0, 2.0), ("pthread_spin", 40.0, 1.0)];
+        // In the second run all CPUs are twice as fast, and one lock was not measured.
+        for (run, factor) in [(0, 1.0), (1, 2.0)] {
+            for (lock, per_s, longest) in figures.iter().skip(run) {
+                for part in [Part::Level(4), Part::Long(1)] {
+                    let (per_s, run) = (per_s * factor, run as u32);
+                    samples.push(sample(lock, part, run, per_s, *longest, 1.0));
+                }
             }
         }
+        samples.push(sample("lease", Part::Level(4), 1, 60.0, 8.0, 1.0));
         let rows = rows_of(&["lease", "parking_lot", "pthread_spin"], &samples);
-        let waits = by_part(&rows, PARKING, |r| r.max_wait_ns);
+        let waits = against_parking(&samples, |s| s.max_wait_ns);
         assert_eq!(waits, BTreeMap::from([("4x".to_string(), 4.0), ("long 1x".to_string(), 4.0)]));
-        assert_eq!(against_best_peer(&rows, Part::Long(1)), Some(0.75));
-        let cpu = cpu_against_best_peer(&rows, Part::Level(4)).unwrap();
-        assert!((cpu - 40.0 / 30.0).abs() < 1e-9, "{cpu}");
-        assert_eq!(against_best_peer(&rows, Part::Long(4)), None);
+        let speed: fn(&Sample) -> f64 = |s| s.throughput_per_s;
+        let faster = |part| against_best_peer(&samples, &rows, part, speed, f64::min);
+        assert_eq!(faster(Part::Long(1)), Some(0.75), "the run without lease does not count");
+        assert_eq!(faster(Part::Level(4)), Some(0.75));
+        assert_eq!(faster(Part::Long(4)), None);
+        let cpu: fn(&Sample) -> f64 = |s| s.cpu_s_per_million.unwrap_or(f64::NAN);
+        let most = against_best_peer(&samples, &rows, Part::Level(4), cpu, f64::max).unwrap();
+        assert!((most - 40.0 / 30.0).abs() < 1e-9, "{most}");
         let load = load(&samples, 3.0);
         assert_eq!((load.load_average, load.others_cpus, load.beside_load), (3.0, 0.5, true));
         assert!(!super::load(&[], 0.0).beside_load);

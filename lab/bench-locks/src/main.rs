@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use unspin_bench_locks::bench::{Config, Subject, SUBJECTS};
 use unspin_bench_locks::campaign::{complete, measure, CODE};
 use unspin_bench_locks::counts;
-use unspin_bench_locks::figures::{load, rows, summarise};
+use unspin_bench_locks::figures::{load, summarise};
 use unspin_bench_locks::machine::load_average;
 use unspin_bench_locks::programs;
 use unspin_bench_locks::table::table;
@@ -33,7 +33,7 @@ struct Args {
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     window_ms: u32,
     /// Length of a measurement of fairness, ms.
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 4_000, value_parser = clap::value_parser!(u32).range(1..))]
     fair_window_ms: u32,
     /// Loop iterations inside the lock: few, so that the lock is what there is to wait for.
     #[arg(long, default_value_t = 100)]
@@ -170,7 +170,7 @@ fn bench(args: &Args, subjects: &[&'static Subject]) -> std::io::Result<()> {
     let complete = complete(&setup, subjects, &samples);
     let programs = if complete { programs_of(args, &setup)? } else { None };
     let load = load(&samples, before);
-    let summary = summarise(&setup, complete, load, programs, rows(subjects, &samples));
+    let summary = summarise(&setup, complete, load, programs, (subjects, &samples));
     print!("{}", table(&summary.rows));
     if !complete {
         println!("not complete: --resume goes on");

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub const LEVELS: [u32; 4] = [1, 2, 4, 8];
 /// The level whose fairness counts.
 pub const FAIR_LEVEL: u32 = 4;
+/// Runs of each lock over the long window.
+pub const FAIR_RUNS: u32 = 3;
 /// The workloads beside the levels, in which only locks take part that a program may have.
 pub const WORKLOADS: [Part; 8] = [
     Part::Long(1),
@@ -170,7 +172,9 @@ impl Setup {
                 }
             }
         }
-        add(0, Part::Fair);
+        for run in 0..FAIR_RUNS {
+            add(run, Part::Fair);
+        }
         order
     }
 }

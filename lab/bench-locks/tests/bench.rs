@@ -7,7 +7,7 @@ use unspin_bench_locks::bench::{
     bucket_end_ticks, run, subject, Config, Measured, Thread, Window, BUCKETS, SUBJECTS,
 };
 use unspin_bench_locks::campaign::{complete, measure, read, Sample, CODE};
-use unspin_bench_locks::workload::{Setup, LEVELS, WORKLOADS};
+use unspin_bench_locks::workload::{Setup, FAIR_RUNS, LEVELS, WORKLOADS};
 use unspin_threads::locks::LOCKS;
 
 const CONFIG: Config = Config {
@@ -130,8 +130,8 @@ fn a_campaign_goes_on_where_it_was_stopped() {
     let now = Some(std::time::Instant::now());
     assert!(measure(&setup, &subjects, &file, now, |_, _, _| ()).unwrap().is_empty());
     let all = measure(&setup, &subjects[..1], &file, None, |_, _, _| ()).unwrap();
-    let once = 2 * (1 + LEVELS.len()) + WORKLOADS.len() + 1;
-    assert_eq!(all.len(), once, "2 runs of the levels, 1 of the workloads, and one for fairness");
+    let once = 2 * (1 + LEVELS.len()) + WORKLOADS.len() + FAIR_RUNS as usize;
+    assert_eq!(all.len(), once, "2 runs of the levels, 1 of the workloads, and those for fairness");
     assert!(complete(&setup, &subjects[..1], &all) && !complete(&setup, &subjects, &all));
     // As a computer that lost its power leaves it.
     let text = std::fs::read_to_string(&file).unwrap();
