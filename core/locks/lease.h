@@ -51,7 +51,7 @@
 /* So long after its turn began, a user yields the CPU if a thread is in line: the heir may wait for it. */
 #define UNSPIN_LEASE_YIELD_NS 50000ULL
 /* After so many uses, a user looks whether it is time to. */
-#define UNSPIN_LEASE_USES_TO_YIELD 64u
+#define UNSPIN_LEASE_USES_TO_YIELD 256u
 #define UNSPIN_LEASE_YIELD_MASK (2 * UNSPIN_LEASE_USES_TO_YIELD - 1)
 
 struct unspin_lease_lock {
