@@ -207,7 +207,11 @@ fn realtime_threads_are_alone_in_their_window() {
     let stop = AtomicBool::new(false);
     let m = std::thread::scope(|scope| {
         for _ in 0..3 {
-            scope.spawn(|| while !stop.load(Relaxed) {});
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    std::hint::black_box(0);
+                }
+            });
         }
         let m = run(subject("tas").unwrap(), &config);
         stop.store(true, Relaxed);
