@@ -15,7 +15,7 @@ TEST_DEB_PACKAGES := lintian mmdebstrap
 RPM_PACKAGES := rpm
 TEST_INSTALL_PACKAGES := rpm buildah busybox-static
 
-.PHONY: help deps test-deps build demo demo-linux test test-emulated test-all test-acceptance test-diagnose test-programs lint pictures lines bench scenario-keys figures bench-locks diagnosis campaign-short matrix matrix-full check-locks campaign held-out agreement soak soak-locks soak-guests soak-debug install-lab install install-dev deb test-deb static rpm test-install clean
+.PHONY: help deps test-deps build demo demo-linux test test-emulated test-all test-acceptance test-diagnose test-programs lint pictures lines bench scenario-keys figures bench-locks diagnosis campaign-short matrix matrix-full check-locks campaign held-out agreement guest-kernel soak soak-locks soak-guests soak-guest-kernel soak-debug install-lab install install-dev deb test-deb static rpm test-install clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -135,6 +135,10 @@ held-out: build ## measure held-out scenarios, drawn by the seed of the release 
 	grep -hvE '^\{"record":"(progress|log)"' $(HELD_OUT)/measured/*/results.jsonl > results/held-out.jsonl
 	$(MAKE) agreement
 
+guest-kernel: build ## build the kernel of Linux guests with guest_lock = "preemptable", "pv-preemptable", "oticket" or "ticket" (10 to 40 min on 2 cores)
+	@.ci/deps flex bison
+	$(LAB) lab guest-kernel
+
 agreement: build ## compare the simulator with the measured runs of results/: out/agreement.md
 	@mkdir -p out
 	$(LAB) agree --held-out results/held-out.jsonl --known results/known.jsonl --worlds 64 > $(HELD_OUT).md
@@ -173,6 +177,9 @@ soak-locks: test-deps ## 10^8 acquisitions of the locks with 4 threads per CPU (
 
 soak-guests: build ## every program of programs/ for 10 s in one and in three Debian guests (30 min on 1 core); out/soak-guests
 	$(LAB) bench scenarios/linux-ten-seconds.toml --machine emulated --out out/soak-guests --resume
+
+soak-guest-kernel: guest-kernel ## the kernel's locktorture with each lock of the guests' kernel
+	cargo test --release --locked -p unspin-computers --test guest_kernel -- --ignored --nocapture
 
 soak-debug: ## a shorter soak on kernels with lockdep, KASAN and kmemleak, which it builds first
 	@.ci/deps flex bison

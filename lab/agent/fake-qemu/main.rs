@@ -49,10 +49,13 @@ fn main() {
         thread.spawn(wait).unwrap();
     }
     named.wait();
-    let lock = match (fault.as_str(), value("-append").contains("nopvspin")) {
-        ("has-another-lock", _) => "test-and-set",
-        (_, true) => "queued",
-        (_, false) => "pv",
+    let append = value("-append");
+    let named = append.split(' ').find_map(|word| word.strip_prefix("spinlock="));
+    let lock = match (fault.as_str(), named, append.contains("nopvspin")) {
+        ("has-another-lock", ..) => "test-and-set",
+        (_, Some(name), _) => name,
+        (_, None, true) => "queued",
+        (_, None, false) => "pv",
     };
     let area = map(Path::new(memory));
     if value("-append").contains(area::MODULE_WORD) && fault != "lacks-the-module" {

@@ -355,17 +355,15 @@ impl Drop for Qemu {
 /// QEMU's CPU model.
 fn cpu(lock: GuestLock) -> &'static str {
     match lock {
-        GuestLock::Pv | GuestLock::Queued => "host",
         GuestLock::TestAndSet => "host,-kvm-pv-unhalt",
+        _ => "host",
     }
 }
 
 fn cmdline(guest: &LinuxGuest, machines: &str) -> String {
     let mut words = vec![CMDLINE, area::RESERVE];
     words.extend(machines.split_whitespace());
-    if guest.lock == GuestLock::Queued {
-        words.push("nopvspin");
-    }
+    words.extend(guest.lock.parameter());
     if guest.idle == GuestIdle::Poll {
         words.push("idle=poll");
     }

@@ -127,7 +127,7 @@ fn guests_stay_while_their_kind_is_wanted() {
     let first = run(0, GuestLock::Queued, "a");
     let mut alone = run(1, GuestLock::Queued, "b");
     alone.vms.truncate(1);
-    let other = run(2, GuestLock::Pv, "a");
+    let other = run(2, GuestLock::PvPreemptable, "a");
     let said = agent("stay", &plan("", vec![first, alone, other]));
     assert_eq!(said.code, 0, "{:?}", said.records);
     for (id, units) in said.units() {

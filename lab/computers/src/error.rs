@@ -52,11 +52,13 @@ pub enum LabError {
              Debian kernel"
     )]
     Unsuitable { release: String, option: String, why: &'static str },
+    #[error("the kernel configuration {config} has no {option}, which {file} requires")]
+    OptionRefused { option: String, config: PathBuf, file: &'static str },
     #[error(
-        "the kernel configuration {config} has no {option}, which \
-             lab/computers/src/debug.config requires"
+        "the guests' kernel with the locks of core/locks is not built, or not from the present \
+             sources; run: make guest-kernel"
     )]
-    OptionRefused { option: String, config: PathBuf },
+    NoLocksKernel,
     #[error(
         "the sources of the module are not in {root}: install unspin-dkms, or set UNSPIN_ROOT \
              to a checkout of the project"

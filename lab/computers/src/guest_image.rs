@@ -6,6 +6,8 @@
 
 use crate::error::{io, LabError, Result};
 use crate::go::Go;
+use crate::guest_kernel;
+use crate::hash::contents;
 use crate::module_build::{module_sources, GUESTS};
 use crate::tool;
 use crate::unpacked::{Files, Unpacked};
@@ -106,23 +108,11 @@ fn key(
     Ok(crate::hash::sha256(&parts))
 }
 
-/// Names and contents of the files in a directory, in a fixed order.
-fn contents(dir: &Path) -> Result<Vec<Vec<u8>>> {
-    let mut names: Vec<PathBuf> =
-        fs::read_dir(dir).map_err(io(dir))?.flatten().map(|entry| entry.path()).collect();
-    names.sort();
-    let mut parts = Vec::new();
-    for name in names.iter().filter(|path| path.is_file()) {
-        parts.push(name.file_name().unwrap_or_default().as_encoded_bytes().to_vec());
-        parts.push(fs::read(name).map_err(io(name))?);
-    }
-    Ok(parts)
-}
-
 /// All parts of an image from this project, of the source tree `root`.
 pub(crate) fn own_parts(root: &Path) -> Result<Vec<Vec<u8>>> {
     let mut parts = contents(&root.join(SOURCES))?;
     parts.extend(module_sources(&GUESTS, root)?);
+    parts.extend(guest_kernel::sources(root)?);
     parts.push(OWN_SOURCE.as_bytes().to_vec());
     Ok(parts)
 }

@@ -6,6 +6,7 @@ use crate::apt::Apt;
 use crate::error::{io, LabError, Result};
 use crate::go::Go;
 use crate::guest_image::{self, GuestModules};
+use crate::guest_kernel;
 use crate::packages;
 use crate::qemu::Qemu;
 use crate::series::KernelPackage;
@@ -87,6 +88,17 @@ impl Lab {
             true => fs::remove_dir_all(&own).map_err(io(&own)).map(|()| target),
             false => Ok(target),
         }
+    }
+
+    /// The kernel with the locks of core/locks, in the same form. It must have been built.
+    pub fn locks_kernel(&self) -> Result<PathBuf> {
+        guest_kernel::find(&self.root, self.dir())
+    }
+
+    /// Builds this kernel from the distribution's sources (`make guest-kernel`). Returns its path.
+    pub fn build_locks_kernel(&self, go: &mut Go) -> Result<PathBuf> {
+        let _lock = Lock::wait(self.dir(), go.stop, go.say)?;
+        guest_kernel::prepare(&self.root, self.dir(), go)
     }
 
     /// A tree that contains the kernel's package: that of the same kernel for hosts, or `tree` in

@@ -13,10 +13,12 @@ mod emulator;
 mod error;
 mod go;
 mod guest_image;
+mod guest_kernel;
 mod guests;
 mod hash;
 mod image;
 mod kernel;
+mod kernel_build;
 mod kernel_symbols;
 mod module_build;
 mod own_emulator;
@@ -96,6 +98,10 @@ pub const QEMU_TOOLS: &[&str] = tools_with!("qemu-system-x86_64");
 
 /// Tools that building a kernel needs, besides those of a boot for functional tests.
 pub const DEBUG_TOOLS: &[&str] = &["tar", "flex", "bison", "bc", "pahole"];
+
+/// Tools that building the guests' kernel with the locks of core/locks needs.
+pub const GUEST_KERNEL_TOOLS: &[&str] =
+    &["apt-get", "apt-cache", "dpkg-deb", "tar", "patch", "make", "gcc", "flex", "bison", "bc"];
 
 /// Names of the programs of papers/crates/scx and lab/watch.
 const SCHEDULER: &str = "unspin-scx";
@@ -382,7 +388,7 @@ mod tests {
     use super::*;
 
     /// One file of each folder from which the module is built, and of the programs beside it.
-    const SOURCES: [&str; 8] = [
+    const SOURCES: [&str; 9] = [
         "core/kmod/main.c",
         "core/kmod/Kbuild",
         "core/kmod/compat/kvm.h",
@@ -390,6 +396,7 @@ mod tests {
         "core/uapi/unspin.h",
         "lab/guest/linux/runner.c",
         "lab/guest/linux/units.h",
+        "lab/guest/kernel/guest.config",
         "agent",
     ];
 
@@ -399,6 +406,9 @@ mod tests {
         let write = |path: &str, text: &str| dir.write(path, text);
         for path in SOURCES {
             write(path, "before");
+        }
+        for header in guest_kernel::LOCK_HEADERS {
+            write(&format!("core/locks/{header}"), "before");
         }
         let lab = Lab {
             root: dir.to_path_buf(),

@@ -34,11 +34,17 @@ const KERNEL_MAX_BYTES: usize = 1 << 30;
 pub(crate) fn extract(path: &Path, vmlinuz: &[u8], release: &str) -> Result<Vec<u8>> {
     let refuse = |detail: String| LabError::NotAKernel { path: path.to_path_buf(), detail };
     let (packed, bytes) = payload(vmlinuz).map_err(refuse)?;
-    let mut kernel = unpack(packed, bytes).map_err(refuse)?;
+    let kernel = unpack(packed, bytes).map_err(refuse)?;
     if kernel.len() != bytes {
         let found = kernel.len();
         return Err(refuse(format!("its kernel is {found} bytes long and should be {bytes}")));
     }
+    loaded_parts(path, kernel, release)
+}
+
+/// An uncompressed kernel without the parts that are not loaded.
+pub(crate) fn loaded_parts(path: &Path, mut kernel: Vec<u8>, release: &str) -> Result<Vec<u8>> {
+    let refuse = |detail: String| LabError::NotAKernel { path: path.to_path_buf(), detail };
     if !elf::has_pvh_entry(&kernel) {
         return Err(LabError::NoPvh { release: release.to_string() });
     }

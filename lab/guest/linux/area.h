@@ -64,7 +64,7 @@ struct area_host {
 /* Written by the runner, before `magic`: what the kernel reports to use. */
 struct area_found {
 	char kernel[AREA_TEXT_BYTES];		/* release */
-	char lock[AREA_TEXT_BYTES];		/* "pv", "queued" or "test-and-set" */
+	char lock[AREA_TEXT_BYTES];		/* as guest_lock in scenarios */
 	char ipis[AREA_TEXT_BYTES];		/* "pv" or "apic" */
 	char tlb_flush[AREA_TEXT_BYTES];	/* "pv" or "ipi" */
 	char sched_yield[AREA_TEXT_BYTES];	/* "pv" (KVM_HC_SCHED_YIELD) or "none" */

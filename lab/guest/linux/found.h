@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
  * What the guest's kernel uses on a hypervisor, from its boot messages and /sys. The messages are
- * those of arch/x86/kernel/kvm.c, 6.1 to 7.3.
+ * those of arch/x86/kernel/kvm.c, 6.1 to 7.3, and of lab/guest/kernel.
  */
 #ifndef UNSPIN_LINUX_FOUND_H
 #define UNSPIN_LINUX_FOUND_H
@@ -28,6 +28,17 @@ static const char *lock_of(const char *log, const char *cpuinfo)
 	if (strstr(log, "PV spinlocks disabled"))
 		return "queued";
 	return strstr(cpuinfo, " hypervisor") ? "test-and-set" : "queued";
+}
+
+/* What a kernel with the locks of core/locks logs before the lock's name. */
+#define FOUND_SPINLOCKS "unspin: spin locks: "
+
+static void find_lock(const char *log, const char *cpuinfo, char *text, size_t size)
+{
+	const char *own = strstr(log, FOUND_SPINLOCKS);
+
+	own = own ? own + strlen(FOUND_SPINLOCKS) : lock_of(log, cpuinfo);
+	snprintf(text, size, "%.*s", (int)strcspn(own, "\n"), own);
 }
 
 /* The start of a file without its last newline; empty if it cannot be read. */
@@ -63,7 +74,7 @@ static void found_fill(struct area_found *found)
 	read_cpuinfo(cpuinfo, sizeof(cpuinfo));
 	uname(&name);
 	snprintf(found->kernel, sizeof(found->kernel), "%.63s", name.release);
-	strcpy(found->lock, lock_of(log, cpuinfo));
+	find_lock(log, cpuinfo, found->lock, sizeof(found->lock));
 	strcpy(found->ipis, strstr(log, "setup PV IPIs") ? "pv" : "apic");
 	strcpy(found->tlb_flush, strstr(log, "pv remote TLB flush") ? "pv" : "ipi");
 	strcpy(found->sched_yield, strstr(log, "setup PV sched yield") ? "pv" : "none");

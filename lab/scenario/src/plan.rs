@@ -6,7 +6,9 @@ pub use crate::schema::arm::{
 };
 pub use crate::schema::costs::HostCosts;
 pub use crate::schema::host::{CgroupLayout, HostModel, HostScheduler, LoopDetection};
-pub use crate::schema::linux::{GuestIdle, GuestLock, GuestProgram, LinuxGuest, LinuxVm};
+pub use crate::schema::linux::{
+    GuestIdle, GuestLock, GuestProgram, LinuxGuest, LinuxVm, LOCKS_KERNEL, LOCKS_SERIES,
+};
 pub use crate::schema::lock::{LockChoice, LockKind};
 use crate::schema::names::is_default;
 pub use crate::schema::names::PHYSICAL_ARM;
@@ -49,7 +51,7 @@ pub struct LinuxFiles {
     pub qemu: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firmware: Option<String>,
-    /// Uncompressed kernels, by series.
+    /// Uncompressed kernels, by their names ([`LinuxGuest::kernel`]).
     pub kernels: BTreeMap<String, String>,
     /// The first file system of every guest.
     pub initramfs: String,

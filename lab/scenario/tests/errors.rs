@@ -617,7 +617,7 @@ fn keys_of_one_kind_of_guest_are_refused_of_the_other() {
     refused("guest = \"linux\"\n", "memory_mib = 128\n", "no Linux guest");
     refused("guest = \"linux\"\n", "idle = \"poll\"\n", "no Linux guest");
     refused("vcpus = 4\n", &with("guest_kernel = \"new\""), "is not a kernel series");
-    refused("vcpus = 4\n", &with("guest_lock = \"ticket\""), "guest_lock");
+    refused("vcpus = 4\n", &with("guest_lock = \"mcs\""), "guest_lock");
     refused("vcpus = 4\n", &with("memory_mib = 1"), "memory_mib");
     refused("vcpus = 4\n", &with("extra_cmdline = \"\\u0007\""), "printable");
     let swept = |text: &str| format!("[sweep]\n{text}\n[host]\n");
@@ -688,10 +688,35 @@ fn one_vcpu_has_no_pv_locks() {
 }
 
 #[test]
+fn the_papers_locks_bring_their_kernel() {
+    let kernels = |text: &str| -> Vec<String> {
+        let s = parse_scenario("x.toml", "x", text).unwrap_or_else(|e| panic!("{e}"));
+        s.vms.iter().map(|g| g.linux.as_ref().unwrap().kernel.clone()).collect()
+    };
+    let with = |more: &str| format!("vcpus = 4\n{more}\n");
+    for lock in ["preemptable", "pv-preemptable", "oticket", "ticket"] {
+        let text = LINUX.replace("vcpus = 4\n", &with(&format!("guest_lock = \"{lock}\"")));
+        assert_eq!(kernels(&text), ["6.12-unspin"]);
+    }
+    let swept = |locks: &str| format!("[sweep]\nguest_locks = [{locks}]\n[host]\n");
+    let compared = LINUX.replace("[host]\n", &swept("\"pv\", \"queued\", \"ticket\""));
+    assert_eq!(kernels(&compared), ["6.12-unspin"]);
+    let debians = LINUX.replace("[host]\n", &swept("\"pv\", \"queued\""));
+    assert_eq!(kernels(&debians), ["6.12"]);
+    let old = with("guest_lock = \"oticket\"\nguest_kernel = \"6.1\"");
+    let words = ["6.1 has no lock oticket", "guest_kernel = \"6.12\""];
+    refused_of_linux("vcpus = 4\n", &old, "vm[0].guest_kernel", &words);
+    let module = with("guest_lock = \"ticket\"\nguest_module = true");
+    let words = ["cannot watch the lock ticket", "guest_module = false"];
+    refused_of_linux("vcpus = 4\n", &module, "vm[0].guest_module", &words);
+}
+
+#[test]
 fn words_for_the_guests_kernel_do_not_undo_the_scenario() {
     let with = |words: &str| format!("vcpus = 4\nextra_cmdline = '{words}'\n");
     for (word, instead) in [
         ("nopvspin", "guest_lock"),
+        ("spinlock=ticket", "guest_lock"),
         ("idle=poll", "idle"),
         ("maxcpus=2", "vcpus"),
         ("nr_cpus=2", "vcpus"),

@@ -4,7 +4,8 @@
 use crate::parse::keys::OfKeys;
 use crate::schema::arm::Arm;
 use crate::schema::keys::{host, scenario, vm};
-use crate::schema::linux::{GuestLock, LinuxGuest};
+use crate::schema::linux::{GuestLock, LinuxGuest, LOCKS_KERNEL, LOCKS_SERIES};
+use crate::schema::names::Named;
 use crate::schema::scenario::{GuestKind, VmGroup};
 use unspin_text::{or, Table, Value};
 
@@ -61,8 +62,9 @@ pub(crate) fn read_series(v: &Value) -> Option<String> {
 
 /// Words for the guest's kernel that another key sets, and that key. Those that end in `=` have a
 /// value.
-const TAKEN_WORDS: [(&str, &str); 14] = [
+const TAKEN_WORDS: [(&str, &str); 15] = [
     ("nopvspin", "guest_lock = \"queued\""),
+    ("spinlock=", "the key guest_lock"),
     ("idle=", "the key idle"),
     ("UNSPIN_GUEST_MODULE=", "the key guest_module"),
     ("maxcpus=", "the key vcpus"),
@@ -102,6 +104,31 @@ fn instead_of(word: &str) -> Option<&'static str> {
         false => word == taken || word.starts_with(&format!("{taken}=")),
     };
     TAKEN_WORDS.iter().find(|(taken, _)| is_it(taken)).map(|(_, instead)| *instead)
+}
+
+/// Gives [`LOCKS_KERNEL`] to guests with a lock that only this kernel has, and to guests whose locks
+/// are compared with such a lock, so that these differ in nothing else.
+pub(crate) fn choose_kernels(top: &Table, groups: &mut [VmGroup], swept: Option<&[GuestLock]>) {
+    for (at, group) in groups.iter_mut().enumerate() {
+        let Some(guest) = &mut group.linux else { continue };
+        let own = [guest.lock];
+        let mut locks = swept.unwrap_or(&own).iter();
+        let Some(lock) = locks.find(|lock| lock.needs_locks_kernel()) else { continue };
+        let lock = lock.called();
+        if guest.module {
+            if let Some(v) = of_vm(top, at, vm::GUEST_MODULE.name) {
+                let message = format!("unspin-guest cannot watch the lock {lock}");
+                v.problem(message, "guest_module = false");
+            }
+        }
+        if guest.kernel != LOCKS_SERIES {
+            if let Some(v) = of_vm(top, at, vm::GUEST_KERNEL.name) {
+                let message = format!("kernel {} has no lock {lock}", guest.kernel);
+                v.problem(message, format!("guest_kernel = \"{LOCKS_SERIES}\""));
+            }
+        }
+        guest.kernel = LOCKS_KERNEL.into();
+    }
 }
 
 /// Keys of a scenario that concern guests.

@@ -6,7 +6,7 @@ use crate::parse::case::{cases, read_cases};
 use crate::parse::host::read_host;
 use crate::parse::keys::OfKeys;
 use crate::parse::keys::{optional, read_in};
-use crate::parse::linux::{check_guests, read_series, Said};
+use crate::parse::linux::{check_guests, choose_kernels, read_series, Said};
 use crate::parse::quota::{check_quotas, Quotas};
 use crate::parse::ranges::Ranges;
 use crate::parse::sweep::{check_beside, read_sweep, SweepKeys};
@@ -54,7 +54,7 @@ fn read_scenario(top: &Table, name: &str) -> Option<Scenario> {
     let measure = read_measure(top.at(&keys::MEASURE_TABLE));
     let trace = read_trace(top.at(&keys::TRACE_TABLE));
 
-    let groups = groups?;
+    let mut groups = groups?;
     let sweep = sweep.unwrap_or_default();
     let (arms, baseline) = arms?;
     for group in &groups {
@@ -63,6 +63,7 @@ fn read_scenario(top: &Table, name: &str) -> Option<Scenario> {
     let by_case = top.at(&keys::CASE).is_some();
     let cases = cases(top, written?, &groups, &arms, baseline);
     let guest_locks = sweep.guest_locks.as_deref();
+    choose_kernels(top, &mut groups, guest_locks);
     check_beside(top, &groups, &sweep);
     if let Some(host) = &host {
         check_quotas(top, &Quotas { groups: &groups, arms: &arms, host, by_case }, &sweep);

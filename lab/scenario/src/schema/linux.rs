@@ -11,7 +11,7 @@ named!(GuestLock, GuestIdle);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinuxGuest {
-    /// Series of Debian's kernel, such as `6.12`.
+    /// Series of Debian's kernel, such as `6.12`, or [`LOCKS_KERNEL`].
     pub kernel: String,
     pub lock: GuestLock,
     pub memory_mib: u32,
@@ -36,6 +36,34 @@ pub enum GuestLock {
     /// Test-and-set: the lock of a guest under a hypervisor whose CPU model offers no wake-ups
     /// (`-kvm-pv-unhalt`).
     TestAndSet,
+    /// This and the following: locks of core/locks, which only [`LOCKS_KERNEL`] has.
+    Preemptable,
+    PvPreemptable,
+    Oticket,
+    Ticket,
+}
+
+/// The kernel with the locks of core/locks: [`LOCKS_SERIES`] with the changes of lab/guest/kernel.
+pub const LOCKS_KERNEL: &str = "6.12-unspin";
+pub const LOCKS_SERIES: &str = "6.12";
+
+impl GuestLock {
+    /// The kernel parameter that selects this lock; `None`: the kernel selects it by itself.
+    pub fn parameter(self) -> Option<&'static str> {
+        match self {
+            GuestLock::Pv | GuestLock::TestAndSet => None,
+            GuestLock::Queued => Some("nopvspin"),
+            GuestLock::Preemptable => Some("spinlock=preemptable"),
+            GuestLock::PvPreemptable => Some("spinlock=pv-preemptable"),
+            GuestLock::Oticket => Some("spinlock=oticket"),
+            GuestLock::Ticket => Some("spinlock=ticket"),
+        }
+    }
+
+    /// Whether only [`LOCKS_KERNEL`] has this lock.
+    pub fn needs_locks_kernel(self) -> bool {
+        !matches!(self, GuestLock::Pv | GuestLock::Queued | GuestLock::TestAndSet)
+    }
 }
 
 /// What an idle vCPU does.

@@ -15,7 +15,8 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use unspin_computers::{
-    Computer, Debian, Emulator, Flavour, Go, KernelPackage, Lab, Program, BOCHS_TOOLS, QEMU_TOOLS,
+    Computer, Debian, Emulator, Flavour, Go, KernelPackage, Lab, Program, BOCHS_TOOLS,
+    GUEST_KERNEL_TOOLS, QEMU_TOOLS,
 };
 
 /// CPUs of the computers that are booted here.
@@ -53,6 +54,9 @@ enum Command {
     },
     /// Boot a computer under QEMU with a shell on this terminal.
     Shell(Kernel),
+    /// Build the kernel for Linux guests with guest_lock = "preemptable", "pv-preemptable", "oticket" or
+    /// "ticket" from the distribution's sources, and print its path.
+    GuestKernel,
     /// Print the symbols of a guest kernel in the format of /proc/kallsyms.
     Symbols {
         /// Kernel series: 6.1, 6.12 or 7.3.
@@ -169,6 +173,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             let lab = with_tools(args, &[])?;
             let kernel = lab.guest_kernel(series.into(), go).map_err(explain)?;
             out::print(&unspin_computers::kernel_symbols(&kernel).map_err(explain)?)
+        }
+        Command::GuestKernel => {
+            let lab = with_tools(args, GUEST_KERNEL_TOOLS)?;
+            let kernel = lab.build_locks_kernel(go).map_err(explain)?;
+            out::print(&format!("{}\n", kernel.display()))
         }
         Command::Clean => with_tools(args, &[])?.clean(go).map_err(explain),
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use unspin_computers::{Go, GuestModules, KernelPackage, Lab, Series};
-use unspin_scenario::plan::{LinuxVm, Plan, Run};
+use unspin_scenario::plan::{LinuxVm, Plan, Run, LOCKS_KERNEL};
 use unspin_scenario::result::{Record, RunResult};
 use unspin_spinners::{symbol_of, Symbols};
 
@@ -94,7 +94,8 @@ pub fn of(run: &Run) -> impl Iterator<Item = &LinuxVm> {
 /// needs another kernel.
 pub fn check_kernels(plan: &Plan) -> Result<(), (&'static str, Refusal)> {
     let mut kernels = plan.runs.iter().flat_map(of).map(|linux| linux.guest.kernel.as_str());
-    let Some(unknown) = kernels.find(|name| series(name).is_err()) else { return Ok(()) };
+    let is_unknown = |name: &&str| *name != LOCKS_KERNEL && series(name).is_err();
+    let Some(unknown) = kernels.find(is_unknown) else { return Ok(()) };
     let refusal = Refusal {
         message: format!("Linux guests cannot run kernel {unknown:?}"),
         allowed: Series::ALL.map(Series::name).join(", "),
@@ -112,9 +113,11 @@ pub fn parts(lab: &Lab, plan: &Plan, go: &mut Go) -> anyhow::Result<Parts> {
         programs.insert(linux.program.name.clone(), linux.program.clone());
         let name = &linux.guest.kernel;
         if !kernels.contains_key(name) {
-            let package = series(name).map_err(Usage::from)?.into();
-            let file = lab.guest_kernel(package, go).map_err(explain)?;
-            kernels.insert(name.clone(), file);
+            let file = match name == LOCKS_KERNEL {
+                true => lab.locks_kernel(),
+                false => lab.guest_kernel(series(name).map_err(Usage::from)?.into(), go),
+            };
+            kernels.insert(name.clone(), file.map_err(explain)?);
         }
         if linux.guest.module && with_module.insert(name) {
             let package: KernelPackage = series(name).map_err(Usage::from)?.into();

@@ -55,6 +55,7 @@ pub fn explain(e: LabError) -> anyhow::Error {
         | LabError::OtherHeaders { .. }
         | LabError::Unmended { .. }
         | LabError::NoEmulator { .. }
+        | LabError::NoLocksKernel
         | LabError::NoOwnBochs
         | LabError::NoOwnQemu
         | LabError::OtherSource { .. }

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Kernels built from the distribution's sources. A directory has the sources in `source`, all output
+//! of the build in `objects`, and the output of the tools in `kernel.log`.
+
+use crate::apt::Apt;
+use crate::error::{io, LabError, Result};
+use crate::packages;
+use crate::tool;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+
+/// The package with the sources of a series.
+pub(crate) fn source_package(series: &str) -> String {
+    format!("linux-source-{series}")
+}
+
+/// The version of a package that would be downloaded now.
+pub(crate) fn current_version(package: &str) -> Option<String> {
+    let mut show = Command::new("apt-cache");
+    let text = tool::output(show.args(["show", "--no-all-versions", package]))?;
+    text.lines().find_map(|line| line.strip_prefix("Version: ")).map(str::to_string)
+}
+
+/// Fetches the sources.
+pub(crate) fn fetch(dir: &Path, package: &str, stop: &AtomicBool) -> Result<()> {
+    let log = dir.join("fetch.log");
+    let tree = dir.join("tree");
+    Apt::host().download(dir, package, &log, stop)?;
+    packages::unpack(dir, &tree, &log, stop)?;
+    let source = dir.join("source");
+    fs::create_dir_all(&source).map_err(io(&source))?;
+    let mut unpack = Command::new("tar");
+    unpack
+        .arg("-xf")
+        .arg(tree.join("usr/src").join(format!("{package}.tar.xz")))
+        .arg("--strip-components=1")
+        .arg("-C")
+        .arg(&source);
+    tool::run("unpacking the kernel's sources", &mut unpack, &log, stop)?;
+    fs::remove_dir_all(&tree).map_err(io(&tree))
+}
+
+fn make(dir: &Path) -> Command {
+    let mut make = Command::new("make");
+    make.arg("-C").arg(dir.join("source")).arg(format!("O={}", dir.join("objects").display()));
+    make
+}
+
+/// Options of a kernel, and the file that has them.
+pub(crate) struct Options<'a> {
+    pub text: &'a str,
+    pub file: &'static str,
+}
+
+/// Turns all options off except these, and checks that these are set.
+pub(crate) fn configure(dir: &Path, options: &Options, stop: &AtomicBool) -> Result<()> {
+    let wanted = dir.join("wanted.config");
+    fs::write(&wanted, options.text).map_err(io(&wanted))?;
+    let log = dir.join("kernel.log");
+    let _ = fs::remove_file(&log);
+    let mut allnoconfig = make(dir);
+    allnoconfig.arg("allnoconfig").env("KCONFIG_ALLCONFIG", &wanted);
+    tool::run("configuring the kernel", &mut allnoconfig, &log, stop)?;
+    let config = dir.join("objects/.config");
+    let granted = fs::read_to_string(&config).map_err(io(&config))?;
+    match refused(options.text, &granted) {
+        None => Ok(()),
+        Some(line) => {
+            let (option, file) = (line.into(), options.file);
+            Err(LabError::OptionRefused { option, config, file })
+        }
+    }
+}
+
+/// The first requested option that a configuration lacks.
+fn refused<'a>(wanted: &'a str, granted: &str) -> Option<&'a str> {
+    let is_option = |line: &&str| line.starts_with("CONFIG_");
+    wanted.lines().filter(is_option).find(|line| !granted.lines().any(|other| other == *line))
+}
+
+/// Builds `targets`. Calls `look` repeatedly with the output so far.
+pub(crate) fn build(
+    dir: &Path,
+    targets: &[&str],
+    stop: &AtomicBool,
+    look: &mut dyn FnMut(&str),
+) -> Result<()> {
+    let log = dir.join("kernel.log");
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut all = make(dir);
+    all.args(["-j", &jobs.to_string()]).args(targets);
+    tool::run_watched("building the kernel", &mut all, &log, stop, &mut || {
+        look(&fs::read_to_string(&log).unwrap_or_default());
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_that_is_not_granted_is_found() {
+        let wanted = "# x\nCONFIG_KASAN=y\nCONFIG_KVM=m\n";
+        let granted = format!("CONFIG_FIRST=y\n{wanted}");
+        assert_eq!(refused(wanted, &granted), None);
+        let without = granted.replace("CONFIG_KASAN=y", "# CONFIG_KASAN is not set");
+        assert_eq!(refused(wanted, &without), Some("CONFIG_KASAN=y"));
+        let other = granted.replace("CONFIG_KVM=m", "CONFIG_KVM=y");
+        assert_eq!(refused(wanted, &other), Some("CONFIG_KVM=m"));
+    }
+}
