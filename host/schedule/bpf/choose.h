@@ -8,6 +8,14 @@
 /* Behind all that are no gangs. */
 #define LAST (1ull << 62)
 
+/* CPU time of a VM by its weight, beside that of the one that is owed most; less than LAST for ever. */
+static __always_inline u64 had(const struct vm *v)
+{
+	u64 key = v->vt - vnow + (LAST >> 1);
+
+	return key < LAST ? key : LAST - 1;
+}
+
 /* Its ready unit that has had least, and may run there; NOBODY if there is none. */
 __noinline u32 least_unit(u32 vm, u64 set, u32 cpu)
 {
@@ -62,7 +70,7 @@ __noinline u32 pick(u32 cpu, u32 before)
 
 	bpf_for(vm, 0, settings.count) {
 		struct vm *v = vm_of(vm << 6);
-		u64 set = v->waits, key = v->vt & (LAST - 1);
+		u64 set = v->waits, key = had(v);
 		u32 unit;
 
 		if (cpus[bound(cpu)].tries)
@@ -93,7 +101,8 @@ __noinline int choose_in_turn(u32 cpu, u32 before)
 		id = late_one(cpu);
 		if (id != NOBODY && take(id)) {
 			/* There may be several threads: those that come next go behind other VMs' units. */
-			unit_of(id)->ready_at = bpf_ktime_get_ns();
+			if (unit_part(id) == OTHERS)
+				unit_of(id)->ready_at = bpf_ktime_get_ns();
 			c->late = LATE_NEXT;
 			return 1;
 		}
@@ -149,6 +158,9 @@ __noinline int choose(u32 cpu, u32 before)
 		if (scx_bpf_dsq_nr_queued(QUEUE + id) > 0 && scx_bpf_dsq_move_to_local(QUEUE + id))
 			return 0;
 	}
+	/* Threads that were queued while this CPU was not ours. */
+	if (scx_bpf_dsq_nr_queued(ELSEWHERE) > 0 && scx_bpf_dsq_move_to_local(ELSEWHERE))
+		return 0;
 	return before != NOBODY;
 }
 

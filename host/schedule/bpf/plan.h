@@ -52,7 +52,7 @@ __noinline int judge(u32 vm, u64 now)
 	vm &= VMS_MAX - 1;
 	v = &vms[vm];
 	gang = settings.vms[vm].gang;
-	if (now < v->apart_until || vcpus_of(vm) > config.cpu_count)
+	if (now < v->apart_until || vcpus_of(vm) > ours)
 		gang = GANG_NEVER;
 	if (gang != GANG_AUTO) {
 		v->gang = gang == GANG_ALWAYS;
@@ -151,6 +151,17 @@ __noinline u32 late_one(u32 cpu)
 	return best;
 }
 
+/* A stranger that became a VM's thread while it ran is no longer one that runs. */
+static __always_inline void look_at_strangers(void)
+{
+	u32 i, there = zero;
+
+	bpf_for(i, 0, config.cpu_count)
+		there |= cpus[bound(cpu_at(i))].id == id_of(STRANGERS, OTHERS);
+	if (!there)
+		__sync_fetch_and_and(&vms[STRANGERS].runs, ~bit(OTHERS));
+}
+
 /* VMs pay, and none is owed more than it could use in two turns. */
 __noinline int settle(u64 now)
 {
@@ -161,6 +172,7 @@ __noinline int settle(u64 now)
 		charge(cpu_at(i), now);
 		charge_host(cpu_at(i), now);
 	}
+	look_at_strangers();
 	bpf_for(vm, 0, settings.count) {
 		struct vm *v = vm_of(vm << 6);
 
@@ -309,7 +321,7 @@ __noinline u32 place(u32 vm, u64 set)
 		bpf_for(unit, 0, vcpus_of(vm)) {
 			u32 id = id_of(vm, unit), choices = unit_of(id)->choices, cpu;
 
-			if (!(set & bit(unit)) || choices >= config.cpu_count || (choices == 1) == pass)
+			if (!(set & bit(unit)) || choices >= ours || (choices == 1) == pass)
 				continue;
 			rest &= ~bit(unit);
 			cpu = free_for(id);
@@ -386,7 +398,12 @@ __noinline int begin(void)
 	bpf_for(i, 0, config.cpu_count) {
 		u64 kick = kick_of(cpu_at(i), any);
 
-		has_cpu(cpu_at(i), cpus[bound(cpu_at(i))].id);
+		u32 id = cpus[bound(cpu_at(i))].id;
+
+		has_cpu(cpu_at(i), id);
+		/* Another came meanwhile: as running() has it. */
+		if (cpus[bound(cpu_at(i))].id != id)
+			has_cpu(cpu_at(i), cpus[bound(cpu_at(i))].id);
 		if (kick)
 			scx_bpf_kick_cpu(cpu_at(i), kick);
 	}
@@ -401,10 +418,12 @@ __noinline u64 plan(u64 now)
 
 	report.plans++;
 	settle(now);
+	ours = zero;
 	bpf_for(i, 0, config.cpu_count) {
 		struct cpu *c = &cpus[bound(cpu_at(i))];
 
 		c->next = NOBODY;
+		ours += is_ours(cpu_at(i));
 		all += is_ours(cpu_at(i)) && !c->is_off;
 	}
 	bpf_for(vm, 0, settings.count)

@@ -17,6 +17,7 @@
 #define LATE_NEXT 1
 #define LATE_DONE 2
 #define QUEUE 0x1000ull	/* the queue of unit 0 of VM 0 */
+#define ELSEWHERE (QUEUE + VMS_MAX * UNITS)	/* of threads on CPUs that are not ours, which no VM pays for */
 
 #define id_of(vm, unit) ((vm) << 6 | (unit))
 #define vm_part(id) ((id) >> 6 & (VMS_MAX - 1))
@@ -77,6 +78,7 @@ struct vm vms[VMS_MAX];
 struct cpu cpus[CPUS_MAX];
 u64 vnow;	/* the virtual time of the VM that is owed most */
 u64 turn_end;
+u32 ours;	/* how many of the command's CPUs are not left to tasks of the host */
 /*
  * 0, which the verifier does not know: a loop that counts from a number that it knows has a state for each round.
  */

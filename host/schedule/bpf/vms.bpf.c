@@ -28,7 +28,7 @@ int BPF_PROG(dispatch, s32 on, struct task_struct *prev)
 	u32 cpu = bound(on), before = NOBODY;
 
 	if (!is_ours(cpu)) {
-		scx_bpf_dsq_move_to_local(QUEUE + id_of(STRANGERS, OTHERS));
+		scx_bpf_dsq_move_to_local(ELSEWHERE);
 		return 0;
 	}
 	if (prev && prev->scx.flags & SCX_TASK_QUEUED) {
@@ -115,7 +115,7 @@ static __noinline u32 idle_cpu(struct task_struct *p)
 static __noinline u32 victim(struct task_struct *p, u32 id, u64 now)
 {
 	u32 is_service = unit_part(id) == OTHERS && vm_part(id) != STRANGERS;
-	u64 most = vm_of(id)->vt + (is_service ? 0 : PREEMPT_NS);
+	u64 most = had(vm_of(id)) + (is_service ? 0 : PREEMPT_NS);
 	u64 unit_most = unit_of(id)->vt + PREEMPT_NS;
 	u32 i, best = NOBODY, own = NOBODY;
 
@@ -134,7 +134,7 @@ static __noinline u32 victim(struct task_struct *p, u32 id, u64 now)
 			}
 			continue;
 		}
-		key = vm_of(of)->vt + (now > since ? now - since : 0) * WEIGHT_USUAL / weight_of(of);
+		key = had(vm_of(of)) + (now > since ? now - since : 0) * WEIGHT_USUAL / weight_of(of);
 		if (c->fills)
 			key |= LAST;
 		else if (c->planned == of)
@@ -154,9 +154,9 @@ int BPF_PROG(enqueue, struct task_struct *p, u64 flags)
 	struct vm *v;
 	struct unit *u;
 
-	/* It may have been pinned elsewhere: CPUs that are not ours look only here. */
+	/* A stranger, or a VM's thread that has been pinned elsewhere. */
 	if (!is_ours(scx_bpf_task_cpu(p))) {
-		scx_bpf_dsq_insert(p, QUEUE + id_of(STRANGERS, OTHERS), config.slice_ns, flags);
+		scx_bpf_dsq_insert(p, ELSEWHERE, config.slice_ns, flags);
 		return 0;
 	}
 	v = vm_of(id);
@@ -206,7 +206,8 @@ int BPF_PROG(running, struct task_struct *p)
 	u = unit_of(id);
 	if (unit_part(id) != OTHERS || !scx_bpf_dsq_nr_queued(QUEUE + id))
 		__sync_fetch_and_and(&v->waits, ~bit(unit_part(id)));
-	__sync_fetch_and_or(&v->runs, bit(unit_part(id)));
+	if (is_ours(cpu))
+		__sync_fetch_and_or(&v->runs, bit(unit_part(id)));
 	u->cpu = cpu;
 	u->weight = p->scx.weight;
 	lift(v, u);
@@ -428,6 +429,10 @@ int BPF_PROG(init)
 	}
 	bpf_for(i, 0, config.cpu_count)
 		cpus[bound(cpu_at(i))].is_ours = 1;
+	ours = config.cpu_count;
+	error = scx_bpf_create_dsq(ELSEWHERE, -1);
+	if (error)
+		return error;
 	bpf_for(i, 0, VMS_MAX * UNITS) {
 		struct unit *u = unit_of(i);
 

@@ -20,6 +20,8 @@ pub struct Fit {
     pub vcpus: u32,
     /// Its threads that can run on the CPUs for VMs, the first of the process first.
     pub threads: Vec<Thread>,
+    /// Threads with SCHED_EXT that cannot run there: they were started with it, and pinned elsewhere since.
+    pub away: Vec<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -55,16 +57,17 @@ impl Fit {
         }
         let first = seen.host.threads(vm.pid).into_iter().filter(|tid| *tid != vm.pid);
         let all = std::iter::once(vm.pid).chain(first);
-        let mut threads = Vec::new();
+        let (mut threads, mut away) = (Vec::new(), Vec::new());
         for tid in all {
             let unit = units.get(&tid).copied();
             match thread(seen, tid, unit) {
                 Ok(Some(thread)) => threads.push(thread),
+                Ok(None) if seen.host.scheduling_policy(tid) == Some(policy::EXT) => away.push(tid),
                 Ok(None) => {}
                 Err(why) => return Err(why),
             }
         }
-        Ok(Fit { vcpus, threads })
+        Ok(Fit { vcpus, threads, away })
     }
 }
 
@@ -131,6 +134,7 @@ mod tests {
         thread(&fake, 44, "IO iothread0", 1, "0-7");
         thread(&fake, 45, "vhost-41", 0, "0-1");
         thread(&fake, 46, "worker", policy::EXT, "2");
+        thread(&fake, 47, "IO iothread1", policy::EXT, "0-1");
         for dir in ["", "machine.slice/", "machine.slice/vm41.scope/"] {
             fake.write(&format!("sys/fs/cgroup/{dir}cgroup.controllers"), "cpu");
         }
@@ -162,6 +166,7 @@ mod tests {
             .collect();
         let wanted = ["41 63 0 2-3", "42 0 0 2-3", "43 1 3 ", "46 63 7 "];
         assert_eq!(threads, wanted, "not one of real time, and none that is elsewhere");
+        assert_eq!(fit.away, [47]);
     }
 
     #[test]

@@ -110,20 +110,22 @@ impl<'a> Taking<'a> {
         Ok(changed)
     }
 
-    /// Leaves CPUs that tasks of the host use; whether there are any.
+    /// Leaves CPUs that tasks of the host use, at most half of --cpus: a task that moves about must not take one
+    /// after another. Whether any was left.
     fn leave_cpus(&mut self) -> anyhow::Result<bool> {
         let report = self.scheduler.report()?;
         let used = self.host_use.look(Instant::now(), &self.cpus, &report.host_ns);
+        let before = self.left.len();
         for (cpu, share) in &used {
+            if self.left.len() >= self.cpus.len() {
+                break;
+            }
             let percent = 100.0 * share;
             say!("unspin: CPU {cpu} is left to tasks of the host, which use {percent:.0} % of it");
             self.cpus.remove(cpu);
             self.left.insert(*cpu);
         }
-        match self.cpus.is_empty() {
-            true => anyhow::bail!("tasks of the host use all CPUs of --cpus"),
-            false => Ok(!used.is_empty()),
-        }
+        Ok(self.left.len() > before)
     }
 
     /// Whether a VM can be taken. One whose threads could not be given to the scheduler is not tried again.
@@ -181,6 +183,7 @@ impl<'a> Taking<'a> {
         self.scheduler.set(&vm).map_err(|e| e.to_string())?;
         let is_away = |tid: u32, of: &Given| of.pid == vm.pid && !vm.threads.contains_key(&tid);
         self.give_back(undo, is_away).map_err(|e| format!("{e:#}"))?;
+        self.end_inherited(&fit.away);
         for thread in &fit.threads {
             let start = self.host.start_time(thread.tid);
             let is_given = self.given.get(&thread.tid).is_some_and(|of| of.start == start);
@@ -230,9 +233,20 @@ impl<'a> Taking<'a> {
         }
     }
 
+    /// Those of these threads that have SCHED_EXT inherited it, because threads that were given have theirs back.
+    fn end_inherited(&self, tids: &[u32]) {
+        for tid in tids {
+            if self.host.scheduling_policy(*tid) == Some(policy::EXT) {
+                // If it has ended, there is nothing to change.
+                let _ = policy::set(*tid, libc::SCHED_OTHER);
+            }
+        }
+    }
+
     /// A VM that ended, or is not or no longer to be taken: its threads, if there are any, are ordinary ones again.
     fn leave(&mut self, undo: &mut Undo, pid: u32) -> anyhow::Result<()> {
         self.give_back(undo, |_, of| of.pid == pid)?;
+        self.end_inherited(&self.host.threads(pid));
         self.scheduler.remove(pid)?;
         Ok(())
     }
