@@ -202,10 +202,10 @@ mod tests {
         let dir = Scratch::new();
         let (root, lab) = (dir.dir("root"), dir.dir("lab"));
         for name in LOCK_HEADERS {
-            dir.write(&format!("root/{LOCKS}/{name}"), "before");
+            dir.write(format!("root/{LOCKS}/{name}"), "before");
         }
         for name in [PATCH, CONFIG, "unspin_spinlock.c"] {
-            dir.write(&format!("root/{SOURCES}/{name}"), "before");
+            dir.write(format!("root/{SOURCES}/{name}"), "before");
         }
         let error = find(&root, &lab).unwrap_err();
         assert!(error.to_string().contains("make guest-kernel"), "{error}");
@@ -214,9 +214,9 @@ mod tests {
         fs::write(kept.join(INPUTS), inputs(&root).unwrap()).unwrap();
         assert_eq!(find(&root, &lab).unwrap(), kept.join(KERNEL));
         for changed in [format!("{LOCKS}/ticket.h"), format!("{SOURCES}/{CONFIG}")] {
-            dir.write(&format!("root/{changed}"), "after");
+            dir.write(format!("root/{changed}"), "after");
             assert!(matches!(find(&root, &lab), Err(LabError::NoLocksKernel)), "{changed}");
-            dir.write(&format!("root/{changed}"), "before");
+            dir.write(format!("root/{changed}"), "before");
         }
         find(&root, &lab).unwrap();
     }

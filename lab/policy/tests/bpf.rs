@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Policies for schedulers of sched_ext, compiled as BPF: each compiles, and needs no outside
-//! function. `tests/bpf/NAME.bpf.c` has programs that call it. lab/computers/tests/bpf.rs loads
+//! function but the kernel's for loops (`bpf_for`). `tests/bpf/NAME.bpf.c` has programs that call it. lab/computers/tests/bpf.rs loads
 //! them into kernels.
 
 #[path = "bpf/compile.rs"]
@@ -24,7 +24,9 @@ fn symbols(object: &Path, which: &str) -> String {
 
 fn assert_complete(object: &Path) {
     let undefined = symbols(object, "--undefined-only");
-    assert!(undefined.is_empty(), "{} needs {undefined}", object.display());
+    let unknown: Vec<&str> =
+        undefined.lines().filter(|line| !line.contains(" U bpf_iter_num_")).collect();
+    assert!(unknown.is_empty(), "{} needs {unknown:?}", object.display());
 }
 
 #[test]

@@ -319,6 +319,8 @@ pub fn the_quorum_gives_way_or_changes_nothing(api: &Api) {
     let (here, there) = (on(3, runs), on(67, waits));
     assert_eq!(api.decide(&[here, there, on(131, waits)], 0, 0, QUORUM), -2);
     assert_eq!(api.decide(&[here, on(3, waits), on(3, waits)], 0, 0, QUORUM), 1);
+    let behind_nobody = [on(64, runs), on(0, waits), on(0, waits)];
+    assert_eq!(api.decide(&behind_nobody, 0, 0, QUORUM), -2);
     let far = on(67, runs);
     assert_eq!(api.decide(&[far, there, there], 0, 0, QUORUM), 1);
     assert_eq!(api.decide(&[far, on(3, waits), on(3, waits)], 0, 0, QUORUM), -2);
