@@ -46,8 +46,11 @@ fn the_module_on_debug_kernels() {
         let go = AtomicBool::new(false);
         let built = lab.build_debug(series, &mut Go::new(&go, &mut |text| common::say(text)));
         let Some(kernel) = common::prepared(series.name(), built) else { continue };
-        let files =
-            vec![("modules/faulty.ko".to_string(), common::test_module(&lab, &kernel, "faulty"))];
+        let production = std::fs::read(&kernel.module).unwrap();
+        let files = vec![
+            ("modules/faulty.ko".to_string(), common::test_module(&lab, &kernel, "faulty")),
+            ("modules/unspin-production.ko".to_string(), production),
+        ];
         let name = format!("debug-{}", series.name());
         let extras =
             common::Extras { files, cmdline: CMDLINE, silence: SILENCE, ..common::NO_EXTRAS };
