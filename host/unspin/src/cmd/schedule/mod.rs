@@ -31,7 +31,7 @@ all threads of VMs on the CPUs of --cpus. There, CPU time is divided between VMs
 vCPUs of a VM that spin for each other run at the same time, for 6 ms in turn (a gang). Other VMs have no turns.
 
 Tasks of the host come before VMs on these CPUs, so keep them away from there. VMs that are not taken must not \
-run there either: they would come before those that are.
+run there either: they would come before the VMs of this scheduler.
 
 A VM with a CPU quota (cpu.max) is refused, because the kernel does not apply quotas to such schedulers. So is one \
 whose vCPUs have a real-time policy.
