@@ -106,6 +106,10 @@ pub const EXAMPLES: Examples = &[
     ),
     ("lab emulator", &[("unspin-lab lab emulator bochs", "Build the emulator for timed runs.")]),
     (
+        "lab guest-kernel",
+        &[("unspin-lab lab guest-kernel", "Build the kernel for guests with the papers' locks.")],
+    ),
+    (
         "lab speed",
         &[("unspin-lab lab speed --json", "Measure how fast emulated computers are here.")],
     ),
