@@ -54,7 +54,7 @@ static struct vcrd_state learner;
 static atomic_t learner_busy;
 static u32 tsc_per_us;
 
-/* Since when a CPU has waited, by its TSC, and which of its waits was reported last; 0: none. */
+/* Since when a CPU has waited, and the start of its newest wait that was reported; TSC, 0: none. */
 struct wait {
 	u64 since, reported;
 };
@@ -80,12 +80,15 @@ static void report(u64 now)
 		kvm_hypercall2(UNSPIN_GUEST_HYPERCALL, UNSPIN_GUEST_HIGH, 2 * us);
 }
 
-/* Reports the wait of a CPU that began then, once. */
+/*
+ * Reports the wait of a CPU that began then, once: a tick of another CPU may still see a wait that is
+ * over, and one of an interrupt is reported for the wait that it interrupted, too.
+ */
 static void long_wait(struct wait *wait, u64 since, u64 now)
 {
 	u64 before = READ_ONCE(wait->reported);
 
-	if (before == since || cmpxchg64(&wait->reported, before, since) != before)
+	if (before >= since || cmpxchg64(&wait->reported, before, since) != before)
 		return;
 	this_cpu_inc(counts.long_waits);
 	report(now);
@@ -95,7 +98,7 @@ static void long_wait(struct wait *wait, u64 since, u64 now)
 static int tick(struct kprobe *probe, struct pt_regs *regs)
 {
 	u64 now = rdtsc(), until = atomic64_read(&high_until);
-	int cpu = smp_processor_id();
+	int own = smp_processor_id(), cpu = own;
 	u32 i;
 
 	if (until && now >= until && atomic64_cmpxchg(&high_until, until, 0) == until && reports)
@@ -109,6 +112,8 @@ static int tick(struct kprobe *probe, struct pt_regs *regs)
 		cpu = cpumask_next(cpu, cpu_online_mask);
 		if (cpu >= nr_cpu_ids)
 			cpu = cpumask_first(cpu_online_mask);
+		if (cpu == own)
+			break;
 	}
 	return 0;
 }
@@ -120,6 +125,7 @@ static int wait_begins(struct kretprobe_instance *instance, struct pt_regs *regs
 	u64 now = rdtsc();
 
 	*(u64 *)instance->data = now;
+	this_cpu_inc(counts.waits);
 	if (!this_cpu_read(waits_of.since))
 		this_cpu_write(waits_of.since, now);
 	return 0;
@@ -130,7 +136,6 @@ static int wait_ends(struct kretprobe_instance *instance, struct pt_regs *regs)
 {
 	u64 begun = *(u64 *)instance->data, now = rdtsc();
 
-	this_cpu_inc(counts.waits);
 	if (this_cpu_read(waits_of.since) == begun)
 		this_cpu_write(waits_of.since, 0);
 	if (now > begun && vcrd_is_over_threshold(&params, now - begun))

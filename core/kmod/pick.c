@@ -183,7 +183,8 @@ static bool target_took(struct choice *choice, s32 pick, enum unspin_counter cou
 	u32 idx = choice->look ? choice->number[pick] : pick;
 	struct unspin_slot *target = slot_numbered(caller->vm, idx);
 
-	WRITE_ONCE(target->listed, HVS_NOT_PREEMPTED);
+	if (unlikely(choice->flags & HVS_TRUE_LISTS))
+		WRITE_ONCE(target->listed, HVS_NOT_PREEMPTED);
 	*outcome = yield_to_slot(target, !(choice->flags & HVS_RETRY));
 	if (*outcome > 0) {
 		unspin_count(caller, counter, 1);
@@ -206,11 +207,13 @@ static void give_way(struct unspin_slot *caller)
 
 static s32 decide(const struct choice *choice)
 {
+	/* The quorum is of all slots, tried or not. Once one was picked, it is known. */
+	u32 flags = choice->excluded ? choice->flags & ~(u32)HVS_QUORUM : choice->flags;
+
 	if (choice->look)
 		return hvs_pick_looked(choice->snapshot, choice->count, choice->look, choice->excluded,
-				       choice->flags);
-	return hvs_pick(choice->snapshot, choice->count, choice->caller->idx, choice->excluded,
-			choice->flags);
+				       flags);
+	return hvs_pick(choice->snapshot, choice->count, choice->caller->idx, choice->excluded, flags);
 }
 
 /* In a large VM no slot holds the caller, and the trace lacks what the quorum rule needs. */

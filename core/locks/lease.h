@@ -193,7 +193,7 @@ static inline bool unspin_lease_somebody_in_line(unsigned int line)
 /* Takes the lock when it is free, unless it is so busy that another user would slow it down. */
 static inline enum unspin_lease_seen unspin_lease_watch(struct unspin_lease_lock *lock)
 {
-	struct unspin_lock_budget budget = unspin_lock_budget(UNSPIN_LEASE_WATCH_NS, 1);
+	struct unspin_lock_budget budget;
 	unsigned short from = atomic_load_explicit(&lock->uses, memory_order_relaxed);
 
 	/*
@@ -202,6 +202,7 @@ static inline enum unspin_lease_seen unspin_lease_watch(struct unspin_lease_lock
 	 */
 	if (unspin_lease_take(lock, (unsigned short)(from + (from & 1))))
 		return UNSPIN_LEASE_GOT;
+	budget = unspin_lock_budget(UNSPIN_LEASE_WATCH_NS, 1);
 	for (;;) {
 		unsigned short uses;
 
@@ -357,13 +358,16 @@ static inline bool unspin_lease_lock_for(struct unspin_lease_lock *lock, unsigne
 {
 	struct unspin_lock_budget limit = unspin_lock_budget(ns, 1);
 
-	while (!unspin_lease_trylock(lock) && unspin_lease_watch(lock) != UNSPIN_LEASE_GOT) {
+	while (!unspin_lease_trylock(lock)) {
+		if (unspin_lease_watch(lock) == UNSPIN_LEASE_GOT) {
+			unspin_lock_hold();
+			return true;
+		}
 		if (unspin_lock_budget_spent(&limit))
 			return false;
 		unspin_lease_nap(&lock->line, atomic_load_explicit(&lock->line, memory_order_relaxed),
 				 0, UNSPIN_LEASE_NAP_NS);
 	}
-	unspin_lock_hold();
 	return true;
 }
 

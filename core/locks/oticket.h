@@ -66,11 +66,8 @@ static inline void unspin_oticket_lock_distance(struct unspin_pv_ticket_lock *lo
 {
 	unsigned int mine, ahead = unspin_pv_ticket_draw(lock, &mine);
 
-	if (!ahead)
-		return;
-	while (!unspin_pv_ticket_spin(lock, mine, unspin_oticket_spin_ns(ahead)))
-		unspin_pv_ticket_halt(lock, mine);
-	unspin_pv_ticket_clear_halted(lock, mine);
+	if (ahead)
+		unspin_pv_ticket_wait(lock, mine, unspin_oticket_spin_ns(ahead));
 }
 
 /* If two waiters double at the same time, one of them may be lost: the threshold is a hint. */

@@ -114,15 +114,21 @@ static inline void unspin_pv_ticket_clear_halted(struct unspin_pv_ticket_lock *l
 							memory_order_relaxed, memory_order_relaxed);
 }
 
+/* Waits for the turn of @mine, and spins for @spin_ns before each halt. */
+static inline void unspin_pv_ticket_wait(struct unspin_pv_ticket_lock *lock, unsigned int mine,
+					 unsigned long long spin_ns)
+{
+	while (!unspin_pv_ticket_spin(lock, mine, spin_ns))
+		unspin_pv_ticket_halt(lock, mine);
+	unspin_pv_ticket_clear_halted(lock, mine);
+}
+
 static inline void unspin_pv_ticket_lock_with(struct unspin_pv_ticket_lock *lock, unsigned long long spin_ns)
 {
 	unsigned int mine;
 
-	if (!unspin_pv_ticket_draw(lock, &mine))
-		return;
-	while (!unspin_pv_ticket_spin(lock, mine, spin_ns))
-		unspin_pv_ticket_halt(lock, mine);
-	unspin_pv_ticket_clear_halted(lock, mine);
+	if (unspin_pv_ticket_draw(lock, &mine))
+		unspin_pv_ticket_wait(lock, mine, spin_ns);
 }
 
 /* Releases and, if a waiter halts, kicks the next @kicks tickets. */

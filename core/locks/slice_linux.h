@@ -109,7 +109,9 @@ static __attribute__((noinline, cold)) void unspin_slice_ask(void)
 		atomic_store_explicit(&unspin_slice_state, UNSPIN_SLICE_NONE, memory_order_relaxed);
 		return;
 	}
-	atomic_store_explicit(&unspin_slice_state, UNSPIN_SLICE_EXTENDED, memory_order_relaxed);
+	/* Written once, because all threads read it at each lock. */
+	if (unspin_slice_now() != UNSPIN_SLICE_EXTENDED)
+		atomic_store_explicit(&unspin_slice_state, UNSPIN_SLICE_EXTENDED, memory_order_relaxed);
 	area->request = 1;
 }
 

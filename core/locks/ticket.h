@@ -33,10 +33,6 @@ struct unspin_ticket_lock {
 
 #define UNSPIN_TICKET_LOCK_INIT { { 0 } }
 
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "the halves of unspin_ticket_lock are laid out for little endian"
-#endif
-
 #define UNSPIN_TICKET_LOCK_NEXT_ONE 0x10000u
 
 static inline bool unspin_ticket_is_locked(struct unspin_ticket_lock *lock)

@@ -32,13 +32,6 @@ const unsigned int model_closed = CLOSED;
 unsigned int model_threads, model_rounds, model_tries;
 bool model_looks;
 
-static void says(uint8_t kind, const char *check)
-{
-	struct model_op op = { .kind = kind, .file = check };
-
-	model_do(&op);
-}
-
 /* A free lock whose counters are at @v. */
 void model_start(uint64_t v)
 {

@@ -25,13 +25,6 @@ static union {
 } word;
 static unsigned int program;
 
-static void says(uint8_t kind, const char *check)
-{
-	struct model_op op = { .kind = kind, .file = check };
-
-	model_do(&op);
-}
-
 void model_start(uint64_t number)
 {
 	program = number;

@@ -154,9 +154,9 @@ void Machine::atomic(const State &state, unsigned int t, const model_op &op)
 			});
 		return;
 	}
-	uint64_t mask = op.size == 8 ? ~0ull : (1ull << 8 * op.size) - 1;
+	uint64_t bits = mask(op.size);
 	for (const Source &source : memory.sources(state, t, access, nullptr)) {
-		bool fails = op.kind == MODEL_CAS && source.value != (op.expected & mask);
+		bool fails = op.kind == MODEL_CAS && source.value != (op.expected & bits);
 
 		if (source.undefined)
 			step(state, t, [](State &) { throw Rejected{ "undefined" }; });
@@ -167,7 +167,7 @@ void Machine::atomic(const State &state, unsigned int t, const model_op &op)
 			});
 		else if (memory.may_update(state, access, source))
 			step(state, t, [=](State &to) {
-				memory.update(to, t, access, source, updated(op, source.value) & mask, op.order);
+				memory.update(to, t, access, source, updated(op, source.value) & bits, op.order);
 				draw(to, t, op);
 				resume(to, t, { source.value, 1 });
 			});

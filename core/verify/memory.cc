@@ -12,11 +12,6 @@ static void join(View &into, const View &from)
 		into[p] = std::max(into[p], from[p]);
 }
 
-static uint64_t mask(unsigned int bytes)
-{
-	return bytes == 8 ? ~0ull : (1ull << 8 * bytes) - 1;
-}
-
 /* Bytes of each of an access's parts. */
 static unsigned int part_bytes(const Access &access)
 {

@@ -25,6 +25,12 @@ constexpr unsigned THREADS_MAX = 5;	/* the last one looks at the lock when the o
 constexpr unsigned PARTS_MAX = 16;
 constexpr unsigned WRITES_MAX = 9;
 
+/* All bits of an object of so many bytes. */
+inline uint64_t mask(unsigned int bytes)
+{
+	return bytes == 8 ? ~0ull : (1ull << 8 * bytes) - 1;
+}
+
 /* For each part, the oldest write that may be read, as its place in the order. Part 0 is the data. */
 using View = uint8_t[PARTS_MAX];
 

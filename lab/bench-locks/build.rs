@@ -66,13 +66,7 @@ fn main() {
         .compile("unspin_bench_cxx");
     println!("cargo::rustc-link-lib=absl_synchronization");
     println!("cargo::rustc-link-lib=absl_base");
-    cc::Build::new()
-        .std("gnu11")
-        .opt_level(2)
-        .extra_warnings(true)
-        .warnings_into_errors(true)
-        .file(crate_dir.join("c/spin_program.c"))
-        .compile("unspin_bench_spin_program");
+    c().file(crate_dir.join("c/spin_program.c")).compile("unspin_bench_spin_program");
     println!("cargo::rustc-env=UNSPIN_BENCH_CODE={:016x}", code(&crate_dir, &locks_dir));
 }
 
@@ -156,14 +150,16 @@ fn compile(s: &Subject, crate_dir: &Path) {
     build(s, crate_dir).define("BENCH", Some(name.as_str())).compile(&name);
 }
 
+fn c() -> cc::Build {
+    let mut build = cc::Build::new();
+    build.std("gnu11").opt_level(2).extra_warnings(true).warnings_into_errors(true);
+    build
+}
+
 /// c/bench.c for that lock.
 fn build(s: &Subject, crate_dir: &Path) -> cc::Build {
-    let mut build = cc::Build::new();
+    let mut build = c();
     build
-        .std("gnu11")
-        .opt_level(2)
-        .extra_warnings(true)
-        .warnings_into_errors(true)
         .define("LOCK_HEADER", Some(format!("\"{}\"", s.header.display()).as_str()))
         .define("LOCK(op)", Some(format!("{}_##op", s.prefix).as_str()));
     if s.node {

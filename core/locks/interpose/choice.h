@@ -70,7 +70,6 @@ static inline unsigned int interpose_process(void)
 	return atomic_load_explicit(&interpose_forks, memory_order_relaxed);
 }
 
-
 /* Returns the same each time. From any thread, also before constructors. */
 struct interpose_choice interpose_choose(void);
 

@@ -53,11 +53,12 @@ static inline bool interpose_was_realtime(void)
 static inline void interpose_relax(void)
 {
 	static _Thread_local unsigned int turns;
-	int errno_before = errno;
+	int errno_before;
 
 	unspin_lock_cpu_pause();
 	if (++turns % INTERPOSE_TURNS_PER_LOOK || !interpose_is_realtime())
 		return;
+	errno_before = errno;
 	/* Not the C library's nanosleep(), because a lock must not be a cancellation point. */
 	syscall(SYS_nanosleep, &(struct timespec) { 0, INTERPOSE_SLEEP_NS }, NULL);
 	errno = errno_before;

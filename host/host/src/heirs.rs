@@ -11,9 +11,11 @@ use std::io;
 const LOOKS: usize = 16;
 
 impl Host {
-    /// The CPUs that a thread of a process had before they were changed to those of this list, as far as changes
-    /// say; of several threads, the first one of the process comes before others.
-    pub fn cpus_before(&self, changes: &[Change], pid: u32, list: &str) -> Option<String> {
+    /// The CPUs that a thread would have if those that it inherited from a thread of its process were not changed:
+    /// that thread's before changes that set the CPUs which the heir has. The process's first thread comes before
+    /// others.
+    pub fn cpus_before(&self, changes: &[Change], pid: u32, heir: u32) -> Option<BTreeSet<u32>> {
+        let list = cpus::list(&self.allowed_cpus(heir));
         let is_it = |change: &&Change| {
             let Target::Affinity { tid } = change.target else { return false };
             change.set == list
@@ -22,7 +24,7 @@ impl Host {
         };
         let of_first = |change: &&Change| change.target != Target::Affinity { tid: pid };
         let found = changes.iter().filter(is_it).min_by_key(of_first);
-        found.map(|change| change.was.clone())
+        found.and_then(|change| cpus::parse(&change.was))
     }
 
     /// Gives threads in no journal their CPUs and policy back, in the processes whose threads got theirs. `rest` are
@@ -44,9 +46,7 @@ impl Host {
                 let is_heir = |tid: &u32| policy::of(*tid).is_ok_and(|of| of == policy::EXT);
                 let heirs: Vec<u32> = threads.filter(is_heir).collect();
                 for tid in &heirs {
-                    let list = cpus::list(&self.allowed_cpus(*tid));
-                    let before = self.cpus_before(&changes, pid, &list);
-                    let before = before.as_deref().and_then(cpus::parse);
+                    let before = self.cpus_before(&changes, pid, *tid);
                     let widened = before.map_or(Ok(()), |cpus| cpus::set_affinity(*tid, &cpus));
                     let given = widened.and_then(|()| policy::set(*tid, libc::SCHED_OTHER));
                     given.or_else(|e| if has_ended(&e) { Ok(()) } else { Err(e) })?;

@@ -90,7 +90,6 @@ __noinline u32 pick(u32 cpu, u32 before)
 	return best;
 }
 
-
 /* The next threads of a CPU in a turn: one that is late, or the vCPU that has it. Whether there is one. */
 __noinline int choose_in_turn(u32 cpu, u32 before)
 {

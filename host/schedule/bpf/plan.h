@@ -339,14 +339,12 @@ __noinline u32 place(u32 vm, u64 set)
 	return placed + place_rest(vm, rest, room_for(count_bits(rest), first));
 }
 
-/* A unit runs on a CPU, or goes on there. */
+/* A unit runs on a CPU, or goes on there: whether it fills a hole. */
 static __always_inline void has_cpu(u32 cpu, u32 id)
 {
 	struct cpu *c = &cpus[bound(cpu)];
 
 	c->fills = id != NOBODY && unit_part(id) != OTHERS && is_gang(vm_of(id)) && c->planned != id;
-	if (id != NOBODY && !c->fills && c->planned != NOBODY && c->planned != id)
-		__sync_fetch_and_add(&report.holes, 1);
 }
 
 /* Whether a CPU runs something else than it is to; if so, how it is told. */
@@ -416,7 +414,6 @@ __noinline u64 plan(u64 now)
 	u32 i, vm, unit, all = zero, left, turns = zero;
 	u64 done = zero;
 
-	report.plans++;
 	settle(now);
 	ours = zero;
 	bpf_for(i, 0, config.cpu_count) {

@@ -53,9 +53,7 @@ struct vm_report {
 
 struct report {
 	struct vm_report vms[VMS_MAX];
-	unsigned long long plans;	/* looks of the timer */
 	unsigned long long turns;	/* turns of gangs */
-	unsigned long long holes;	/* holes in turns that others filled */
 	unsigned long long returned;	/* holes given back to a vCPU that woke up */
 	unsigned long long yields;	/* CPUs that a vCPU which spun gave to a sibling */
 	unsigned long long gave_way;	/* CPUs that it left to others: too few siblings ran */

@@ -154,8 +154,7 @@ static __always_inline u32 id_of_task(const struct task_struct *p)
 /* Whether it schedules a CPU: it is one of its own, and is not left to tasks of the host. */
 static __always_inline int is_ours(u32 cpu)
 {
-	asm volatile("" : "+r"(cpu));
-	cpu &= CPUS_MAX - 1;
+	cpu = bound(cpu);
 	return cpus[cpu].is_ours && !settings.left[cpu];
 }
 

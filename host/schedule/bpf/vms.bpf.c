@@ -221,9 +221,10 @@ int BPF_PROG(running, struct task_struct *p)
 		__sync_fetch_and_add(&report.vms[vm & (VMS_MAX - 1)].waited_ns, now - u->ready_at);
 		u->ready_at = 0;
 	}
-	has_cpu(cpu, id);
 	c->since = now;
 	c->id = id;
+	/* After its id, so that begin() sees that another came. */
+	has_cpu(cpu, id);
 	return 0;
 }
 
@@ -277,12 +278,12 @@ _Bool BPF_PROG(yield, struct task_struct *from, struct task_struct *to)
 SEC("struct_ops/set_cpumask")
 int BPF_PROG(set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
 {
-	u32 id = id_of_task(p), i, choices = zero, cpus = 8 * bpf_core_type_size(struct cpumask);
+	u32 id = id_of_task(p), i, choices = zero, bits = 8 * bpf_core_type_size(struct cpumask);
 	struct unit *u = unit_of(id);
 
 	if (unit_part(id) == OTHERS)
 		return 0;
-	bpf_for(i, 0, cpus < CPUS_MAX ? cpus : CPUS_MAX) {
+	bpf_for(i, 0, bits < CPUS_MAX ? bits : CPUS_MAX) {
 		u64 *word = &u->mask[i >> 6 & (MASK_WORDS - 1)];
 
 		if (bpf_cpumask_test_cpu(i, cpumask))

@@ -98,9 +98,8 @@ impl Scheduler {
     /// # Errors
     /// There are too many VMs, or too many threads. It then knows nothing of this VM, and all other VMs go on.
     pub fn set(&mut self, vm: &Vm) -> Result<usize, Error> {
-        let is_it = |known: &Option<Vm>| known.as_ref().is_some_and(|known| known.pid == vm.pid);
         let free = || (STRANGERS + 1..).find(|at| self.vms.get(*at).is_none_or(Option::is_none));
-        let known = self.vms.iter().position(is_it).or_else(free);
+        let known = self.number(vm.pid).or_else(free);
         let number = known.filter(|number| *number < VMS_MAX).ok_or(Error::ManyVms)?;
         if self.vms.get(number).is_some_and(|known| known.as_ref() == Some(vm)) {
             return Ok(number);
@@ -146,8 +145,7 @@ impl Scheduler {
     /// # Errors
     /// The kernel refuses it.
     pub fn remove(&mut self, pid: u32) -> Result<(), Error> {
-        let is_it = |known: &Option<Vm>| known.as_ref().is_some_and(|known| known.pid == pid);
-        let Some(number) = self.vms.iter().position(is_it) else { return Ok(()) };
+        let Some(number) = self.number(pid) else { return Ok(()) };
         let Some(vm) = self.vms[number].take() else { return Ok(()) };
         let (threads, processes) = (self.map("threads")?, self.map("processes")?);
         forget(&processes, pid);

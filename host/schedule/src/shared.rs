@@ -78,12 +78,8 @@ pub struct VmReport {
 #[derive(Debug, Clone, Copy)]
 pub struct Report {
     pub vms: [VmReport; VMS_MAX],
-    /// Looks of the timer.
-    pub plans: u64,
     /// Turns of gangs.
     pub turns: u64,
-    /// Holes in turns that others filled.
-    pub holes: u64,
     /// Holes that were given back to a vCPU that woke up.
     pub returned: u64,
     /// CPUs that a vCPU which spun gave to a sibling.

@@ -3,6 +3,7 @@
 
 use crate::exit::Cannot;
 use anyhow::{bail, Context};
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -89,9 +90,9 @@ impl Undo {
         self.journal.put_back_those(&self.host, &is_of).map(drop).map_err(explain)
     }
 
-    /// The CPUs that a thread of a process had before they were changed to these.
-    pub fn cpus_before(&self, pid: u32, list: &str) -> Option<String> {
-        self.host.cpus_before(self.journal.changes(), pid, list)
+    /// The CPUs that a thread would have if those that it inherited from a thread of its process were not changed.
+    pub fn cpus_before(&self, pid: u32, heir: u32) -> Option<BTreeSet<u32>> {
+        self.host.cpus_before(self.journal.changes(), pid, heir)
     }
 
     /// The present value of a target.

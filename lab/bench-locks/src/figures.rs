@@ -385,6 +385,7 @@ mod tests {
         let unfair: Vec<Row> = rows.iter().filter(|r| r.lock == "tas" || r.peer).cloned().collect();
         assert_eq!(best_lock(&unfair), Some("tas"));
     }
+
     #[test]
     fn lease_is_compared_with_the_best_peer_and_with_parking_lot() {
         let mut samples = Vec::new();

@@ -15,7 +15,7 @@ use unspin_bench_locks::figures::{load, summarise};
 use unspin_bench_locks::machine::load_average;
 use unspin_bench_locks::programs;
 use unspin_bench_locks::table::table;
-use unspin_bench_locks::workload::Setup;
+use unspin_bench_locks::workload::{Part, Setup};
 
 #[derive(Parser)]
 #[command(about = "Measures the locks of unspin and the locks programs use today")]
@@ -83,18 +83,11 @@ fn cpus() -> u32 {
 
 fn count(args: &Args, subjects: &[&'static Subject]) -> std::io::Result<()> {
     let config = Config {
-        threads: 1,
-        cpus: cpus(),
-        critical_iterations: args.critical_iterations,
-        outside_iterations: args.outside_iterations,
         warmup_ms: 0,
         window_ms: args.window_ms,
         waits: 0,
-        locks: 1,
-        gap_us: 0,
-        places: 0,
-        busy: 0,
         realtime: 0,
+        ..setup(args).config(Part::Level(1))
     };
     print!("{}", counts::table(cpus(), &config, |name| subjects.iter().any(|s| s.name == name))?);
     println!(

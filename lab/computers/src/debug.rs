@@ -3,17 +3,15 @@
 //! module: the series' current sources from the distribution's package, with the options of
 //! debug.config. Nothing is installed. An interrupted build is continued.
 
-use crate::error::{io, LabError, Result};
+use crate::error::{io, Result};
 use crate::go::Go;
 use crate::kernel::{self, Kernel};
-use crate::kernel_build::{self, Options};
+use crate::kernel_build::{self, Options, Stamp};
 use crate::module_build::{build_module, Against, HOSTS, HOSTS_FOR_TESTS};
 use crate::packages;
 use crate::series::Series;
-use crate::tool;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 const OPTIONS: Options =
@@ -22,30 +20,15 @@ const OPTIONS: Options =
 /// Fetches the series' sources, and builds a kernel with all checks (some 15 minutes on two CPUs) and the
 /// module for it. Existing results are reused.
 pub fn prepare(root: &Path, lab: &Path, series: Series, go: &mut Go) -> Result<Kernel> {
-    let package = kernel_build::source_package(series.name());
     let kept = format!("debug-{}", series.name());
-    let name = match kernel_build::current_version(&package) {
-        Some(version) => format!("debug-{version}"),
-        // Without package lists, use a package that was unpacked before.
-        None => kernel::unpacked(lab, "unpacked", &kept).ok_or_else(|| {
-            LabError::NoKernelPackage { series: series.name().into(), looked: package.clone() }
-        })?,
-    };
-    let dir = lab.join("kernels").join(&name);
-    let done = dir.join("unpacked");
-    if !done.exists() {
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(&dir).map_err(io(&dir))?;
-        go.say(&format!("downloading the sources of kernel {}", series.name()));
-        kernel_build::fetch(&dir, &package, go.stop)?;
-        fs::write(&done, &kept).map_err(io(&done))?;
-    }
+    let stamp = Stamp { file: "unpacked", text: &kept };
+    let dir = kernel_build::sources(lab, series.name(), "debug", &stamp, go, |_, _| Ok(()))?;
     let objects = dir.join("objects");
     let built = dir.join("built");
     if fs::read_to_string(&built).ok().as_deref() != Some(OPTIONS.text) {
         kernel_build::configure(&dir, &OPTIONS, go.stop)?;
         go.say(&format!(
-            "building kernel {name}, its output is in {}",
+            "building kernel {kept}, its output is in {}",
             dir.join("kernel.log").display()
         ));
         build(&dir, go.stop)?;
@@ -68,12 +51,9 @@ fn build(dir: &Path, stop: &AtomicBool) -> Result<()> {
     kernel_build::build(dir, &["bzImage", "modules"], stop, &mut |_| {})?;
     // The debugging data stays with the objects; the type data, which the module reads, stays in
     // the module.
-    let log = dir.join("kernel.log");
     for (sub, name) in packages::MODULES {
-        let built = dir.join("objects").join(sub).join(format!("{name}.ko"));
-        let mut strip = Command::new("strip");
-        strip.arg("--strip-debug").arg("-o").arg(dir.join(format!("{name}.ko"))).arg(built);
-        tool::run("stripping KVM's modules", &mut strip, &log, stop)?;
+        let (built, target) = (format!("{sub}/{name}.ko"), dir.join(format!("{name}.ko")));
+        kernel_build::strip(dir, &built, &target, stop)?;
     }
     Ok(())
 }

@@ -6,8 +6,7 @@
 use crate::error::{io, LabError, Result};
 use crate::go::Go;
 use crate::hash::{contents, sha256};
-use crate::kernel;
-use crate::kernel_build::{self, Options};
+use crate::kernel_build::{self, Options, Stamp};
 use crate::tool;
 use crate::unpacked::GUESTS;
 use crate::vmlinux;
@@ -42,8 +41,7 @@ const LOCKS_IN_KERNEL: &str = "arch/x86/kernel/unspin";
 
 const TARGETS: [&str; 2] = ["vmlinux", "modules"];
 /// locktorture and the module that it needs, in the order of loading.
-const TORTURE: [&str; 2] = ["torture.ko", "locktorture.ko"];
-const TORTURE_IN_KERNEL: [&str; 2] = ["kernel/torture.ko", "kernel/locking/locktorture.ko"];
+const TORTURE: [&str; 2] = ["kernel/torture.ko", "kernel/locking/locktorture.ko"];
 
 /// Compiled files of a build, for its progress, which is reported at this interval.
 const OBJECTS: usize = 900;
@@ -111,31 +109,15 @@ pub(crate) fn prepare(root: &Path, lab: &Path, go: &mut Go) -> Result<PathBuf> {
 
 /// Fetches the sources and applies the patch, unless that was done before. Returns their directory.
 fn patched_sources(root: &Path, lab: &Path, go: &mut Go) -> Result<PathBuf> {
-    let package = kernel_build::source_package(LOCKS_SERIES);
     let patch = root.join(SOURCES).join(PATCH);
     let text = fs::read_to_string(&patch).map_err(io(&patch))?;
-    let name = match kernel_build::current_version(&package) {
-        Some(version) => format!("guest-{version}"),
-        // Without package lists, use the newest sources that were patched before.
-        None => kernel::unpacked(lab, PATCHED, &text).ok_or_else(|| LabError::NoKernelPackage {
-            series: LOCKS_SERIES.into(),
-            looked: package.clone(),
-        })?,
-    };
-    let dir = lab.join("kernels").join(name);
-    let done = dir.join(PATCHED);
-    if fs::read_to_string(&done).ok().as_deref() != Some(text.as_str()) {
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(&dir).map_err(io(&dir))?;
-        go.say(&format!("downloading the sources of kernel {LOCKS_SERIES}"));
-        kernel_build::fetch(&dir, &package, go.stop)?;
+    let stamp = Stamp { file: PATCHED, text: &text };
+    kernel_build::sources(lab, LOCKS_SERIES, "guest", &stamp, go, |dir, stop| {
         let mut apply = Command::new("patch");
         apply.args(["-p1", "--batch", "--forward", "--fuzz=0", "-i"]).arg(&patch);
         let apply = apply.current_dir(dir.join("source"));
-        tool::run(&format!("applying {PATCH}"), apply, &dir.join("fetch.log"), go.stop)?;
-        fs::write(&done, &text).map_err(io(&done))?;
-    }
-    Ok(dir)
+        tool::run(&format!("applying {PATCH}"), apply, &dir.join("fetch.log"), stop)
+    })
 }
 
 /// Copies this project's files into the kernel's sources. Equal ones keep their times, so that only
@@ -176,16 +158,14 @@ fn percent_done(log: &str) -> usize {
 fn keep(dir: &Path, kept: &Path, inputs: &str, stop: &AtomicBool) -> Result<PathBuf> {
     let _ = fs::remove_dir_all(kept);
     fs::create_dir_all(kept).map_err(io(kept))?;
-    let (objects, log) = (dir.join("objects"), dir.join("kernel.log"));
-    let vmlinux = objects.join("vmlinux");
+    let vmlinux = dir.join("objects/vmlinux");
     let kernel = fs::read(&vmlinux).map_err(io(&vmlinux))?;
     let kernel = vmlinux::loaded_parts(&vmlinux, kernel, LOCKS_KERNEL)?;
     let target = kept.join(KERNEL);
     fs::write(&target, kernel).map_err(io(&target))?;
-    for (built, name) in TORTURE_IN_KERNEL.iter().zip(TORTURE) {
-        let mut strip = Command::new("strip");
-        strip.arg("--strip-debug").arg("-o").arg(kept.join(name)).arg(objects.join(built));
-        tool::run(&format!("stripping {name}"), &mut strip, &log, stop)?;
+    for built in TORTURE {
+        let name = Path::new(built).file_name().expect("a file");
+        kernel_build::strip(dir, built, &kept.join(name), stop)?;
     }
     let stamp = kept.join(INPUTS);
     fs::write(&stamp, inputs).map_err(io(&stamp))?;

@@ -4,27 +4,65 @@
 
 use crate::apt::Apt;
 use crate::error::{io, LabError, Result};
+use crate::go::Go;
+use crate::kernel;
 use crate::packages;
 use crate::tool;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 /// The package with the sources of a series.
-pub(crate) fn source_package(series: &str) -> String {
+fn source_package(series: &str) -> String {
     format!("linux-source-{series}")
 }
 
 /// The version of a package that would be downloaded now.
-pub(crate) fn current_version(package: &str) -> Option<String> {
+fn current_version(package: &str) -> Option<String> {
     let mut show = Command::new("apt-cache");
     let text = tool::output(show.args(["show", "--no-all-versions", package]))?;
     text.lines().find_map(|line| line.strip_prefix("Version: ")).map(str::to_string)
 }
 
-/// Fetches the sources.
-pub(crate) fn fetch(dir: &Path, package: &str, stop: &AtomicBool) -> Result<()> {
+/// What is written last into a directory of sources, and the name of the file with it.
+pub(crate) struct Stamp<'a> {
+    pub file: &'a str,
+    pub text: &'a str,
+}
+
+/// The directory in `lab` with the sources of a series. They are fetched unless it has the stamp;
+/// `change` changes what was fetched.
+pub(crate) fn sources(
+    lab: &Path,
+    series: &str,
+    kind: &str,
+    stamp: &Stamp,
+    go: &mut Go,
+    change: impl FnOnce(&Path, &AtomicBool) -> Result<()>,
+) -> Result<PathBuf> {
+    let package = source_package(series);
+    let name = match current_version(&package) {
+        Some(version) => format!("{kind}-{version}"),
+        // Without package lists, use the newest sources that were stored before.
+        None => kernel::unpacked(lab, stamp.file, stamp.text).ok_or_else(|| {
+            LabError::NoKernelPackage { series: series.into(), looked: package.clone() }
+        })?,
+    };
+    let dir = lab.join("kernels").join(name);
+    let done = dir.join(stamp.file);
+    if fs::read_to_string(&done).ok().as_deref() != Some(stamp.text) {
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).map_err(io(&dir))?;
+        go.say(&format!("downloading the sources of kernel {series}"));
+        fetch(&dir, &package, go.stop)?;
+        change(&dir, go.stop)?;
+        fs::write(&done, stamp.text).map_err(io(&done))?;
+    }
+    Ok(dir)
+}
+
+fn fetch(dir: &Path, package: &str, stop: &AtomicBool) -> Result<()> {
     let log = dir.join("fetch.log");
     let tree = dir.join("tree");
     Apt::host().download(dir, package, &log, stop)?;
@@ -94,6 +132,13 @@ pub(crate) fn build(
     tool::run_watched("building the kernel", &mut all, &log, stop, &mut || {
         look(&fs::read_to_string(&log).unwrap_or_default());
     })
+}
+
+/// Copies a built module, named by its place below `objects`, without its debugging data.
+pub(crate) fn strip(dir: &Path, built: &str, target: &Path, stop: &AtomicBool) -> Result<()> {
+    let mut strip = Command::new("strip");
+    strip.arg("--strip-debug").arg("-o").arg(target).arg(dir.join("objects").join(built));
+    tool::run(&format!("stripping {built}"), &mut strip, &dir.join("kernel.log"), stop)
 }
 
 #[cfg(test)]

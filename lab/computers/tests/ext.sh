@@ -60,6 +60,12 @@ hold() {
 	settle grep -q . /tmp/said
 	settle grep -q '^ready$' /tmp/said || { cat /tmp/said; return 1; }
 }
+# Ends it by a signal.
+end_by() {
+	kill -$1 $command
+	wait $command
+	exec 9>&-
+}
 end() {
 	exec 9>&-
 	wait $command

@@ -33,6 +33,18 @@ settle() {
 	done
 	"$@"
 }
+# Whether so many vCPUs of VMs have CPU time all the time from now on: nobody_waits VCPUS VM... $worst becomes the
+# longest time without. Looks are as far apart as is said last.
+LONGEST_MS=100
+worst=0
+nobody_waits() {
+	vcpu_count=$1
+	shift
+	# shellcheck disable=SC2046 # words
+	set -- $(unspin-inside unserved 400 "$@")
+	[ $2 -gt $worst ] && worst=$2
+	[ $1 = $vcpu_count ] && [ $2 -lt $((LONGEST_MS + $3)) ] || { echo "vCPUs, ms without CPU time, ms between looks: $*"; false; }
+}
 hooked() { grep -q '^kvm_vcpu_on_spin' $HOOKS; }
 # Refused with that error, and the value stays.
 refused() {

@@ -58,7 +58,7 @@ start 2 /tmp/stop c
 c=$vm
 check "a VM that starts later is taken" settle all_are $c $EXT
 check "and runs" go_on $c
-on_these() { grep -q 'Cpus_allowed_list:.2-3$' /proc/$c/task/$1/status; }
+on_these() { [ "$(cpus_of $c $1)" = 2-3 ]; }
 check "on these CPUs" on_these $c
 
 # --- another program changes CPUs of threads ---
@@ -104,9 +104,7 @@ for vm in $a $b $c $e; do check "with all CPUs: VMs run" go_on $vm; done
 check "another beside it is refused" refuses "another sched_ext scheduler is loaded: unspin" 77 --cpus 0-3
 
 # --- killed ---
-kill -9 $command
-wait $command
-exec 9>&-
+end_by KILL
 check "killed: it is off" settle is $STATE disabled
 for vm in $a $b; do
 	check "killed: threads are as before" settle as_before $vm

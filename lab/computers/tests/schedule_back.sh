@@ -3,7 +3,6 @@
 ROUNDS=${ROUNDS:-3}
 mkdir -p /run
 # Twelve vCPUs that always run, on four CPUs: in a fair scheduler's slices one waits for some 10 ms.
-LONGEST_MS=100
 vms=""
 for n in 1 2 3; do
 	start 4 /tmp/stop $n
@@ -14,29 +13,12 @@ renice -n 5 -p $tid
 taskset -p 7 $tid > /dev/null
 for vm in $vms; do settings $vm > /tmp/before-$vm; done
 
-worst=0
-# How long vCPUs wait in the time from now on; the looks themselves are as far apart as is said last.
 waits() { unspin-inside unserved 400 $vms; }
-nobody_waits() {
-	# shellcheck disable=SC2046 # words
-	set -- $(waits)
-	[ $2 -gt $worst ] && worst=$2
-	[ $1 = 12 ] && [ $2 -lt $((LONGEST_MS + $3)) ] || { echo "vCPUs, ms without CPU time, ms between looks: $*"; false; }
-}
 begins() { schedule --cpus 0-3 $gangs; }
 all_taken() { for of in $vms; do all_are $of $EXT || return 1; done; }
 all_before() { for of in $vms; do as_before $of || return 1; done; }
-killed() {
-	kill -9 $command
-	wait $command
-	exec 9>&-
-	settle is $STATE disabled
-}
-terminated() {
-	kill -TERM $command
-	wait $command
-	exec 9>&-
-}
+killed() { end_by KILL; settle is $STATE disabled; }
+terminated() { end_by TERM; }
 # Its guard, too; then what a unit does after a service ended.
 both_killed() {
 	for dir in /proc/[0-9]*; do
@@ -59,7 +41,7 @@ rounds() {
 		settle all_taken || { echo "round $round: VMs are not taken"; return 1; }
 		say "while it runs: vCPUs, ms without CPU time, ms between looks: $(waits)"
 		$how || { echo "round $round: $how"; return 1; }
-		nobody_waits || { echo "round $round: $how"; return 1; }
+		nobody_waits 12 $vms || { echo "round $round: $how"; return 1; }
 		settle all_before || { all_before; echo "round $round: not as before"; return 1; }
 		round=$((round + 1))
 	done

@@ -13,9 +13,7 @@ for ends in end killed; do
 	if [ $ends = end ]; then
 		check "threads are started: it ends" end
 	else
-		kill -9 $command
-		wait $command
-		exec 9>&-
+		end_by KILL
 		settle all_are $h 0
 	fi
 	check "$ends: threads that were started have the VM's policy" settle all_are $h 0

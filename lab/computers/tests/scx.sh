@@ -62,9 +62,7 @@ check "a VM whose vCPUs may run on two of four pCPUs is refused" refuses "2 of 4
 check "the kernel takes it once more" schedule con 0 4000 4 1 $A $B
 check "another beside it is refused" refuses "another sched_ext scheduler" none 0 4000 4 1 $A
 check "which changes nothing" go_on $b
-kill -9 $command
-wait $command
-exec 9>&-
+end_by KILL
 check "one that is killed is off" settle is $STATE disabled
 for vm in $a $b; do check "and its vCPUs run on" go_on $vm; done
 touch /tmp/stop

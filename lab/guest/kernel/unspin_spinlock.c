@@ -51,34 +51,6 @@ EXPORT_SYMBOL(unspin_spinlocks);
 
 static enum unspin_kind unspin_kind __ro_after_init;
 
-static bool unspin_preemptable_is_contended(struct unspin_preemptable_lock *lock)
-{
-	unsigned int both = atomic_load_explicit(&lock->both, memory_order_relaxed);
-
-	return unspin_preemptable_ahead(both, both >> 16) > 1;
-}
-
-static bool unspin_pv_preemptable_is_contended(struct unspin_pv_preemptable_lock *lock)
-{
-	unsigned int both = atomic_load_explicit(&lock->both, memory_order_relaxed);
-
-	return unspin_preemptable_ahead(both, both >> 17) > 1;
-}
-
-static bool unspin_oticket_is_contended(struct unspin_oticket_lock *lock)
-{
-	unsigned int both = atomic_load_explicit(&lock->ticket.both, memory_order_relaxed);
-
-	return unspin_pv_ticket_ahead(both, both >> 16) > 1;
-}
-
-static bool unspin_ticket_is_contended(struct unspin_ticket_lock *lock)
-{
-	unsigned int both = atomic_load_explicit(&lock->both, memory_order_relaxed);
-
-	return (unsigned short)((both >> 16) - both) > 1;
-}
-
 /* Calls the function `does` of the lock that the kernel has. */
 #define UNSPIN_CALL(does, word)									\
 	(unspin_kind == UNSPIN_PREEMPTABLE ?							\
@@ -113,9 +85,26 @@ bool __lockfunc unspin_spin_is_locked(arch_spinlock_t *lock)
 }
 EXPORT_SYMBOL(unspin_spin_is_locked);
 
+/* Requests that are not served yet, the holder's among them. */
+static unsigned int unspin_in_line(arch_spinlock_t *lock)
+{
+	unsigned int both = atomic_read(&lock->val);
+
+	switch (unspin_kind) {
+	case UNSPIN_PREEMPTABLE:
+		return unspin_preemptable_ahead(both, both >> 16);
+	case UNSPIN_PV_PREEMPTABLE:
+		return unspin_preemptable_ahead(both, both >> 17);
+	case UNSPIN_OTICKET:
+		return unspin_pv_ticket_ahead(both, both >> 16);
+	default:
+		return (unsigned short)((both >> 16) - both);
+	}
+}
+
 bool __lockfunc unspin_spin_is_contended(arch_spinlock_t *lock)
 {
-	return UNSPIN_CALL(is_contended, lock);
+	return unspin_in_line(lock) > 1;
 }
 EXPORT_SYMBOL(unspin_spin_is_contended);
 

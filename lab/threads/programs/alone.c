@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /* Rules of single locks, each shown by one thread (see hooked_env.h). Prints those that are broken. */
-#include <stdio.h>
 #include <string.h>
 
 #define UNSPIN_LOCK_ENV_HEADER "hooked_env.h"
@@ -9,16 +8,7 @@
 #include "pv_preemptable.h"
 #include "pv_queued.h"
 #include "tas_nap.h"
-
-static int failures;
-
-static void expect(bool is, const char *what)
-{
-	if (is)
-		return;
-	printf("%s\n", what);
-	failures++;
-}
+#include "expect.h"
 
 static struct unspin_pv_queued_lock queued;
 static bool stolen;

@@ -5,7 +5,6 @@
  */
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <stdio.h>
 
 #define unspin_lock_cpu_ticks real_ticks
 #include "env_cpu.h"
@@ -24,16 +23,7 @@ static inline unsigned long long unspin_lock_cpu_ticks(void)
 #define UNSPIN_LOCK_LINUX_FUTEX 0
 #endif
 #include "env.h"
-
-static int failures;
-
-static void expect(bool is, const char *what)
-{
-	if (is)
-		return;
-	printf("%s\n", what);
-	failures++;
-}
+#include "expect.h"
 
 /* The counter steps back between the two pairs of readings. */
 static void the_clock(void)

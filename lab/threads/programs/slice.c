@@ -3,8 +3,7 @@
  * Extended time slices: what a lock writes to the kernel's area, and when it gives the CPU up. The program
  * plays the kernel. Prints the rules that are broken.
  */
-#include <stdio.h>
-#include <stdbool.h>
+#include "expect.h"
 
 struct unspin_slice_area;
 
@@ -18,7 +17,6 @@ static void unspin_slice_yield(void);
 static struct unspin_slice_area area;
 static bool has_area, refuses;
 static unsigned int enabled, yielded;
-static int failures;
 
 static struct unspin_slice_area *unspin_slice_area(void)
 {
@@ -37,14 +35,6 @@ static void unspin_slice_yield(void)
 {
 	yielded++;
 	area.granted = 0;
-}
-
-static void expect(bool is, const char *what)
-{
-	if (is)
-		return;
-	printf("%s\n", what);
-	failures++;
 }
 
 /* A new program. */

@@ -4,37 +4,8 @@
 
 mod common;
 
-use common::{check, locks_dir, programs_dir, scratch};
-use std::path::{Path, PathBuf};
+use common::{build, changed_locks, check, i386, locks_dir, scratch, TIME64};
 use std::process::Command;
-
-/// Compiles a program of `programs` against the headers in `locks`; `of` tells apart its builds.
-fn build(locks: &Path, name: &str, of: &str, flags: &[&str]) -> PathBuf {
-    let out = scratch().join(format!("{name}-{of}"));
-    let mut cc = Command::new("cc");
-    cc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]).args(flags);
-    cc.arg("-I").arg(locks).arg("-I").arg(programs_dir());
-    cc.arg(programs_dir().join(name).with_extension("c")).arg("-o").arg(&out);
-    check(&mut cc).unwrap_or_else(|said| panic!("{name} {of}: {said}"));
-    out
-}
-
-/// A directory with the headers, one of them changed.
-fn changed(number: usize, header: &str, what: &str, by: &str) -> PathBuf {
-    let dir = scratch().join(format!("locks-changed-{number}"));
-    std::fs::create_dir_all(&dir).unwrap();
-    for entry in std::fs::read_dir(locks_dir()).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap();
-        let Ok(mut text) = std::fs::read_to_string(&path) else { continue };
-        if name == header {
-            assert!(text.contains(what), "{header}: no {what:?}");
-            text = text.replace(what, by);
-        }
-        std::fs::write(dir.join(name), text).unwrap();
-    }
-    dir
-}
 
 /// Program, header, the replaced text, its replacement, what the program says.
 const MUTANTS: &[(&str, &str, &str, &str, &str)] = &[
@@ -118,14 +89,8 @@ fn a_linux_program_gets_its_rate_its_naps_and_its_wake_ups() {
 /// A 32-bit program whose `time_t` has 64 bits: the kernel's futex takes a timespec of 32.
 #[test]
 fn naps_are_as_long_in_32_bit_programs() {
-    let headers = "/usr/include/x86_64-linux-gnu";
-    if !Path::new(headers).join("gnu/stubs-32.h").exists() {
-        println!("SKIPPED: locks in 32-bit programs: no libc6-dev-i386 on this computer");
-        return;
-    }
-    let i386 = ["-m32", "-static", "-idirafter", headers];
-    let time64 = ["-D_FILE_OFFSET_BITS=64", "-D_TIME_BITS=64"];
-    for (of, flags) in [("i386", &[][..]), ("i386-time64", &time64[..])] {
+    let Some(i386) = i386() else { return };
+    for (of, flags) in [("i386", &[][..]), ("i386-time64", &TIME64[..])] {
         let program = build(&locks_dir(), "linux_env", of, &[&i386, flags].concat());
         check(&mut Command::new(program)).unwrap_or_else(|said| panic!("{of}: {said}"));
     }
@@ -134,17 +99,12 @@ fn naps_are_as_long_in_32_bit_programs() {
 /// The hint of the processors of arm64 servers.
 #[test]
 fn a_waiter_on_aarch64_stalls_its_pipeline() {
-    let object = scratch().join("pause.s");
+    let (source, object) = (scratch().join("pause.c"), scratch().join("pause.s"));
+    let text = "#include \"env_cpu.h\"\nvoid wait_once(void) { unspin_lock_cpu_pause(); }\n";
+    std::fs::write(&source, text).unwrap();
     let mut clang = Command::new("clang");
-    clang.args(["--target=aarch64-linux-gnu", "-O2", "-S", "-x", "c", "-", "-o"]).arg(&object);
-    clang.stdin(std::process::Stdio::piped());
-    let mut child = clang.spawn().expect("clang");
-    let text = format!(
-        "#include \"{}\"\nvoid wait_once(void) {{ unspin_lock_cpu_pause(); }}\n",
-        locks_dir().join("env_cpu.h").display()
-    );
-    std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
-    assert!(child.wait().unwrap().success());
+    clang.args(["--target=aarch64-linux-gnu", "-O2", "-S", "-I"]).arg(locks_dir());
+    check(clang.arg(&source).arg("-o").arg(&object)).expect("it compiles");
     let code = std::fs::read_to_string(object).unwrap();
     assert!(code.lines().any(|line| line.trim() == "isb"), "{code}");
 }
@@ -152,7 +112,7 @@ fn a_waiter_on_aarch64_stalls_its_pipeline() {
 #[test]
 fn broken_rules_are_found() {
     for (number, (program, header, what, by, says)) in MUTANTS.iter().enumerate() {
-        let dir = changed(number, header, what, by);
+        let dir = changed_locks(&format!("locks-changed-{number}"), header, what, by);
         let program = build(&dir, program, &format!("mutant-{number}"), &[]);
         let said = check(&mut Command::new(program)).expect_err(&format!("{header} passed: {by}"));
         assert!(said.contains(says), "{header}: {said}");

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{check, locks_dir, scratch};
+use common::{check, i386, locks_dir, scratch, TIME64};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -82,14 +82,9 @@ fn the_examples_count_on_arm64() {
 
 #[test]
 fn the_example_counts_on_i386_with_64_bits_of_time() {
-    let headers = "/usr/include/x86_64-linux-gnu";
-    if !Path::new(headers).join("gnu/stubs-32.h").exists() {
-        println!("SKIPPED: no libc6-dev-i386 on this computer");
-        return;
-    }
-    let time64 = ["-D_FILE_OFFSET_BITS=64", "-D_TIME_BITS=64"];
-    let i386 = ["cc", "-std=gnu11", "-m32", "-static", "-idirafter", headers];
-    counts(&[&i386[..], &time64].concat(), "counter.c", "i386", &[]);
+    let Some(i386) = i386() else { return };
+    let compiler = ["cc", "-std=gnu11"];
+    counts(&[&compiler[..], &i386, &TIME64].concat(), "counter.c", "i386", &[]);
 }
 
 /// Each header is complete by itself, and C++ names what to include instead.

@@ -3,42 +3,18 @@
 
 mod common;
 
-use common::{check, locks_dir, programs_dir, scratch};
-use std::path::{Path, PathBuf};
+use common::{build, changed_locks, check, locks_dir, scratch};
+use std::path::Path;
 use std::process::Command;
 use unspin_threads::locks::{Lock, LOCKS};
 
-/// A copy of `locks/` with `what` of `file` replaced by `by`.
-fn copy(name: &str, file: &str, what: &str, by: &str) -> PathBuf {
-    let to = scratch().join(name);
-    std::fs::create_dir_all(&to).unwrap();
-    for entry in std::fs::read_dir(locks_dir()).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_file() {
-            std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
-        }
-    }
-    let text = std::fs::read_to_string(to.join(file)).unwrap();
-    assert!(text.contains(what), "{file}: no {what:?}");
-    std::fs::write(to.join(file), text.replace(what, by)).unwrap();
-    to
-}
-
-fn play(locks: &Path, name: &str) -> Result<(), String> {
-    let program = scratch().join(name);
-    let mut cc = Command::new("cc");
-    cc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-I"])
-        .arg(locks)
-        .arg("-I")
-        .arg(programs_dir());
-    cc.arg(programs_dir().join("stats.c")).arg("-o").arg(&program);
-    check(&mut cc).unwrap_or_else(|said| panic!("{name}: {said}"));
-    check(&mut Command::new(program))
+fn play(locks: &Path, of: &str) -> Result<(), String> {
+    check(&mut Command::new(build(locks, "stats", of, &[])))
 }
 
 #[test]
 fn counts_are_what_was_played() {
-    play(&locks_dir(), "stats-played").unwrap_or_else(|said| panic!("{said}"));
+    play(&locks_dir(), "played").unwrap_or_else(|said| panic!("{said}"));
 }
 
 #[test]
@@ -72,12 +48,13 @@ fn wrong_counts_are_caught() {
     ];
     for (index, (what, by, says)) in mutants.into_iter().enumerate() {
         let name = format!("stats-wrong-{index}");
-        let locks = copy(&name, "stats.h", what, by);
+        let locks = changed_locks(&name, "stats.h", what, by);
         // The comma that takes a condition away has no effect, and a compiler says so.
         let text = std::fs::read_to_string(locks.join("stats.h")).unwrap();
         let quiet = format!("#pragma GCC diagnostic ignored \"-Wunused-value\"\n{text}");
         std::fs::write(locks.join("stats.h"), quiet).unwrap();
-        let said = play(&locks, &format!("{name}-program")).expect_err(&format!("{by:?} passed"));
+        let said =
+            play(&locks, &format!("wrong-{index}-program")).expect_err(&format!("{by:?} passed"));
         assert!(said.contains(says), "{by:?} for {what:?}: {said}");
     }
 }
@@ -106,7 +83,7 @@ fn code(lock: &Lock, locks: &Path, variant: &str, flags: &[&str]) -> Vec<u8> {
 #[test]
 fn counting_costs_nothing_where_it_is_off() {
     let hook = "#ifdef UNSPIN_LOCK_STATS\n#include \"stats.h\"\n#endif\n";
-    let without = copy("stats-without", "env.h", hook, "");
+    let without = changed_locks("stats-without", "env.h", hook, "");
     std::fs::remove_file(without.join("stats.h")).unwrap();
     for lock in LOCKS {
         let off = code(lock, &locks_dir(), "off", &[]);

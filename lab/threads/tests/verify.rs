@@ -176,11 +176,28 @@ fn compile(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// What is built here; removed at the end.
+fn work() -> PathBuf {
+    scratch().join(format!("checker.{}", std::process::id()))
+}
+
+/// The compiler of what is checked.
+fn cc() -> Command {
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fno-stack-protector", "-I"])
+        .arg(verify_dir().join("shim"));
+    cc
+}
+
+fn link(object: &Path, program: &Path) {
+    compile(Command::new("c++").arg(object).args(checker()).arg("-o").arg(program));
+}
+
 /// The checker without a lock, compiled once.
 fn checker() -> &'static [PathBuf] {
     static CHECKER: OnceLock<Vec<PathBuf>> = OnceLock::new();
     CHECKER.get_or_init(|| {
-        let dir = scratch().join(format!("checker.{}", std::process::id()));
+        let dir = work();
         std::fs::create_dir_all(&dir).unwrap();
         let names = ["memory", "threads", "machine", "search"];
         let objects: Vec<_> = names.iter().map(|name| dir.join(name).with_extension("o")).collect();
@@ -199,14 +216,12 @@ fn checker() -> &'static [PathBuf] {
 /// A lock's code with the checker. `headers` has the lock's header and those that it includes.
 fn build(lock: &Lock, headers: &Path, name: &str, flag: Option<&str>) -> PathBuf {
     let (_, doorway, _) = ORDERS.iter().find(|(l, ..)| *l == lock.name).expect("in ORDERS");
-    let dir = scratch().join(format!("checker.{}", std::process::id()));
+    let dir = work();
     let (program, object) = (dir.join(name), dir.join(name).with_extension("o"));
     let verify = verify_dir();
     checker();
-    let mut cc = Command::new("cc");
-    cc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fno-stack-protector", "-I"])
-        .arg(verify.join("shim"))
-        .arg(format!("-DUNSPIN_LOCK_ENV_HEADER=\"{}\"", verify.join("env.h").display()))
+    let mut cc = cc();
+    cc.arg(format!("-DUNSPIN_LOCK_ENV_HEADER=\"{}\"", verify.join("env.h").display()))
         .arg(format!("-DLOCK_HEADER=\"{}\"", headers.join(lock.header).display()))
         .arg(format!("-DLOCK(op)=unspin_{}_##op", lock.name))
         .args(lock.node.then_some("-DWITH_NODE"))
@@ -219,7 +234,7 @@ fn build(lock: &Lock, headers: &Path, name: &str, flag: Option<&str>) -> PathBuf
         .arg("-o")
         .arg(&object);
     compile(&mut cc);
-    compile(Command::new("c++").arg(object).args(checker()).arg("-o").arg(&program));
+    link(&object, &program);
     program
 }
 
@@ -309,7 +324,7 @@ fn sites(lock: &'static Lock) -> Vec<Site> {
 
 /// The locks' headers, that of `lock` with another text.
 fn changed_headers(lock: &Lock, name: &str, text: &str) -> PathBuf {
-    let dir = scratch().join(format!("checker.{}/{name}.d", std::process::id()));
+    let dir = work().join(format!("{name}.d"));
     std::fs::create_dir_all(&dir).unwrap();
     for entry in std::fs::read_dir(locks_dir()).unwrap() {
         let path = entry.unwrap().path();
@@ -452,16 +467,11 @@ const LITMUS: &[(&str, u32, bool)] = &[
 
 /// The checker's memory is as weak as C11 allows, and no weaker.
 fn check_memory(summary: &Mutex<Summary>) {
-    let dir = scratch().join(format!("checker.{}", std::process::id()));
+    let dir = work();
     let (program, object) = (dir.join("litmus"), dir.join("litmus.o"));
     let source = verify_dir().join("litmus.c");
-    let mut cc = Command::new("cc");
-    cc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fno-stack-protector", "-I"])
-        .arg(verify_dir().join("shim"))
-        .arg("-c")
-        .args([&source, Path::new("-o"), &object]);
-    compile(&mut cc);
-    compile(Command::new("c++").arg(object).args(checker()).arg("-o").arg(&program));
+    compile(cc().arg("-c").args([&source, Path::new("-o"), &object]));
+    link(&object, &program);
     for (number, (what, threads, reached)) in LITMUS.iter().enumerate() {
         let mut command = Command::new(&program);
         command.args([format!("threads={threads}"), format!("start={number}")]);
@@ -504,7 +514,7 @@ fn locks_hold_and_wrong_ones_are_rejected() {
         Job::Broken(index) => check_broken(*index, &summary),
     });
     let summary = summary.into_inner().unwrap();
-    std::fs::remove_dir_all(scratch().join(format!("checker.{}", std::process::id()))).unwrap();
+    std::fs::remove_dir_all(work()).unwrap();
     let verdict = format!("{} passed, {} failed", summary.passed, summary.failed.len());
     if is_full() {
         let out = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../out/check-locks");

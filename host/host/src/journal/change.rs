@@ -48,10 +48,3 @@ pub struct Change {
     /// The value to set.
     pub set: String,
 }
-
-impl Change {
-    /// Whether both are of one target.
-    pub(super) fn is_of(&self, other: &Change) -> bool {
-        self.target == other.target && self.key == other.key
-    }
-}

@@ -20,7 +20,7 @@ pub use hands::Hands;
 
 use disk::Held;
 use lines::{Line, SCHEMA};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use unspin_text::read_kernel_text;
@@ -168,12 +168,9 @@ impl Journal {
         is_one: &dyn Fn(&Target) -> bool,
     ) -> Result<Vec<(Change, Back)>, Error> {
         let (mut done, mut ids) = (Vec::new(), BTreeSet::new());
-        let mut left: Vec<Change> =
-            self.open.iter().filter(|c| is_one(&c.target)).cloned().collect();
-        while let Some(last) = left.last() {
-            let of_it = last.clone();
-            let (all, others): (Vec<Change>, _) = left.into_iter().partition(|c| c.is_of(&of_it));
-            left = others;
+        let those: Vec<Change> = self.open.iter().filter(|c| is_one(&c.target)).cloned().collect();
+        for all in by_target(&those) {
+            let Some(of_it) = all.last().cloned() else { continue };
             let (whole, before_last) = as_one(of_it, &all);
             let back = undo(hands, &whole, &before_last).unwrap_or_else(Back::Failed);
             if !matches!(back, Back::Failed(_)) {
@@ -181,11 +178,12 @@ impl Journal {
             }
             done.push((whole, back));
         }
-        let what = || "what follows from changes".to_string();
-        let failed = |source| Error::Io { doing: "restore", what: what(), source };
         let rest: Vec<Change> =
             self.open.iter().filter(|change| !ids.contains(&change.id)).cloned().collect();
-        hands.restored(&done, &rest).map_err(failed)?;
+        hands.restored(&done, &rest).map_err(|source| {
+            let what = "what follows from changes".to_string();
+            Error::Io { doing: "restore", what, source }
+        })?;
         self.open = rest;
         match self.open.is_empty() {
             true if self.length > 0 => self.cut(0)?,
@@ -201,11 +199,9 @@ impl Journal {
     /// # Errors
     /// The file cannot be written, and is as before.
     pub fn shorten(&mut self, hands: &dyn Hands) -> Result<(), Error> {
-        let (mut left, mut short) = (self.open.clone(), Vec::new());
-        while let Some(last) = left.last() {
-            let of_it = last.clone();
-            let (all, others): (Vec<Change>, _) = left.into_iter().partition(|c| c.is_of(&of_it));
-            left = others;
+        let mut short = Vec::new();
+        for all in by_target(&self.open) {
+            let Some(of_it) = all.last().cloned() else { continue };
             let key = hands.key(&of_it.target).map_err(Error::of("look at", &of_it.target))?;
             if key != Some(of_it.key) {
                 continue;
@@ -274,6 +270,19 @@ fn make(hands: &dyn Hands, change: &Change) -> Result<(), Error> {
     }
     hands.write(target, &change.was).map_err(Error::of("put back", target))?;
     Err(Error::NotTaken { target: target.clone(), set: change.set.clone(), is })
+}
+
+/// All changes of each target, in their order; the target that was changed last comes first.
+fn by_target(changes: &[Change]) -> Vec<Vec<Change>> {
+    let mut targets: BTreeMap<(&Target, u64), (usize, Vec<Change>)> = BTreeMap::new();
+    for (at, change) in changes.iter().enumerate() {
+        let (last, all) = targets.entry((&change.target, change.key)).or_default();
+        *last = at;
+        all.push(change.clone());
+    }
+    let mut each: Vec<(usize, Vec<Change>)> = targets.into_values().collect();
+    each.sort_by_key(|(last, _)| std::cmp::Reverse(*last));
+    each.into_iter().map(|(_, all)| all).collect()
 }
 
 /// Merges all changes of one target, and returns the value before the last of them. The last may not

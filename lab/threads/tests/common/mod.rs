@@ -142,3 +142,43 @@ pub fn check(command: &mut Command) -> Result<(), String> {
         Err(format!("{}: {}", output.status, String::from_utf8_lossy(&said)))
     }
 }
+
+/// Flags of a 32-bit program whose `time_t` has 64 bits.
+pub const TIME64: [&str; 2] = ["-D_FILE_OFFSET_BITS=64", "-D_TIME_BITS=64"];
+
+/// The compiler's flags for 32-bit programs. `None`, with a line that says so, where it has no headers for them.
+pub fn i386() -> Option<[&'static str; 4]> {
+    let headers = "/usr/include/x86_64-linux-gnu";
+    if !Path::new(headers).join("gnu/stubs-32.h").exists() {
+        println!("SKIPPED: locks in 32-bit programs: no libc6-dev-i386 on this computer");
+        return None;
+    }
+    Some(["-m32", "-static", "-idirafter", headers])
+}
+
+/// Compiles a program of `programs` against the headers in `locks`; `of` tells apart its builds.
+pub fn build(locks: &Path, name: &str, of: &str, flags: &[&str]) -> PathBuf {
+    let out = scratch().join(format!("{name}-{of}"));
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]).args(flags);
+    cc.arg("-I").arg(locks).arg("-I").arg(programs_dir());
+    cc.arg(programs_dir().join(name).with_extension("c")).arg("-o").arg(&out);
+    check(&mut cc).unwrap_or_else(|said| panic!("{name} {of}: {said}"));
+    out
+}
+
+/// A copy of `locks/` with `what` of `file` replaced by `by`.
+pub fn changed_locks(name: &str, file: &str, what: &str, by: &str) -> PathBuf {
+    let to = scratch().join(name);
+    std::fs::create_dir_all(&to).unwrap();
+    for entry in std::fs::read_dir(locks_dir()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    let text = std::fs::read_to_string(to.join(file)).unwrap();
+    assert!(text.contains(what), "{file}: no {what:?}");
+    std::fs::write(to.join(file), text.replace(what, by)).unwrap();
+    to
+}

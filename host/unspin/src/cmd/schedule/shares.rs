@@ -20,24 +20,27 @@ enum Step {
 /// vCPUs: where several VMs are in one cgroup, each of their threads has as much as another.
 pub fn shares(tree: &Tree, groups: &Groups, vms: &[(u32, u32)]) -> BTreeMap<u32, u32> {
     let ways: Vec<Vec<(Step, f64)>> = vms.iter().map(|vm| way(tree, groups, *vm)).collect();
-    // Weights of children, by the way to their parent.
-    let mut children: BTreeMap<Vec<&Step>, BTreeMap<&Step, f64>> = BTreeMap::new();
+    // Weights of children, by their parent.
+    let mut children: BTreeMap<Option<&Step>, BTreeMap<&Step, f64>> = BTreeMap::new();
     for way in &ways {
         for (at, (step, weight)) in way.iter().enumerate() {
-            let parent = way[..at].iter().map(|(step, _)| step).collect();
-            children.entry(parent).or_default().insert(step, *weight);
+            children.entry(parent(way, at)).or_default().insert(step, *weight);
         }
     }
     let share = |way: &Vec<(Step, f64)>| {
         let part = |(at, (_, weight)): (usize, &(Step, f64))| {
-            let parent: Vec<&Step> = way[..at].iter().map(|(step, _)| step).collect();
-            weight / children[&parent].values().sum::<f64>()
+            weight / children[&parent(way, at)].values().sum::<f64>()
         };
         way.iter().enumerate().map(part).product::<f64>()
     };
     let usual = f64::from(WEIGHT_USUAL) * vms.len() as f64;
     let weight = |way| (share(way) * usual).round().max(1.0) as u32;
     vms.iter().zip(&ways).map(|((pid, _), way)| (*pid, weight(way))).collect()
+}
+
+/// The step before one, or `None` for the root.
+fn parent(way: &[(Step, f64)], at: usize) -> Option<&Step> {
+    way[..at].last().map(|(step, _)| step)
 }
 
 /// From the root to a VM.

@@ -209,8 +209,7 @@ impl<'a> Taking<'a> {
     /// it has now.
     fn as_before(&self, undo: &Undo, pid: u32, thread: &Thread) -> Thread {
         let tid = thread.tid;
-        let before = undo.cpus_before(pid, &cpus::list(&self.host.allowed_cpus(tid)));
-        let before = before.as_deref().and_then(cpus::parse);
+        let before = undo.cpus_before(pid, tid);
         let before = before.filter(|before| cpus::set_affinity(tid, before).is_ok());
         let narrowed = before.map_or(thread.narrowed.clone(), |cpus| Some(&cpus & &self.cpus));
         // If it has ended, the next change says so.
@@ -224,13 +223,13 @@ impl<'a> Taking<'a> {
         undo: &mut Undo,
         which: impl Fn(u32, &Given) -> bool,
     ) -> anyhow::Result<()> {
-        let (back, given): (BTreeMap<_, _>, _) =
-            std::mem::take(&mut self.given).into_iter().partition(|(tid, of)| which(*tid, of));
-        self.given = given;
-        match back.is_empty() {
-            true => Ok(()),
-            false => undo.put_back_threads(|tid| back.contains_key(&tid)),
+        let is_back = |(tid, of): &(&u32, &Given)| which(**tid, of);
+        let back: BTreeSet<u32> = self.given.iter().filter(is_back).map(|(tid, _)| *tid).collect();
+        if back.is_empty() {
+            return Ok(());
         }
+        self.given.retain(|tid, _| !back.contains(tid));
+        undo.put_back_threads(|tid| back.contains(&tid))
     }
 
     /// Those of these threads that have SCHED_EXT inherited it, because threads that were given have theirs back.
