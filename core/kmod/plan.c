@@ -20,6 +20,7 @@
 #include "host_tasks.h"
 #include "plan.h"
 #include "settings.h"
+#include "testing.h"
 #include "turn.h"
 #include "wanted.h"
 #include "weight.h"
@@ -27,6 +28,8 @@
 #define VMS_MAX UNSPIN_WANTED_VMS_MAX
 #define VCPUS_MAX 4096u
 #define WEIGHTS_MS 250u		/* how often weights are read */
+
+UNSPIN_TEST_PARAM(uint, plan_vms_most, 0600, "VMs that turns are planned for, instead of 512, up to that");
 
 static struct gang_host host;
 static struct gang_pool pools[GANG_POOLS_MAX];
@@ -42,69 +45,60 @@ static u32 cpus_known;			/* CPUs online when the topology was read */
 
 /* --- tables --- */
 
-static void refuse_all(enum unspin_refusal refused)
+/* It is in no table: its vCPUs run as the scheduler places them. */
+static void leave_out(struct unspin_vm *vm)
 {
-	struct unspin_vm *vm;
-
-	list_for_each_entry_rcu(vm, &unspin_vms, all) {
-		WRITE_ONCE(vm->refused, refused);
-		WRITE_ONCE(vm->in_turns, 0);
-		WRITE_ONCE(vm->gang, 0);
-		unspin_turn_call_vm(vm);
-	}
+	WRITE_ONCE(vm->refused, UNSPIN_REFUSED_BOUNDS);
+	WRITE_ONCE(vm->in_turns, 0);
+	WRITE_ONCE(vm->gang, 0);
+	unspin_turn_call_vm(vm);
 }
 
-/* Adds a VM to the tables. Returns false if there is no room. */
+/* Adds a VM to the tables. Returns false if there is no room for all of it. */
 static bool vm_enter(struct unspin_vm *vm)
 {
-	u32 first = host.vcpu_count;
+	u32 first = host.vcpu_count, count = first;
 	struct unspin_slot *slot;
 
-	if (host.vm_count == VMS_MAX)
+	if (host.vm_count == min(unspin_test_value(plan_vms_most) ?: VMS_MAX, VMS_MAX))
 		return false;
 	list_for_each_entry_rcu(slot, &vm->slots, of_vm) {
-		if (host.vcpu_count == VCPUS_MAX)
+		if (count == VCPUS_MAX)
 			return false;
-		host.vcpus[host.vcpu_count] = (struct gang_vcpu){ .cpu = GANG_NONE };
-		slot_at[host.vcpu_count++] = slot;
+		host.vcpus[count] = (struct gang_vcpu){ .cpu = GANG_NONE };
+		slot_at[count++] = slot;
 	}
+	host.vcpu_count = count;
 	host.vms[host.vm_count] = (struct gang_vm){
 		.owed = vm->turn_owed_cycles,
 		.apart = vm->turn_apart_cycles,
 		.last_turn = vm->turn_last,
 		.first = first,
-		.count = host.vcpu_count - first,
+		.count = count - first,
 	};
 	vm_at[host.vm_count++] = vm;
 	return true;
 }
 
-static bool all_enter(void)
-{
-	struct unspin_vm *vm;
-
-	host.vm_count = host.vcpu_count = 0;
-	list_for_each_entry_rcu(vm, &unspin_vms, all)
-		if (!vm_enter(vm))
-			return false;
-	return true;
-}
-
+/* The oldest VMs come first, so that whoever makes many new ones takes no turns from others. */
 static void tables_update(void)
 {
 	int now = atomic_read_acquire(&unspin_census);	/* read before the lists are walked */
-	bool fits;
+	struct unspin_vm *vm;
+	bool fits = true;
 
 	if (now == census)
 		return;
 	census = now;
-	fits = all_enter();
-	if (!fits)
-		host.vm_count = host.vcpu_count = 0;
+	host.vm_count = host.vcpu_count = 0;
+	list_for_each_entry_rcu(vm, &unspin_vms, all) {
+		if (vm_enter(vm))
+			continue;
+		leave_out(vm);
+		fits = false;
+	}
 	if (!fits && in_bounds)
-		unspin_fail_open(NULL, "turns are off: more VMs or vCPUs than they are planned for");
-	if (!fits)
-		refuse_all(UNSPIN_REFUSED_BOUNDS);
+		unspin_fail_open(NULL, "new VMs have no turns: there are more VMs or vCPUs than turns are planned for");
 	in_bounds = fits;
 	weights_read = 0;	/* the weights of new ones are unknown */
 }
@@ -143,12 +137,13 @@ static bool is_held_back(const struct unspin_slot *slot)
 	return out && READ_ONCE(slot->turn.held_back_tsc) == out;
 }
 
-static void vcpu_look(struct gang_vcpu *row, struct unspin_slot *slot, struct task_struct *task, u64 now)
+/* "had": the VM took part in the turn that ends. */
+static void vcpu_look(struct gang_vcpu *row, struct unspin_slot *slot, struct task_struct *task, bool had, u64 now)
 {
 	u64 ran = unspin_turn_ran_cycles(slot, now);
 	bool parked = unspin_turn_is_asleep(slot);
 
-	row->got = ran > slot->turn.seen_cycles ? ran - slot->turn.seen_cycles : 0;
+	row->got = had && ran > slot->turn.seen_cycles ? ran - slot->turn.seen_cycles : 0;
 	slot->turn.seen_cycles = max(ran, slot->turn.seen_cycles);
 	row->cpu = task_cpu(task);
 	row->weight = READ_ONCE(slot->turn.weight) ?: UNSPIN_WEIGHT_DEFAULT;
@@ -203,6 +198,7 @@ static void vm_look(u32 i, u64 now)
 {
 	struct gang_vm *row = &host.vms[i];
 	struct unspin_vm *vm = vm_at[i];
+	bool had = vm->in_turns;
 	u32 v;
 
 	why[i] = refused(vm);
@@ -216,7 +212,7 @@ static void vm_look(u32 i, u64 now)
 			host.vcpus[v] = (struct gang_vcpu){ .cpu = GANG_NONE };
 			continue;
 		}
-		vcpu_look(&host.vcpus[v], slot_at[v], task, now);
+		vcpu_look(&host.vcpus[v], slot_at[v], task, had, now);
 		unspin_wanted_vcpu(slot_at[v], i);
 	}
 }

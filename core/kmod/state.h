@@ -261,6 +261,7 @@ struct unspin_vm {
 	struct work_struct epoch_work;
 	struct work_struct add_work;
 	struct work_struct reap_work;
+	struct rcu_work free_work;
 };
 
 /* Bits of unspin_vm.own: bit n is number n; the settings that are words follow. */

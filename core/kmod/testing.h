@@ -17,6 +17,9 @@
 	module_param(name, type, mode); \
 	MODULE_PARM_DESC(name, "for tests: " what)
 
+/* A parameter's value; 0 in modules without it. */
+#define unspin_test_value(name) READ_ONCE(name)
+
 /* Counts a parameter down. False if it is 0 already. Several CPUs may call it at once. */
 #define unspin_test_take(name) unspin_test_count_down(&(name))
 static inline bool unspin_test_count_down(uint *wanted)
@@ -29,6 +32,7 @@ static inline bool unspin_test_count_down(uint *wanted)
 extern bool unspin_force_pause_intercept;	/* see window.c */
 #else
 #define UNSPIN_TEST_PARAM(type, name, mode, what) static const type name
+#define unspin_test_value(name) 0u
 #define unspin_test_take(name) false
 #define unspin_force_pause_intercept false
 #endif

@@ -70,7 +70,8 @@ static inline bool unspin_may_run(const struct unspin_slot *slot, const struct u
 /* The same, and it need not move to another CPU. */
 static inline bool unspin_may_stay(const struct unspin_slot *slot, const struct unspin_cpu *on)
 {
-	return unspin_may_run(slot, on) && (likely(!READ_ONCE(slot->turn.moves)) || !READ_ONCE(on->owner));
+	return unspin_may_run(slot, on) && (likely(!READ_ONCE(slot->turn.moves)) || !READ_ONCE(on->owner) ||
+					    !READ_ONCE(slot->vm->in_turns));
 }
 
 /* Whether its thread is bound to one CPU. A hint: the mask may change at any time. */

@@ -24,7 +24,7 @@
 #define STUCK_LOOKS 2u		/* looks of the watchdog without the end of a turn */
 
 static struct task_struct *planner;	/* NULL: turns are off. Under unspin_mutex */
-static bool hook_stays;			/* the kernel did not release a hook: no more turns */
+static int hook_stays;			/* the error with which the kernel kept a hook: no more turns */
 static u32 turns_ended;			/* for the watchdog */
 static u32 watch_ended, watch_stuck;	/* the watchdog's own */
 
@@ -154,7 +154,7 @@ static int begin(void)
 	tracepoint_synchronize_unregister();
 	vms_take_part(false);
 no_probe:
-	unspin_park_detach();
+	hook_stays = unspin_park_detach();
 no_park:
 	switches_note(false);
 	unspin_plan_end();
@@ -166,8 +166,11 @@ int unspin_turns_stop(void)
 	struct task_struct *task = planner;
 	int err;
 
-	if (!task)
-		return 0;
+	if (!task) {
+		if (hook_stays)		/* no turn ends here, but the hook must not outlive the module */
+			hook_stays = unspin_park_detach();
+		return hook_stays;
+	}
 	planner = NULL;
 	kthread_stop(task);
 	put_task_struct(task);

@@ -154,18 +154,26 @@ static const struct kobj_type vm_ktype = {
 	.default_groups = unspin_vm_groups,
 };
 
+/* Probes that held a slot of it have let go. */
+static void vm_free_work(struct work_struct *work)
+{
+	struct unspin_vm *vm = container_of(to_rcu_work(work), struct unspin_vm, free_work);
+
+	cancel_work_sync(&vm->epoch_work);
+	kobject_put(&vm->kobj);
+}
+
+/* Waits for no grace period: new VMs are added from the same queue. */
 static void vm_reap_work(struct work_struct *work)
 {
 	struct unspin_vm *vm = container_of(work, struct unspin_vm, reap_work);
 
 	if (vm->named)
 		kobject_del(&vm->kobj);	/* waits for readers of its files */
-	synchronize_rcu();		/* probes that still hold a slot of it */
-	cancel_work_sync(&vm->epoch_work);
 	mutex_lock(&unspin_mutex);
 	unspin_settings_modes_changed();	/* it may have been the last VM with a mode */
 	mutex_unlock(&unspin_mutex);
-	kobject_put(&vm->kobj);
+	queue_rcu_work(workqueue, &vm->free_work);
 }
 
 static struct unspin_vm *vm_alloc(const struct kvm *kvm, gfp_t gfp)
@@ -187,6 +195,7 @@ static struct unspin_vm *vm_alloc(const struct kvm *kvm, gfp_t gfp)
 	INIT_WORK(&vm->epoch_work, unspin_epoch_work);
 	INIT_WORK(&vm->add_work, vm_add_work);
 	INIT_WORK(&vm->reap_work, vm_reap_work);
+	INIT_RCU_WORK(&vm->free_work, vm_free_work);
 	kobject_init(&vm->kobj, &vm_ktype);
 	unspin_settings_new_vm(vm);
 	atomic_inc(&unspin_live_objects);
@@ -443,6 +452,8 @@ void unspin_vms_deinit(void)
 	flush_workqueue(workqueue);
 	while (vm_end_any())
 		cond_resched();
+	flush_workqueue(workqueue);
+	rcu_barrier();			/* queues what frees the VMs */
 	destroy_workqueue(workqueue);	/* runs what is queued */
 	unspin_numbers_end();
 	kvfree(unspin_slot_hash);

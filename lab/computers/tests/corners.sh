@@ -224,6 +224,23 @@ slept_is_no_reason() {
 }
 check "one that slept long and waited 500 ms is no reason, and not counted" slept_is_no_reason
 
+# --- the hook of turns, which the kernel keeps at first ---
+parks_hooked() { grep -q '^xfer_to_guest_mode_handle_work' $HOOKS; }
+unspin-inside vm 3 --until /tmp/stop-turns > /tmp/turns &
+vm=$!
+settle [ -e $U/vms/$vm-0 ]
+echo con > $D/coscheduling
+check "turns are made" settle parks_hooked
+echo 1 > $U/parameters/fail_unhook
+check "off says that the hook stays" not sh -c "echo off > $D/mode"
+check "it is there" parks_hooked
+touch /tmp/stop-turns
+check "the VM worked: $(cat /tmp/turns)" wait $vm
+check "unloading takes it off" rmmod unspin
+check "nothing stays" gone
+load
+echo hvs > $D/mode
+
 # --- a hook that cannot be taken off; only a new start helps after this ---
 unspin-inside vm 3 --until /tmp/stop-stuck > /tmp/stuck &
 vm=$!

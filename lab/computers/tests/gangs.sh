@@ -196,6 +196,44 @@ echo aple > $U/vms/$c-0/mode
 echo aple > $U/vms/$b-0/mode
 echo con > $U/vms/$b-0/coscheduling
 
+# --- a quota, not pinned ---
+# A fifth of one of four CPUs, for a VM that has turns. Ticks are hundredths of a second.
+within_quota() {
+	of=$(ticks $a)
+	others=$(($(ticks $b) + $(ticks $c)))
+	sleep 4
+	of=$(($(ticks $a) - of))
+	others=$(($(ticks $b) + $(ticks $c) - others))
+	echo "the VM had $of ticks, the two others $others"
+	[ $of -gt 40 ] && [ $of -le 90 ] && [ $others -ge 1350 ]
+}
+mkdir /tmp/cgroup/quota
+if echo +cpu > /tmp/cgroup/cgroup.subtree_control && echo "20000 100000" > /tmp/cgroup/quota/cpu.max; then
+	echo $a > /tmp/cgroup/quota/cgroup.procs
+	check "a VM has its quota, others the rest" within_quota
+	check "turns go on" turns_grow $U/vms/$b-0/turns
+	echo $a > /tmp/cgroup/cgroup.procs
+else
+	check "this kernel has quotas" false
+fi
+rmdir /tmp/cgroup/quota
+
+# --- more VMs than turns are planned for ---
+echo 2 > /sys/module/unspin/parameters/plan_vms_most
+start 4 /tmp/stop-turns d
+d=$vm
+echo con > $U/vms/$d-0/coscheduling
+for n in $c $d; do
+	check "VM $n is one too many" becomes $U/vms/$n-0/turns_refused \
+		"more VMs or vCPUs take part than the module supports"
+done
+check "older ones have turns" turns_grow $U/vms/$a-0/turns
+check "new ones run" goes_on $d
+echo 0 > /sys/module/unspin/parameters/plan_vms_most
+kill -KILL $d
+wait $d
+check "once there is room a VM takes part" becomes $U/vms/$c-0/turns_refused none
+
 # --- what happens to threads that wait for their turn ---
 kill -STOP $a
 sleep 1
