@@ -88,7 +88,8 @@ static void long_wait(struct wait *wait, u64 since, u64 now)
 {
 	u64 before = READ_ONCE(wait->reported);
 
-	if (before >= since || cmpxchg64(&wait->reported, before, since) != before)
+	/* After now: the TSC was set back, as it is when a guest wakes from hibernation. */
+	if ((before >= since && before <= now) || cmpxchg64(&wait->reported, before, since) != before)
 		return;
 	this_cpu_inc(counts.long_waits);
 	report(now);
