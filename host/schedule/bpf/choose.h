@@ -90,7 +90,10 @@ __noinline u32 pick(u32 cpu, u32 before)
 	return best;
 }
 
-/* The next threads of a CPU in a turn: one that is late, or the vCPU that has it. Whether there is one. */
+/*
+ * The next threads of a CPU in a turn: one that is late, one that woke up and is owed more than a turn gives (for a
+ * slice: so a VM that answers does so as without turns), or the vCPU that has the CPU. Whether there is one.
+ */
 __noinline int choose_in_turn(u32 cpu, u32 before)
 {
 	struct cpu *c = &cpus[bound(cpu)];
@@ -107,11 +110,9 @@ __noinline int choose_in_turn(u32 cpu, u32 before)
 		}
 	}
 	id = c->prefer;
-	if (id != NOBODY && unit_part(id) == OTHERS) {
-		c->prefer = NOBODY;
-		if (take(id))
-			return 1;
-	}
+	c->prefer = NOBODY;
+	if (id != NOBODY && take(id))
+		return 1;
 	id = c->planned;
 	return id != NOBODY && id != before && take(id);
 }
@@ -154,11 +155,11 @@ __noinline int choose(u32 cpu, u32 before)
 	}
 	bpf_for(i, 0, settings.count) {
 		id = id_of(i, OTHERS);
-		if (scx_bpf_dsq_nr_queued(QUEUE + id) > 0 && scx_bpf_dsq_move_to_local(QUEUE + id))
+		if (scx_bpf_dsq_nr_queued(QUEUE + id) > 0 && dsq_move_to_local(QUEUE + id))
 			return 0;
 	}
 	/* Threads that were queued while this CPU was not ours. */
-	if (scx_bpf_dsq_nr_queued(ELSEWHERE) > 0 && scx_bpf_dsq_move_to_local(ELSEWHERE))
+	if (scx_bpf_dsq_nr_queued(ELSEWHERE) > 0 && dsq_move_to_local(ELSEWHERE))
 		return 0;
 	return before != NOBODY;
 }

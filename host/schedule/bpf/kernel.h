@@ -91,8 +91,11 @@ struct sched_ext_ops {
 	char name[128];
 };
 
-void scx_bpf_dsq_insert(struct task_struct *p, u64 queue, u64 slice, u64 flags) __ksym;
-_Bool scx_bpf_dsq_move_to_local(u64 queue) __ksym;
+/* Use dsq_insert() and dsq_move_to_local(): new kernels have the first forms, old ones the second. */
+_Bool scx_bpf_dsq_insert___v2___first(struct task_struct *p, u64 queue, u64 slice, u64 flags) __ksym __weak;
+void scx_bpf_dsq_insert___earlier(struct task_struct *p, u64 queue, u64 slice, u64 flags) __ksym __weak;
+_Bool scx_bpf_dsq_move_to_local___v2___first(u64 queue, u64 flags) __ksym __weak;
+_Bool scx_bpf_dsq_move_to_local___earlier(u64 queue) __ksym __weak;
 s32 scx_bpf_dsq_nr_queued(u64 queue) __ksym;
 s32 scx_bpf_create_dsq(u64 queue, s32 node) __ksym;
 s32 scx_bpf_select_cpu_dfl(struct task_struct *p, s32 prev_cpu, u64 flags, _Bool *is_idle) __ksym;
@@ -113,5 +116,20 @@ void bpf_iter_num_destroy(struct bpf_iter_num *it) __ksym;
 struct bpf_iter_num {
 	__u64 opaque[1];
 } __attribute__((aligned(8)));
+
+static __always_inline void dsq_insert(struct task_struct *p, u64 queue, u64 slice, u64 flags)
+{
+	if (scx_bpf_dsq_insert___v2___first)
+		scx_bpf_dsq_insert___v2___first(p, queue, slice, flags);
+	else
+		scx_bpf_dsq_insert___earlier(p, queue, slice, flags);
+}
+
+static __always_inline _Bool dsq_move_to_local(u64 queue)
+{
+	if (scx_bpf_dsq_move_to_local___v2___first)
+		return scx_bpf_dsq_move_to_local___v2___first(queue, 0);
+	return scx_bpf_dsq_move_to_local___earlier(queue);
+}
 
 #endif

@@ -339,12 +339,14 @@ __noinline u32 place(u32 vm, u64 set)
 	return placed + place_rest(vm, rest, room_for(count_bits(rest), first));
 }
 
-/* A unit runs on a CPU, or goes on there: whether it fills a hole. */
+/* A unit runs on a CPU, or goes on there: whether it fills a hole. There is none where the vCPU of the turn waits. */
 static __always_inline void has_cpu(u32 cpu, u32 id)
 {
 	struct cpu *c = &cpus[bound(cpu)];
+	u32 planned = c->planned;
 
-	c->fills = id != NOBODY && unit_part(id) != OTHERS && is_gang(vm_of(id)) && c->planned != id;
+	c->fills = id != NOBODY && unit_part(id) != OTHERS && is_gang(vm_of(id)) && planned != id &&
+		   (planned == NOBODY || !(vm_of(planned)->waits & bit(unit_part(planned))));
 }
 
 /* Whether a CPU runs something else than it is to; if so, how it is told. */
@@ -396,12 +398,11 @@ __noinline int begin(void)
 	bpf_for(i, 0, config.cpu_count) {
 		u64 kick = kick_of(cpu_at(i), any);
 
-		u32 id = cpus[bound(cpu_at(i))].id;
+		struct cpu *c = &cpus[bound(cpu_at(i))];
 
-		has_cpu(cpu_at(i), id);
-		/* Another came meanwhile: as running() has it. */
-		if (cpus[bound(cpu_at(i))].id != id)
-			has_cpu(cpu_at(i), cpus[bound(cpu_at(i))].id);
+		/* Who had the CPU in its own right still pays: it fills nothing. */
+		if (c->planned == c->id)
+			c->fills = 0;
 		if (kick)
 			scx_bpf_kick_cpu(cpu_at(i), kick);
 	}

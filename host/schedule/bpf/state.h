@@ -59,7 +59,7 @@ struct cpu {
 	u32 id;		/* who runs, or NOBODY */
 	u32 planned;	/* who is to run in this turn, or NOBODY */
 	u32 next;	/* the same in the turn that is being planned */
-	u32 prefer;	/* which unit of other threads took it by waking up, or NOBODY */
+	u32 prefer;	/* which unit took it by waking up, or NOBODY */
 	u32 spinner;	/* which vCPU gives it up to a sibling, or NOBODY */
 	u32 yielded;
 	u32 fills;	/* who runs fills a hole */
@@ -214,7 +214,8 @@ static __always_inline void charge(u32 cpu, u64 now)
 	asm volatile("" : "+r"(vm));
 	vm &= VMS_MAX - 1;
 	__sync_fetch_and_add(&report.vms[vm].ran_ns, ran);
-	if (c->fills)
+	/* Only a hole in another's turn is free: elsewhere there may be a VM that is owed the CPU. */
+	if (c->fills && c->planned != NOBODY && c->planned != id)
 		__sync_fetch_and_add(&report.vms[vm].filled_ns, ran);
 	else
 		__sync_fetch_and_add(&vm_of(id)->vt, ran * WEIGHT_USUAL / weight_of(id));

@@ -28,7 +28,7 @@ int BPF_PROG(dispatch, s32 on, struct task_struct *prev)
 	u32 cpu = bound(on), before = NOBODY;
 
 	if (!is_ours(cpu)) {
-		scx_bpf_dsq_move_to_local(ELSEWHERE);
+		dsq_move_to_local(ELSEWHERE);
 		return 0;
 	}
 	if (prev && prev->scx.flags & SCX_TASK_QUEUED) {
@@ -51,12 +51,12 @@ s32 BPF_PROG(select_cpu, struct task_struct *p, s32 prev_cpu, u64 flags)
 
 	if (planned != NOBODY) {
 		if (scx_bpf_test_and_clear_cpu_idle(planned))
-			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, config.slice_ns, 0);
+			dsq_insert(p, SCX_DSQ_LOCAL, config.slice_ns, 0);
 		return planned;
 	}
 	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, flags, &idle);
 	if (idle)
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, config.slice_ns, 0);
+		dsq_insert(p, SCX_DSQ_LOCAL, config.slice_ns, 0);
 	return cpu;
 }
 
@@ -81,6 +81,7 @@ __noinline u32 claim(u32 id)
 			   vm_of(c->id)->vt < vm_of(id)->vt) {
 			continue;	/* it is owed more */
 		}
+		charge(cpu, bpf_ktime_get_ns());	/* until now it was no hole of this turn */
 		c->planned = id;
 		unit_of(id)->planned = cpu;
 		return cpu;
@@ -156,7 +157,7 @@ int BPF_PROG(enqueue, struct task_struct *p, u64 flags)
 
 	/* A stranger, or a VM's thread that has been pinned elsewhere. */
 	if (!is_ours(scx_bpf_task_cpu(p))) {
-		scx_bpf_dsq_insert(p, ELSEWHERE, config.slice_ns, flags);
+		dsq_insert(p, ELSEWHERE, config.slice_ns, flags);
 		return 0;
 	}
 	v = vm_of(id);
@@ -165,7 +166,7 @@ int BPF_PROG(enqueue, struct task_struct *p, u64 flags)
 	if (!(v->waits & bit(unit_part(id))))
 		u->ready_at = bpf_ktime_get_ns();
 	__sync_fetch_and_or(&v->waits, bit(unit_part(id)));
-	scx_bpf_dsq_insert(p, QUEUE + id, config.slice_ns, flags);
+	dsq_insert(p, QUEUE + id, config.slice_ns, flags);
 	cpu = planned_cpu(id);
 	if (cpu == NOBODY && v->in_turn && unit_part(id) != OTHERS && is_gang(v)) {
 		cpu = claim(id);
@@ -173,7 +174,8 @@ int BPF_PROG(enqueue, struct task_struct *p, u64 flags)
 			__sync_fetch_and_add(&report.returned, 1);
 	}
 	if (cpu != NOBODY) {
-		if (cpus[bound(cpu)].id != id)
+		/* Who was chosen there before it, because it is late or owed more, has a slice. */
+		if (cpus[bound(cpu)].id != id && (flags & SCX_ENQ_WAKEUP || (u32)scx_bpf_task_cpu(p) != cpu))
 			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 		return 0;
 	}
@@ -186,8 +188,7 @@ int BPF_PROG(enqueue, struct task_struct *p, u64 flags)
 		return 0;
 	cpu = victim(p, id, bpf_ktime_get_ns());
 	if (cpu != NOBODY) {
-		if (unit_part(id) == OTHERS)
-			cpus[bound(cpu)].prefer = id;
+		cpus[bound(cpu)].prefer = id;
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
 	return 0;
@@ -223,7 +224,6 @@ int BPF_PROG(running, struct task_struct *p)
 	}
 	c->since = now;
 	c->id = id;
-	/* After its id, so that begin() sees that another came. */
 	has_cpu(cpu, id);
 	return 0;
 }

@@ -32,7 +32,7 @@ struct {
 
 static __always_inline int take(u32 id)
 {
-	return vm_of(id)->waits & bit(unit_part(id)) && scx_bpf_dsq_move_to_local(QUEUE + id);
+	return vm_of(id)->waits & bit(unit_part(id)) && dsq_move_to_local(QUEUE + id);
 }
 
 /* A vCPU has no CPU any longer: it could have run on, or it sleeps. */

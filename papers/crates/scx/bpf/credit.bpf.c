@@ -57,7 +57,7 @@ int BPF_PROG(dispatch, s32 cpu, struct task_struct *prev)
 	if (vcpu < VCPUS_MAX && vcpu != before) {
 		next = bpf_task_from_pid(config.vcpus[vcpu].tid);
 		if (next) {
-			scx_bpf_dsq_insert(next, SCX_DSQ_LOCAL, SLICE(config.slot_ns), 0);
+			dsq_insert(next, SCX_DSQ_LOCAL, SLICE(config.slot_ns), 0);
 			bpf_task_release(next);
 		}
 	} else if (vcpu < VCPUS_MAX && prev) {
@@ -102,11 +102,11 @@ int BPF_PROG(enqueue, struct task_struct *p, u64 flags)
 	int comes_first;
 
 	if (i >= VCPUS_MAX) {
-		scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, SCX_SLICE_DFL, flags);
+		dsq_insert(p, SCX_DSQ_GLOBAL, SCX_SLICE_DFL, flags);
 		return 0;
 	}
 	if (!lock()) {	/* a thread that is in no array here runs next, on this pCPU */
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, SLICE(config.slot_ns), flags);
+		dsq_insert(p, SCX_DSQ_LOCAL, SLICE(config.slot_ns), flags);
 		return 0;
 	}
 	comes_first = wait(i);
