@@ -91,10 +91,6 @@ static inline void unspin_lock_linux_read_pair(unsigned long long *ticks, unsign
 /* More than any counter has. */
 #define UNSPIN_LOCK_LINUX_TICKS_PER_US_MAX 100000u
 
-/*
- * Returns 0 if the counter went back meanwhile, as it may when the thread moves to another CPU, or when
- * a virtual machine moves to another host.
- */
 static inline unsigned int unspin_lock_linux_measure(void)
 {
 	unsigned long long ticks0 = 0, ticks1 = 0, ns0 = 0, ns1 = 0, rate;
@@ -104,18 +100,37 @@ static inline unsigned int unspin_lock_linux_measure(void)
 		unspin_lock_cpu_pause();
 	unspin_lock_linux_read_pair(&ticks1, &ns1);
 	rate = (ticks1 - ticks0) * 1000 / (ns1 - ns0);
-	/* A difference below zero is a very large number. */
-	if (rate > UNSPIN_LOCK_LINUX_TICKS_PER_US_MAX)
-		return 0;
+	if (rate > UNSPIN_LOCK_LINUX_TICKS_PER_US_MAX)	/* the counter stepped */
+		return UNSPIN_LOCK_LINUX_TICKS_PER_US_MAX;
 	return rate ? (unsigned int)rate : 1;
+}
+
+#define UNSPIN_LOCK_LINUX_MEASURES_MAX 16u
+
+/*
+ * Measures until two rates in a row agree within 1/16. The counter may step when the thread moves to
+ * another CPU, or when a virtual machine moves to another host.
+ */
+static __attribute__((noinline)) unsigned int unspin_lock_linux_rate(void)
+{
+	unsigned int tries, last = 0, rate = 0;
+
+	for (tries = 0; tries < UNSPIN_LOCK_LINUX_MEASURES_MAX; tries++) {
+		rate = unspin_lock_linux_measure();
+		if (rate <= last + last / 16 && last <= rate + rate / 16 &&
+		    rate < UNSPIN_LOCK_LINUX_TICKS_PER_US_MAX)
+			break;
+		last = rate;
+	}
+	return rate;
 }
 
 static inline unsigned int unspin_lock_ticks_per_us(void)
 {
 	unsigned int rate = atomic_load_explicit(&unspin_lock_linux_ticks_per_us, memory_order_relaxed);
 
-	while (__builtin_expect(!rate, 0)) {
-		rate = unspin_lock_linux_measure();
+	if (__builtin_expect(!rate, 0)) {
+		rate = unspin_lock_linux_rate();
 		atomic_store_explicit(&unspin_lock_linux_ticks_per_us, rate, memory_order_relaxed);
 	}
 	return rate;

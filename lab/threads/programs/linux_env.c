@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * The environment of a Linux program, with a time-stamp counter that once steps back. Prints what is
+ * The environment of a Linux program, with a time-stamp counter that steps once. Prints what is
  * wrong. With -DSHARED the futexes are shared between processes.
  */
 #define _GNU_SOURCE
@@ -10,13 +10,14 @@
 #include "env_cpu.h"
 #undef unspin_lock_cpu_ticks
 
-static unsigned long long step_back_at, readings;
+static unsigned long long step_at, readings;
+static long long step_ticks;
 
 static inline unsigned long long unspin_lock_cpu_ticks(void)
 {
 	unsigned long long ticks = real_ticks();
 
-	return ++readings > step_back_at ? ticks - (1ULL << 30) : ticks;
+	return ++readings > step_at ? ticks + (unsigned long long)step_ticks : ticks;
 }
 
 #ifdef SHARED
@@ -25,16 +26,26 @@ static inline unsigned long long unspin_lock_cpu_ticks(void)
 #include "env.h"
 #include "expect.h"
 
-/* The counter steps back between the two pairs of readings. */
+static unsigned int rate_with(long long step)
+{
+	readings = 0;
+	step_ticks = step;
+	atomic_store(&unspin_lock_linux_ticks_per_us, 0);
+	return unspin_lock_ticks_per_us();
+}
+
+/* The counter steps between the first two pairs of readings, which are 20 us apart. */
 static void the_clock(void)
 {
-	unsigned int stepped, rate;
+	unsigned int rate = rate_with(0);
+	long long steps[] = { -(1LL << 30), -15LL * rate, -5LL * rate, 5LL * rate, 100LL * rate };
 
-	step_back_at = 8;
-	stepped = unspin_lock_ticks_per_us();
-	atomic_store(&unspin_lock_linux_ticks_per_us, 0);
-	rate = unspin_lock_ticks_per_us();
-	expect(stepped > rate / 2 && stepped < rate * 2, "a step of the counter spoils its rate");
+	step_at = 8;
+	for (unsigned int i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
+		unsigned int stepped = rate_with(steps[i]);
+
+		expect(stepped > rate - rate / 8 && stepped < rate + rate / 8, "a step of the counter spoils its rate");
+	}
 }
 
 #define NAP_MS 50ULL

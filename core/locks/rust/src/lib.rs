@@ -10,8 +10,9 @@
 //! A lock stays held where its holder panics and forgets the guard. After a `fork()`, a lock that had
 //! waiters may hang in the child (see `env.h` of the C headers).
 
-use lock_api::{GuardSend, RawMutex};
+use lock_api::{GuardSend, RawMutex, RawMutexTimed};
 use std::cell::UnsafeCell;
+use std::time::{Duration, Instant};
 
 macro_rules! lock {
     ($(#[$doc:meta])* $raw:ident, $words:literal, $mutex:ident, $guard:ident,
@@ -64,6 +65,31 @@ macro_rules! lock {
     };
 }
 
+/// Waits for no longer than that: `try_lock_for` and `try_lock_until` of the mutex.
+macro_rules! timed {
+    ($raw:ident, $words:literal, $lock_for:ident) => {
+        extern "C" {
+            fn $lock_for(lock: *mut [u32; $words], ns: u64) -> bool;
+        }
+
+        // SAFETY: as for `RawMutex`; true only if the lock is held.
+        unsafe impl RawMutexTimed for $raw {
+            type Duration = Duration;
+            type Instant = Instant;
+
+            fn try_lock_for(&self, timeout: Duration) -> bool {
+                let ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+                // SAFETY: the words live as long as `self`.
+                unsafe { $lock_for(self.0.get(), ns) }
+            }
+
+            fn try_lock_until(&self, timeout: Instant) -> bool {
+                self.try_lock_for(timeout.saturating_duration_since(Instant::now()))
+            }
+        }
+    };
+}
+
 lock!(
     /// `lease.h`: few threads use the lock at a time, the others sleep in line. 8 bytes.
     RawLease, 2, Lease, LeaseGuard,
@@ -83,6 +109,8 @@ lock!(
     unspin_rust_preemptable_lock, unspin_rust_preemptable_trylock, unspin_rust_preemptable_unlock,
     unspin_rust_preemptable_is_locked
 );
+timed!(RawLease, 2, unspin_rust_lease_lock_for);
+timed!(RawTasNap, 1, unspin_rust_tas_nap_lock_for);
 
 #[cfg(test)]
 mod tests {
@@ -107,6 +135,22 @@ mod tests {
         assert!(counter.is_locked() && counter.try_lock().is_none());
         drop(guard);
         assert!(!counter.is_locked() && counter.try_lock().is_some());
+    }
+
+    fn gives_up<R: RawMutexTimed<Duration = Duration, Instant = Instant>>() {
+        let mutex = lock_api::Mutex::<R, ()>::new(());
+        let guard = mutex.lock();
+        let (began, most) = (Instant::now(), Duration::from_millis(20));
+        assert!(mutex.try_lock_for(most).is_none() && began.elapsed() >= most);
+        assert!(mutex.try_lock_until(began).is_none());
+        drop(guard);
+        assert!(mutex.try_lock_for(most).is_some());
+    }
+
+    #[test]
+    fn timed_locks_give_up() {
+        gives_up::<RawLease>();
+        gives_up::<RawTasNap>();
     }
 
     #[test]

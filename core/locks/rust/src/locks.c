@@ -26,3 +26,12 @@
 FUNCTIONS(lease, 8)
 FUNCTIONS(preemptable, 4)
 FUNCTIONS(tas_nap, 4)
+
+#define TIMED(name)									\
+	bool unspin_rust_##name##_lock_for(struct unspin_##name##_lock *lock, unsigned long long ns)	\
+	{										\
+		return unspin_##name##_lock_for(lock, ns);				\
+	}
+
+TIMED(lease)
+TIMED(tas_nap)
