@@ -101,6 +101,14 @@ fn subjects(crate_dir: &Path, locks_dir: &Path) -> Vec<Subject> {
             });
         }
     }
+    subjects.push(Subject {
+        name: "pv_ticket_2048".to_string(),
+        header: crate_dir.join("c/arms.h"),
+        prefix: "arm_pv_ticket".to_string(),
+        node: false,
+        peer: false,
+        define: vec![("ARM_TICKET_TURNS", Some("2048"))],
+    });
     for peer in [
         "pthread_spin",
         "pthread_mutex",

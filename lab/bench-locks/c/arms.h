@@ -1,16 +1,34 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Locks of locks/ with a tau that is not their default: tau_code is that of VEE'13's code (4.2 gives
- * another), tau_short is one for critical sections as short as the bench's.
+ * Locks of locks/ with a time that is not their default. tau_code is that of VEE'13's code (4.2 gives
+ * another), tau_short is one for critical sections as short as the bench's. pv_ticket_2048 halts after as
+ * many iterations as pv_preemptable, which is VEE'13's comparison (5.2).
  */
 #ifndef UNSPIN_BENCH_LOCKS_ARMS_H
 #define UNSPIN_BENCH_LOCKS_ARMS_H
 
 #include "../../../core/locks/pv_preemptable.h"
+#include "../../../core/locks/pv_ticket.h"
 
 #define ARM_TAU_SHORT_NS 250ULL
 
+#ifdef ARM_TICKET_TURNS
+#define ARM_TICKET_NS UNSPIN_LOCK_ITERATIONS_NS(ARM_TICKET_TURNS)
+
+struct arm_pv_ticket_lock { struct unspin_pv_ticket_lock lock; };
+
+static inline void arm_pv_ticket_lock(struct arm_pv_ticket_lock *lock)
+{
+	unspin_pv_ticket_lock_with(&lock->lock, ARM_TICKET_NS);
+}
+
+static inline void arm_pv_ticket_unlock(struct arm_pv_ticket_lock *lock)
+{
+	unspin_pv_ticket_unlock(&lock->lock);
+}
+#else
 static struct unspin_preemptable_class arm_class = { ARM_TAU_NS };
+#endif
 
 #define ARM(name)									\
 	struct arm_##name##_lock { struct unspin_##name##_lock lock; };				\
@@ -23,9 +41,9 @@ static struct unspin_preemptable_class arm_class = { ARM_TAU_NS };
 		unspin_##name##_unlock(&lock->lock);						\
 	}
 
-#ifdef ARM_PV
+#if defined(ARM_PV)
 ARM(pv_preemptable)
-#else
+#elif !defined(ARM_TICKET_TURNS)
 ARM(preemptable)
 #endif
 

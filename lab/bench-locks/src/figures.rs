@@ -79,7 +79,7 @@ pub struct Summary {
     pub complete: bool,
     #[serde(flatten)]
     pub load: Load,
-    /// Geometric means over 2, 4 and 8 threads a CPU; ticket is Concurrency Kit's.
+    /// Geometric means over 2, 4 and 8 threads a CPU; ticket is Concurrency Kit's, pv is pv_ticket_2048.
     pub preemptable_vs_ticket: Option<f64>,
     pub pv_preemptable_vs_ticket: Option<f64>,
     pub pv_preemptable_vs_pv: Option<f64>,
@@ -286,7 +286,7 @@ pub fn summarise(
         load,
         preemptable_vs_ticket: against(&rows, "preemptable", "ck_ticket"),
         pv_preemptable_vs_ticket: against(&rows, "pv_preemptable", "ck_ticket"),
-        pv_preemptable_vs_pv: against(&rows, "pv_preemptable", "pv_ticket"),
+        pv_preemptable_vs_pv: against(&rows, "pv_preemptable", "pv_ticket_2048"),
         preemptable_vs_ticket_at_1: throughput_at("preemptable", "ck_ticket", Part::Level(1)),
         uncontended_vs_pthread_spin: best
             .and_then(|lock| throughput_at("pthread_spin", lock, Part::Uncontended)),

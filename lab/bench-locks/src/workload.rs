@@ -23,7 +23,7 @@ pub const WORKLOADS: [Part; 8] = [
 ];
 /// Locks of strict order that spin, and variants. With more threads than CPUs they make some hundred
 /// acquisitions a second, as the levels show.
-const LEVELS_ONLY: [&str; 10] = [
+const LEVELS_ONLY: [&str; 11] = [
     "ticket",
     "mcs",
     "oticket",
@@ -32,6 +32,7 @@ const LEVELS_ONLY: [&str; 10] = [
     "iticket",
     "long_ticket",
     "pv_ticket",
+    "pv_ticket_2048",
     "ck_ticket",
     "ck_mcs",
 ];
