@@ -5,7 +5,7 @@
 use unspin_diagnosis::{State, Times};
 
 /// Numbers of VMs are below this; `VMS_MAX` in C.
-pub const VMS_MAX: u32 = 512;
+pub const VMS_MAX: u32 = 2048;
 
 /// The slot of a thread that is not watched.
 pub const NO_SLOT: u32 = 0;

@@ -9,7 +9,7 @@
 
 enum {
 	CPUS_MAX = 1024,
-	VMS_MAX = 512,
+	VMS_MAX = 2048,
 	/* Pairs of a VM and a process that had its CPUs. */
 	TAKERS_MAX = 16384,
 	/* A default; user space sets the actual value. */
