@@ -312,14 +312,11 @@ impl Qemu {
             // The process has ended, and its output is in the pipe.
             let _ = std::io::Read::read_to_string(stderr, &mut said);
         }
-        let said = said.trim();
-        let error = match said {
-            "" => {
-                format!("QEMU ended ({status}): its guest panicked, rebooted or was switched off")
-            }
-            said => format!("QEMU ended ({status}): {said}"),
+        let said = match said.trim() {
+            "" => "its guest panicked, rebooted or was switched off",
+            said => said,
         };
-        Err(self.error(error))
+        Err(self.error(format!("QEMU ended ({status}): {said}")))
     }
 
     fn console(&self) -> String {
@@ -332,12 +329,15 @@ impl Qemu {
         self.console().lines().find(is_fault).map(|line| line.trim().to_string())
     }
 
-    /// The error with the end of the console's output, if there is any.
+    /// The error with what the runner said last, and the end of the console's output, if there is any.
     fn error(&self, mut error: String) -> Error {
         let text = self.console();
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-        let from = lines.len().saturating_sub(CONSOLE_LINES);
+        if let Some(said) = lines.iter().rev().find(|line| line.contains("runner: ")) {
+            error += &format!("; {}", said.trim());
+        }
         if !lines.is_empty() {
+            let from = lines.len().saturating_sub(CONSOLE_LINES);
             error += &format!("; its console ends: {}", lines[from..].join(" | "));
         }
         Error::Vm { vm: self.vm, error }

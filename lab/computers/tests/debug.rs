@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The module in kernels that check themselves (src/debug.config): all that tests/module.sh does,
-//! then every allocation of a load and of a switch of modes failing in turn, and the kernel has
+//! The module in kernels that check themselves (src/debug.config): all that tests/gangs.sh and
+//! tests/module.sh do, then every allocation of a load and of a switch of modes failing in turn, and the kernel has
 //! found nothing; then faults it must find, so that this says something (tests/debug.sh).
 //!
 //! `UNSPIN_CYCLES` (20) load, switch and unload cycles a kernel; `UNSPIN_KERNELS`, `UNSPIN_LAB_DIR`.
@@ -13,6 +13,7 @@ use unspin_computers::{Computer, Go, Series, DEBUG_TOOLS, QEMU_TOOLS};
 
 /// The least number of checks: scripts that end early make fewer.
 const CHECKS_MIN: u32 = 75;
+const TURNS_CHECKS_MIN: u32 = 90;
 /// What faulty.ko says before its fault: splats after that are meant.
 const ON_PURPOSE: &str = "faulty: ";
 /// KASAN's shadow, freed memory it holds back, and a stack trace for every allocation.
@@ -40,6 +41,7 @@ fn the_module_on_debug_kernels() {
         include_str!("module.sh"),
         include_str!("debug.sh")
     );
+    let turns = format!("CYCLES=2\n{}", include_str!("gangs.sh"));
     let computer = Computer { memory_mib: MEMORY_MIB, ..Computer::qemu(4) };
     let mut wrong = Vec::new();
     for series in common::kernels(&[Series::V6_12, Series::V6_1]) {
@@ -51,9 +53,13 @@ fn the_module_on_debug_kernels() {
             ("modules/faulty.ko".to_string(), common::test_module(&lab, &kernel, "faulty")),
             ("modules/unspin-production.ko".to_string(), production),
         ];
+        let extras = || common::Extras { cmdline: CMDLINE, silence: SILENCE, ..common::NO_EXTRAS };
+        let name = format!("debug-gangs-{}", series.name());
+        let in_time = Computer { memory_mib: MEMORY_MIB, ..Computer::qemu_in_virtual_time(4) };
+        let heard = common::script_with(&lab, &kernel, &in_time, &turns, &name, extras());
+        wrong.extend(common::verdict(series, &heard, TURNS_CHECKS_MIN, &heard.console));
         let name = format!("debug-{}", series.name());
-        let extras =
-            common::Extras { files, cmdline: CMDLINE, silence: SILENCE, ..common::NO_EXTRAS };
+        let extras = common::Extras { files, ..extras() };
         let heard = common::script_with(&lab, &kernel, &computer, &script, &name, extras);
         let clean = heard.console.split(ON_PURPOSE).next().unwrap_or_default();
         wrong.extend(common::verdict(series, &heard, CHECKS_MIN, &without_refusals(clean)));

@@ -23,5 +23,5 @@ pub use error::{Error, GuestFault};
 pub use process::{vm_process_main, VM_PROCESS_COMMAND};
 pub use realtime::{set_fifo, set_normal, Realtime, SWITCH_PRIORITY, TURN_PRIORITY};
 pub use thread::{cpu_ns, pin};
-pub use unserved::{ran_ns, unserved, Unserved};
+pub use unserved::{unserved, Unserved};
 pub use vm::{Vm, VmConfig};

@@ -26,7 +26,7 @@ struct Thread {
 
 /// Time for which a thread had a CPU, ns: the first number of its `schedstat`. `None`: it has
 /// ended.
-pub fn ran_ns(schedstat: &PathBuf) -> Option<u64> {
+fn ran_ns(schedstat: &PathBuf) -> Option<u64> {
     fs::read_to_string(schedstat).ok()?.split(' ').next()?.parse().ok()
 }
 

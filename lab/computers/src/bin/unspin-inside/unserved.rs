@@ -4,21 +4,19 @@
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
-use unspin_vmm::{ran_ns, unserved};
+use unspin_vmm::unserved;
 
-/// A thread of KVM with less CPU time than this is not a vCPU of a guest that always runs.
-const RUNS_NS: u64 = 1_000_000;
-
-/// `schedstat` files of the vCPUs of processes that `vm` started: those of all threads that have
-/// run, except the first thread, which waits for the others.
+/// `schedstat` files of the vCPUs of processes that `vm` started, by the names of their threads.
 fn vcpus(pids: &[&str]) -> Result<Vec<PathBuf>, String> {
     let mut vcpus = Vec::new();
     for pid in pids {
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).map_err(|e| format!("{pid}: {e}"))?;
-        let others = tasks.flatten().filter(|task| *task.file_name() != **pid);
-        vcpus.extend(others.map(|task| task.path().join("schedstat")));
+        let tasks = tasks.flatten().map(|task| task.path());
+        let is_vcpu = |task: &PathBuf| {
+            fs::read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with("CPU "))
+        };
+        vcpus.extend(tasks.filter(is_vcpu).map(|task| task.join("schedstat")));
     }
-    vcpus.retain(|schedstat| ran_ns(schedstat).is_some_and(|ns| ns >= RUNS_NS));
     Ok(vcpus)
 }
 
