@@ -7,7 +7,7 @@ use crate::{check, ext, Error, Gang, Report, CPUS_MAX, STRANGERS, VMS_MAX, WEIGH
 use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ProgramInput};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use unspin_host::place;
+use unspin_host::{cpus, place, Host};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vms.bpf.o"));
 /// The map of the scheduler itself.
@@ -75,7 +75,7 @@ impl Scheduler {
     pub fn load(options: &Options) -> Result<Scheduler, Error> {
         check()?;
         let config = config(options)?;
-        let _raised = Raised::now();
+        let _served = Served::now(&options.cpus);
         let load =
             |sees| ext::load(OBJECT, config.bytes(), |program| !SPINS.contains(&program) || sees);
         // KVM's type information is missing where KVM is not loaded, or was built without.
@@ -207,20 +207,36 @@ impl Scheduler {
     }
 }
 
-/// This thread has a real-time policy until it is dropped: the kernel takes seconds of CPU time to verify programs,
-/// and VMs may leave few of them.
-struct Raised(bool);
+/// The kernel takes seconds of CPU time to verify programs, and VMs may leave few of them. So until it is dropped
+/// this thread is on other CPUs than those of VMs, or, where it may use no others, has a real-time policy.
+enum Served {
+    Elsewhere(BTreeSet<u32>),
+    First,
+    AsAll,
+}
 
-impl Raised {
-    fn now() -> Raised {
-        Raised(set_class(libc::SCHED_RR, 1))
+impl Served {
+    fn now(vms: &BTreeSet<u32>) -> Served {
+        // SAFETY: it has no arguments.
+        let thread = unsafe { libc::gettid() };
+        let before = Host::at(&place::proc()).allowed_cpus(thread.unsigned_abs());
+        let elsewhere = &before - vms;
+        if !elsewhere.is_empty() && cpus::set_affinity(0, &elsewhere).is_ok() {
+            return Served::Elsewhere(before);
+        }
+        match set_class(libc::SCHED_RR, 1) {
+            true => Served::First,
+            false => Served::AsAll,
+        }
     }
 }
 
-impl Drop for Raised {
+impl Drop for Served {
     fn drop(&mut self) {
-        if self.0 {
-            set_class(libc::SCHED_OTHER, 0);
+        match self {
+            Served::Elsewhere(before) => drop(cpus::set_affinity(0, before)),
+            Served::First => drop(set_class(libc::SCHED_OTHER, 0)),
+            Served::AsAll => {}
         }
     }
 }
@@ -291,5 +307,21 @@ mod tests {
             let options = Options::new(cpus.iter().copied().collect());
             assert_eq!(config(&options).is_ok(), is_fit, "{cpus:?}");
         }
+    }
+
+    #[test]
+    fn what_loads_it_is_on_other_cpus_meanwhile() {
+        // SAFETY: it has no arguments.
+        let thread = unsafe { libc::gettid() }.unsigned_abs();
+        let now = || Host::at(&place::proc()).allowed_cpus(thread);
+        let before = now();
+        let vms: BTreeSet<u32> = before.iter().copied().take(1).collect();
+        if before.len() < 2 {
+            return;
+        }
+        let served = Served::now(&vms);
+        assert_eq!(now(), &before - &vms);
+        drop(served);
+        assert_eq!(now(), before);
     }
 }
