@@ -6,12 +6,12 @@ use unspin_host::{place, policy};
 use unspin_schedule::ext;
 
 use crate::error::Error;
-use crate::shared::{Config, Gang, Report};
+use crate::shared::{Config, Report};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/credit.bpf.o"));
 /// The map of the scheduler itself.
 const OPS: &str = "credit";
-/// Name of the program that receives guests' reports.
+/// The program that receives guests' reports: Credit counts them always, and follows them with `vcrd`.
 const HEARS: &str = "reported";
 
 /// The scheduler with its threads. Dropping it unloads it, and returns the threads to SCHED_OTHER.
@@ -25,7 +25,7 @@ impl Scheduler {
     pub fn load(config: &Config) -> Result<Scheduler, Error> {
         ext::check(&place::proc(), &place::sys())?;
         let vcpus = &config.vcpus[..config.vcpu_count as usize];
-        let hears = |program: &str| program == HEARS && config.gang == Gang::Reported as u32;
+        let hears = |program: &str| program == HEARS;
         let mut object = ext::load(OBJECT, config.bytes(), hears)?;
         let threads = ext::map(&object, "threads").ok_or(Error::NoMap { name: "threads" })?;
         for (i, vcpu) in vcpus.iter().enumerate() {
