@@ -68,11 +68,14 @@ static atomic64_t high_until;	/* TSC; 0: the vCPUs need not run together */
 /* Any context, preemption off. The host ends the time by itself after twice as long, should no tick do it. */
 static void report(u64 now)
 {
-	u64 us;
+	u64 us, at_us;
 
 	if (atomic_xchg_acquire(&learner_busy, 1))
 		return;
-	us = vcrd_event(&learner, &params, div_u64(now, tsc_per_us), hash_64(now, 32));
+	at_us = div_u64(now, tsc_per_us);
+	if (at_us < learner.event_us)	/* the TSC was set back: the last event is not in the future */
+		learner.event_us = at_us;
+	us = vcrd_event(&learner, &params, at_us, hash_64(now, 32));
 	atomic64_set(&high_until, now + us * tsc_per_us);
 	atomic_set_release(&learner_busy, 0);
 	this_cpu_inc(counts.reports);
@@ -89,7 +92,7 @@ static void long_wait(struct wait *wait, u64 since, u64 now)
 	u64 before = READ_ONCE(wait->reported);
 
 	/* After now: the TSC was set back, as it is when a guest wakes from hibernation. */
-	if ((before >= since && before <= now) || cmpxchg64(&wait->reported, before, since) != before)
+	if ((before >= since && before <= rdtsc()) || cmpxchg64(&wait->reported, before, since) != before)
 		return;
 	this_cpu_inc(counts.long_waits);
 	report(now);

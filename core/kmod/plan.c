@@ -60,7 +60,7 @@ static bool vm_enter(struct unspin_vm *vm)
 	u32 first = host.vcpu_count, count = first;
 	struct unspin_slot *slot;
 
-	if (host.vm_count == min(unspin_test_value(plan_vms_most) ?: VMS_MAX, VMS_MAX))
+	if (host.vm_count >= min(unspin_test_value(plan_vms_most) ?: VMS_MAX, VMS_MAX))
 		return false;
 	list_for_each_entry_rcu(slot, &vm->slots, of_vm) {
 		if (count == VCPUS_MAX)

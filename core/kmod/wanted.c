@@ -4,6 +4,7 @@
  * they waste, or their guest by its reports (guest_report.c). HIGH is a value of VCRD, a term of
  * ASMan (Weng, Liu, Yu, Li, HPDC 2011).
  */
+#include "../uapi/unspin_guest.h"
 #include "testing.h"
 #include "user_spin.h"
 #include "wanted.h"
@@ -94,6 +95,7 @@ void unspin_wanted_judge(struct unspin_vm **vms, u32 count)
 	u64 now_us = ktime_to_us(ktime_get());
 	bool any_sampled = false;
 	u64 now = unspin_now();
+	u64 longest = 2 * (u64)UNSPIN_GUEST_HIGH_MAX_US * tsc_khz / USEC_PER_MSEC;	/* more: the clock went back */
 	u32 i;
 
 	demand_step(&host, demands, count, &params, now_us);
@@ -104,7 +106,7 @@ void unspin_wanted_judge(struct unspin_vm **vms, u32 count)
 		if (demands[i].asks)
 			WRITE_ONCE(vm->gang_wanted, demands[i].high);
 		else if (READ_ONCE(vm->hears_guest))
-			WRITE_ONCE(vm->gang_wanted, now < READ_ONCE(vm->high_until_tsc));
+			WRITE_ONCE(vm->gang_wanted, READ_ONCE(vm->high_until_tsc) - now - 1 < longest);
 		WRITE_ONCE(vm->sampled, to_sample(vm, user_spins[i], demands[i].high, now_us));
 		any_sampled |= vm->sampled;
 	}

@@ -214,8 +214,8 @@ static __always_inline void charge(u32 cpu, u64 now)
 	asm volatile("" : "+r"(vm));
 	vm &= VMS_MAX - 1;
 	__sync_fetch_and_add(&report.vms[vm].ran_ns, ran);
-	/* Only a hole in another's turn is free: elsewhere there may be a VM that is owed the CPU. */
-	if (c->fills && c->planned != NOBODY && c->planned != id)
+	/* Only a hole in another VM's turn is free: elsewhere there may be a VM that is owed the CPU. */
+	if (c->fills && c->planned != NOBODY && vm_part(c->planned) != vm_part(id))
 		__sync_fetch_and_add(&report.vms[vm].filled_ns, ran);
 	else
 		__sync_fetch_and_add(&vm_of(id)->vt, ran * WEIGHT_USUAL / weight_of(id));
