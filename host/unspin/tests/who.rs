@@ -109,16 +109,16 @@ fn one_of_very_many_vms_is_diagnosed() {
         return;
     }
     let host = Other::new();
-    (0..600).for_each(|vm| host.vm(PID + 10 * vm, 100 + vm, &format!("web{vm}"), 1));
-    let out = host.unspin(&["diagnose", "web599", "--json", "--seconds", "0.1"]);
+    (0..2100).for_each(|vm| host.vm(PID + 10 * vm, 100 + vm, &format!("web{vm}"), 1));
+    let out = host.unspin(&["diagnose", "web2099", "--json", "--seconds", "0.1"]);
     let said = text(&out.stderr);
     assert!(out.status.success(), "{said}");
-    assert!(said.contains("88 of 600 VMs are not watched"), "{said}");
+    assert!(said.contains("52 of 2100 VMs are not watched"), "{said}");
     let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
-    assert_eq!(json["vms"][0]["name"], "web599");
-    let said = text(&host.unspin(&["diagnose", "wbe599"]).stderr);
+    assert_eq!(json["vms"][0]["name"], "web2099");
+    let said = text(&host.unspin(&["diagnose", "wbe2099"]).stderr);
     assert!(
-        said.contains("the nearest of 600 VMs: ") && said.contains("5005990 (web599)"),
+        said.contains("the nearest of 2100 VMs: ") && said.contains("5020990 (web2099)"),
         "{said}"
     );
 }

@@ -219,20 +219,21 @@ fi
 rmdir /tmp/cgroup/quota
 
 # --- more VMs than turns are planned for ---
-echo 2 > /sys/module/unspin/parameters/plan_vms_most
-start 4 /tmp/stop-turns d
-d=$vm
-echo con > $U/vms/$d-0/coscheduling
-for n in $c $d; do
-	check "VM $n is one too many" becomes $U/vms/$n-0/turns_refused \
-		"more VMs or vCPUs take part than the module supports"
-done
-check "older ones have turns" turns_grow $U/vms/$a-0/turns
-check "new ones run" goes_on $d
+# One that sleeps: the time of those that are left out counts as the host's.
+echo 3 > /sys/module/unspin/parameters/plan_vms_most
+unspin-inside beside 'until [ -e /tmp/stop-d ]; do sleep 0.1; done' > /tmp/vm-d &
+d=$!
+settle [ -e $U/vms/$d-0 ]
+check "a VM too many has no turns" becomes $U/vms/$d-0/turns_refused \
+	"more VMs or vCPUs take part than the module supports"
+sleep 2
+check "older ones have" turns_grow $U/vms/$a-0/turns
+check "all of them" is $U/vms/$c-0/turns_refused none
 echo 0 > /sys/module/unspin/parameters/plan_vms_most
-kill -KILL $d
+unspin-inside vm 1 --ms 200
+check "once there is room it takes part" becomes $U/vms/$d-0/turns_refused none
+touch /tmp/stop-d
 wait $d
-check "once there is room a VM takes part" becomes $U/vms/$c-0/turns_refused none
 
 # --- what happens to threads that wait for their turn ---
 kill -STOP $a
