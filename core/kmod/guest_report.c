@@ -40,11 +40,10 @@ static bool is_kernels(const struct unspin_slot *slot)
 static bool too_often(struct unspin_vm *vm, u64 now)
 {
 	u64 part = (u64)tsc_khz * MSEC_PER_SEC / UNSPIN_GUEST_REPORTS_PER_S;
-	s64 before = atomic64_read(&vm->report_tsc), ahead = before - (s64)now;
-	/* Further ahead than it can be: the clock went back. */
-	u64 over = (ahead > 0 && ahead <= (s64)(2 * TOGETHER * part) ? before : now) + part;
+	s64 before = atomic64_read(&vm->report_tsc);
+	u64 ahead = unspin_time_left(before, now, 2 * TOGETHER * part) + part;
 
-	return over - now > TOGETHER * part || atomic64_cmpxchg(&vm->report_tsc, before, over) != before;
+	return ahead > TOGETHER * part || atomic64_cmpxchg(&vm->report_tsc, before, now + ahead) != before;
 }
 
 void unspin_guest_report(struct unspin_slot *slot, unsigned long level, unsigned long us)

@@ -137,13 +137,14 @@ static bool is_held_back(const struct unspin_slot *slot)
 	return out && READ_ONCE(slot->turn.held_back_tsc) == out;
 }
 
-/* "had": the VM took part in the turn that ends. */
-static void vcpu_look(struct gang_vcpu *row, struct unspin_slot *slot, struct task_struct *task, bool had, u64 now)
+/* "took_part": the VM did in the turn that ends. If not, what it had then is not counted. */
+static void vcpu_look(struct gang_vcpu *row, struct unspin_slot *slot, struct task_struct *task, bool took_part,
+		      u64 now)
 {
 	u64 ran = unspin_turn_ran_cycles(slot, now);
 	bool parked = unspin_turn_is_asleep(slot);
 
-	row->got = had && ran > slot->turn.seen_cycles ? ran - slot->turn.seen_cycles : 0;
+	row->got = took_part && ran > slot->turn.seen_cycles ? ran - slot->turn.seen_cycles : 0;
 	slot->turn.seen_cycles = max(ran, slot->turn.seen_cycles);
 	row->cpu = task_cpu(task);
 	row->weight = READ_ONCE(slot->turn.weight) ?: UNSPIN_WEIGHT_DEFAULT;
@@ -198,7 +199,7 @@ static void vm_look(u32 i, u64 now)
 {
 	struct gang_vm *row = &host.vms[i];
 	struct unspin_vm *vm = vm_at[i];
-	bool had = vm->in_turns;
+	bool took_part = vm->in_turns;
 	u32 v;
 
 	why[i] = refused(vm);
@@ -212,7 +213,7 @@ static void vm_look(u32 i, u64 now)
 			host.vcpus[v] = (struct gang_vcpu){ .cpu = GANG_NONE };
 			continue;
 		}
-		vcpu_look(&host.vcpus[v], slot_at[v], task, had, now);
+		vcpu_look(&host.vcpus[v], slot_at[v], task, took_part, now);
 		unspin_wanted_vcpu(slot_at[v], i);
 	}
 }

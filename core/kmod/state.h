@@ -297,6 +297,12 @@ static inline u64 unspin_now(void)
 	return rdtsc();
 }
 
+/* The time from now until then; 0 if that is over, or further ahead than it can be: the clock was set back. */
+static inline u64 unspin_time_left(u64 until, u64 now, u64 most)
+{
+	return until - now <= most ? until - now : 0;
+}
+
 static inline void unspin_count(struct unspin_slot *slot, enum unspin_counter counter, u64 n)
 {
 	WRITE_ONCE(slot->count[counter], slot->count[counter] + n);

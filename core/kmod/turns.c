@@ -164,7 +164,6 @@ no_park:
 int unspin_turns_stop(void)
 {
 	struct task_struct *task = planner;
-	int err;
 
 	if (!task) {
 		if (hook_stays)		/* no turn ends here, but the hook must not outlive the module */
@@ -181,12 +180,11 @@ int unspin_turns_stop(void)
 	tracepoint_synchronize_unregister();
 	unspin_turn_wait();
 	let_all_run();	/* a hole may have been filled meanwhile */
-	err = unspin_park_detach();
-	hook_stays = err;
+	hook_stays = unspin_park_detach();
 	unspin_turn_wait();	/* threads on their way out of park.c may have poked CPUs */
 	vms_take_part(false);
 	unspin_plan_end();
-	return err;
+	return hook_stays;
 }
 
 static bool any_wanted(void)

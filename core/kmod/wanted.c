@@ -95,7 +95,7 @@ void unspin_wanted_judge(struct unspin_vm **vms, u32 count)
 	u64 now_us = ktime_to_us(ktime_get());
 	bool any_sampled = false;
 	u64 now = unspin_now();
-	u64 longest = 2 * (u64)UNSPIN_GUEST_HIGH_MAX_US * tsc_khz / USEC_PER_MSEC;	/* more: the clock went back */
+	u64 high_most = 2 * (u64)UNSPIN_GUEST_HIGH_MAX_US * tsc_khz / USEC_PER_MSEC;
 	u32 i;
 
 	demand_step(&host, demands, count, &params, now_us);
@@ -106,7 +106,8 @@ void unspin_wanted_judge(struct unspin_vm **vms, u32 count)
 		if (demands[i].asks)
 			WRITE_ONCE(vm->gang_wanted, demands[i].high);
 		else if (READ_ONCE(vm->hears_guest))
-			WRITE_ONCE(vm->gang_wanted, READ_ONCE(vm->high_until_tsc) - now - 1 < longest);
+			WRITE_ONCE(vm->gang_wanted,
+				   !!unspin_time_left(READ_ONCE(vm->high_until_tsc), now, high_most));
 		WRITE_ONCE(vm->sampled, to_sample(vm, user_spins[i], demands[i].high, now_us));
 		any_sampled |= vm->sampled;
 	}

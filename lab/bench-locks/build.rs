@@ -107,7 +107,7 @@ fn subjects(crate_dir: &Path, locks_dir: &Path) -> Vec<Subject> {
         prefix: "arm_pv_ticket".to_string(),
         node: false,
         peer: false,
-        define: vec![("ARM_TICKET_TURNS", Some("2048"))],
+        define: vec![("ARM_TICKET", None)],
     });
     for peer in [
         "pthread_spin",

@@ -91,7 +91,7 @@ struct sched_ext_ops {
 	char name[128];
 };
 
-/* Use dsq_insert() and dsq_move_to_local(): new kernels have the first forms, old ones the second. */
+/* By dsq_insert() and dsq_move_to_local(): new kernels have the first forms, old ones the second. */
 _Bool scx_bpf_dsq_insert___v2___first(struct task_struct *p, u64 queue, u64 slice, u64 flags) __ksym __weak;
 void scx_bpf_dsq_insert___earlier(struct task_struct *p, u64 queue, u64 slice, u64 flags) __ksym __weak;
 _Bool scx_bpf_dsq_move_to_local___v2___first(u64 queue, u64 flags) __ksym __weak;
@@ -103,7 +103,7 @@ _Bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
 void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
 _Bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym;
 s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
-/* From any context. Its name had a suffix at first, while another function had the name. */
+/* By reenqueue_local(), from any context. Its name had a suffix at first, while another function had the name. */
 void scx_bpf_reenqueue_local___v2___first(void) __ksym __weak;
 void scx_bpf_reenqueue_local___later(void) __ksym __weak;
 _Bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
@@ -130,6 +130,14 @@ static __always_inline _Bool dsq_move_to_local(u64 queue)
 	if (scx_bpf_dsq_move_to_local___v2___first)
 		return scx_bpf_dsq_move_to_local___v2___first(queue, 0);
 	return scx_bpf_dsq_move_to_local___earlier(queue);
+}
+
+static __always_inline void reenqueue_local(void)
+{
+	if (scx_bpf_reenqueue_local___v2___first)
+		scx_bpf_reenqueue_local___v2___first();
+	else if (scx_bpf_reenqueue_local___later)
+		scx_bpf_reenqueue_local___later();
 }
 
 #endif

@@ -396,11 +396,10 @@ __noinline int begin(void)
 		c->late = 0;
 	}
 	bpf_for(i, 0, config.cpu_count) {
+		struct cpu *c = &cpus[bound(cpu_at(i))];
 		u64 kick = kick_of(cpu_at(i), any);
 
-		struct cpu *c = &cpus[bound(cpu_at(i))];
-
-		/* Who had the CPU in its own right still pays: it fills nothing. */
+		/* It has the CPU in its own turn now. Others that run go on as they came: as fillers, or not. */
 		if (c->planned == c->id)
 			c->fills = 0;
 		if (kick)

@@ -321,10 +321,7 @@ int BPF_PROG(switched, _Bool preempt, struct task_struct *prev, struct task_stru
 		__sync_fetch_and_add(&report.pushed, 1);
 	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) <= 0)
 		return 0;
-	if (scx_bpf_reenqueue_local___v2___first)
-		scx_bpf_reenqueue_local___v2___first();
-	else if (scx_bpf_reenqueue_local___later)
-		scx_bpf_reenqueue_local___later();
+	reenqueue_local();
 	return 0;
 }
 

@@ -217,9 +217,7 @@ enum Served {
 
 impl Served {
     fn now(vms: &BTreeSet<u32>) -> Served {
-        // SAFETY: it has no arguments.
-        let thread = unsafe { libc::gettid() };
-        let before = Host::at(&place::proc()).allowed_cpus(thread.unsigned_abs());
+        let before = own_cpus();
         let elsewhere = &before - vms;
         if !elsewhere.is_empty() && cpus::set_affinity(0, &elsewhere).is_ok() {
             return Served::Elsewhere(before);
@@ -239,6 +237,13 @@ impl Drop for Served {
             Served::AsAll => {}
         }
     }
+}
+
+/// The CPUs on which this thread may run.
+fn own_cpus() -> BTreeSet<u32> {
+    // SAFETY: it has no arguments.
+    let thread = unsafe { libc::gettid() };
+    Host::at(&place::proc()).allowed_cpus(thread.unsigned_abs())
 }
 
 /// Of this thread; whether it may.
@@ -311,17 +316,14 @@ mod tests {
 
     #[test]
     fn what_loads_it_is_on_other_cpus_meanwhile() {
-        // SAFETY: it has no arguments.
-        let thread = unsafe { libc::gettid() }.unsigned_abs();
-        let now = || Host::at(&place::proc()).allowed_cpus(thread);
-        let before = now();
-        let vms: BTreeSet<u32> = before.iter().copied().take(1).collect();
+        let before = own_cpus();
         if before.len() < 2 {
             return;
         }
+        let vms: BTreeSet<u32> = before.iter().copied().take(1).collect();
         let served = Served::now(&vms);
-        assert_eq!(now(), &before - &vms);
+        assert_eq!(own_cpus(), &before - &vms);
         drop(served);
-        assert_eq!(now(), before);
+        assert_eq!(own_cpus(), before);
     }
 }

@@ -12,14 +12,12 @@
 
 #define ARM_TAU_SHORT_NS 250ULL
 
-#ifdef ARM_TICKET_TURNS
-#define ARM_TICKET_NS UNSPIN_LOCK_ITERATIONS_NS(ARM_TICKET_TURNS)
-
+#ifdef ARM_TICKET
 struct arm_pv_ticket_lock { struct unspin_pv_ticket_lock lock; };
 
 static inline void arm_pv_ticket_lock(struct arm_pv_ticket_lock *lock)
 {
-	unspin_pv_ticket_lock_with(&lock->lock, ARM_TICKET_NS);
+	unspin_pv_ticket_lock_with(&lock->lock, UNSPIN_PV_PREEMPTABLE_HALT_NS);
 }
 
 static inline void arm_pv_ticket_unlock(struct arm_pv_ticket_lock *lock)
@@ -28,7 +26,6 @@ static inline void arm_pv_ticket_unlock(struct arm_pv_ticket_lock *lock)
 }
 #else
 static struct unspin_preemptable_class arm_class = { ARM_TAU_NS };
-#endif
 
 #define ARM(name)									\
 	struct arm_##name##_lock { struct unspin_##name##_lock lock; };				\
@@ -41,10 +38,11 @@ static struct unspin_preemptable_class arm_class = { ARM_TAU_NS };
 		unspin_##name##_unlock(&lock->lock);						\
 	}
 
-#if defined(ARM_PV)
+#ifdef ARM_PV
 ARM(pv_preemptable)
-#elif !defined(ARM_TICKET_TURNS)
+#else
 ARM(preemptable)
+#endif
 #endif
 
 #endif
