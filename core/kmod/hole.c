@@ -13,11 +13,16 @@
 
 #include "../policy/gang.h"
 #include "hole.h"
+#include "testing.h"
 #include "turn.h"
 
 #define CALLS_MAX 16u		/* called at a time, at most */
 #define LOOKS_MAX 64u		/* parked vCPUs that are looked at per CPU, at most */
 #define OTHER_LISTS_MAX 3u	/* of other CPUs, per look */
+
+UNSPIN_TEST_PARAM(uint, looks_most, 0600, "parked vCPUs that a CPU looks at, instead of 64");
+
+static bool list_was_too_long;	/* for a look, since the last turn was planned */
 
 /* Result of a scan of lists: the vCPUs to call, and candidates to fill the CPU. */
 struct found {
@@ -45,8 +50,11 @@ static bool collect(struct unspin_slot *slot, void *data)
 	struct found *found = data;
 	u16 target = READ_ONCE(slot->turn.target);
 
-	if (++found->looks > LOOKS_MAX)
+	if (++found->looks > (unspin_test_value(looks_most) ?: LOOKS_MAX)) {
+		if (!READ_ONCE(list_was_too_long))
+			WRITE_ONCE(list_was_too_long, true);
 		return false;
+	}
 	if (!unspin_turn_is_asleep(slot))
 		return true;
 	if (unspin_may_run(slot, found->on)) {
@@ -201,6 +209,11 @@ static void first_is(struct found *found, struct unspin_slot *slot)
 	found->call[last] = found->call[0];
 	found->call[0] = slot;
 	found->calls = last + 1;
+}
+
+bool unspin_hole_list_was_too_long(void)
+{
+	return READ_ONCE(list_was_too_long) && xchg(&list_was_too_long, false);
 }
 
 void unspin_hole_look(void)

@@ -117,6 +117,8 @@ pub struct Computer {
     pub pause: u32,
     /// For the lab's QEMU. `None`: one socket of single-threaded cores.
     pub topology: Option<Topology>,
+    /// In timed runs: loads the module. Without it, KVM is as its kernel has it.
+    pub module: bool,
 }
 
 impl Computer {
@@ -143,6 +145,7 @@ impl Computer {
             quantum: 16,
             pause: 1,
             topology: None,
+            module: true,
         }
     }
 

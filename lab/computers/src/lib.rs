@@ -206,9 +206,13 @@ impl Lab {
             true => (" look_always=1", ModuleBuild::ForTests),
             false => ("", ModuleBuild::Production),
         };
+        let load = match computer.module {
+            true => format!("insmod /modules/unspin.ko{options} || echo 'lab: unspin did not load'"),
+            false => String::new(),
+        };
         let payload = Payload {
             script: format!(
-                "insmod /modules/unspin.ko{options} || echo 'lab: unspin did not load'\n\
+                "{load}\n\
                  {agent} agent /plan.json --out port-e9 || echo \"lab: agent ended with $?\"\n\
                  poweroff -f\n"
             ),

@@ -145,6 +145,9 @@ for n in $a $b $c; do
 	check "and run again" grows $U/vms/$n-0/cpu_cycles
 done
 check "the third has no turns of its own" is $U/vms/$c-0/turns 0
+LONGEST_MS=50
+check "no vCPU waits for $LONGEST_MS ms" nobody_waits 12 $a $b $c
+say "longest time without CPU time in turns: $worst ms"
 echo observe > $D/mode
 check "in mode observe there are no turns" not parks_hooked
 echo aple > $D/mode
@@ -217,6 +220,15 @@ else
 	check "this kernel has quotas" false
 fi
 rmdir /tmp/cgroup/quota
+
+# --- more vCPUs parked on one CPU than it looks at ---
+opened=$(value $U/fail_open_total)
+echo 1 > /sys/module/unspin/parameters/looks_most
+check "a list that is too long is counted" settle more $U/fail_open_total $opened
+check "with a line that says what follows" sh -c "dmesg | grep -q 'some wait until others have left it'"
+for n in $a $b $c; do check "and VM $n runs" grows $U/vms/$n-0/cpu_cycles; done
+echo 0 > /sys/module/unspin/parameters/looks_most
+check "afterwards turns go on" turns_grow $U/vms/$b-0/turns
 
 # --- more VMs than turns are planned for ---
 # One that sleeps: the time of those that are left out counts as the host's.

@@ -44,7 +44,8 @@ pub struct Args {
     machine: Choice,
     /// Emulator: bochs (Intel, up to 8 CPUs) or qemu-amd (AMD, up to 16). qemu-amd takes settings, such
     /// as qemu-amd,quantum=200,pause=1,topology=2x4x2: instructions that a CPU runs before the next CPU,
-    /// instructions that a PAUSE takes, and SOCKETSxCORESxTHREADS.
+    /// instructions that a PAUSE takes, and SOCKETSxCORESxTHREADS. module=no, after either, leaves the
+    /// module out, for arms that do without it.
     #[arg(long, value_parser = Timed::parse, default_value = "bochs")]
     emulator: Timed,
     /// Build and load the module if it is not loaded and this host can be the machine. It is unloaded at

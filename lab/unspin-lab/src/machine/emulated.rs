@@ -88,7 +88,11 @@ impl Machine for Emulated {
     fn image(&self, stop: &AtomicBool) -> anyhow::Result<String> {
         self.program(&mut Go::new(stop, &mut |text| say!("{text}")))?;
         let hash = self.lab.image_hash(self.timed.emulator).map_err(explain)?;
-        let Computer { emulator, quantum, pause, topology, .. } = self.timed.computer(1);
+        let Computer { emulator, quantum, pause, topology, module, .. } = self.timed.computer(1);
+        let hash = match module {
+            true => hash,
+            false => unspin_computers::sha256(&[hash.as_bytes(), b"module=no"]),
+        };
         Ok(match emulator {
             Emulator::QemuAmd => {
                 let mut settings = format!("quantum={quantum},pause={pause}");
@@ -203,6 +207,9 @@ fn described(computer: &Computer, program: &Program) -> String {
     }
     if let Some(topology) = computer.topology {
         text += &format!(", sockets x cores x threads {topology}");
+    }
+    if !computer.module {
+        text += ", without the module";
     }
     match program.patches() {
         none if none.is_empty() => text,

@@ -14,16 +14,24 @@ pub struct Timed {
     quantum: Option<u32>,
     pause: Option<u32>,
     topology: Option<Topology>,
+    module: bool,
 }
 
 impl Default for Timed {
     fn default() -> Timed {
-        Timed { emulator: Emulator::Bochs, quantum: None, pause: None, topology: None }
+        Timed {
+            emulator: Emulator::Bochs,
+            quantum: None,
+            pause: None,
+            topology: None,
+            module: true,
+        }
     }
 }
 
 impl Timed {
-    /// Parses `bochs`, or `qemu-amd` followed by `,quantum=N`, `,pause=N` and `,topology=SxCxT`.
+    /// Parses `bochs` or `qemu-amd`, then `,module=no`, and for `qemu-amd` also `,quantum=N`,
+    /// `,pause=N` and `,topology=SxCxT`.
     pub fn parse(text: &str) -> Result<Timed, String> {
         let mut words = text.split(',');
         let name = words.next();
@@ -41,11 +49,15 @@ impl Timed {
                      with 1 or 2 threads"
                 );
                 format!(
-                    "unknown setting {word:?}; allowed after {},: {allowed}",
+                    "unknown setting {word:?}; allowed: module=no, and after {},: {allowed}",
                     Emulator::QemuAmd.name()
                 )
             };
             let (key, value) = word.split_once('=').ok_or_else(refused)?;
+            if word == "module=no" {
+                timed.module = false;
+                continue;
+            }
             if timed.emulator != Emulator::QemuAmd {
                 return Err(refused());
             }
@@ -66,6 +78,7 @@ impl Timed {
             quantum: self.quantum.unwrap_or(usual.quantum),
             pause: self.pause.unwrap_or(usual.pause),
             topology: self.topology,
+            module: self.module,
             ..usual
         }
     }
@@ -103,6 +116,7 @@ mod tests {
         assert_eq!((usual.cpus, usual.quantum, usual.pause), (16, 200, 1));
         let other = Timed::parse("qemu-amd,pause=40,quantum=50").unwrap().computer(4);
         assert_eq!((other.emulator, other.quantum, other.pause), (Emulator::QemuAmd, 50, 40));
+        assert!(other.module && !Timed::parse("bochs,module=no").unwrap().computer(4).module);
         for (text, why) in [
             ("qemu", "bochs, qemu-amd"),
             ("", "bochs, qemu-amd"),
@@ -113,6 +127,7 @@ mod tests {
             ("qemu-amd,topology=2x2x3", "1 or 2 threads"),
             ("qemu-amd,topology=0x2x2", "topology="),
             ("bochs,topology=1x2x1", "after qemu-amd"),
+            ("bochs,module=yes", "module=no"),
             ("qemu-amd,speed=2", "unknown setting \"speed=2\""),
         ] {
             let error = Timed::parse(text).unwrap_err();
