@@ -207,7 +207,9 @@ impl Lab {
             false => ("", ModuleBuild::Production),
         };
         let load = match computer.module {
-            true => format!("insmod /modules/unspin.ko{options} || echo 'lab: unspin did not load'"),
+            true => {
+                format!("insmod /modules/unspin.ko{options} || echo 'lab: unspin did not load'")
+            }
             false => String::new(),
         };
         let payload = Payload {

@@ -24,6 +24,8 @@ impl Guest {
     pub fn lock(&mut self, core: &mut Core, v: VcpuId, number: u32) -> bool {
         let index = self.lock_index(core, v, number);
         let now = core.now_ns;
+        let head = self.locks[index].head;
+        let head_pending = head != VcpuId::NONE && self.cpus[head].wait.pending;
         let lock = &mut self.locks[index];
         let ticket = lock.requests;
         lock.requests += 1;
@@ -32,10 +34,8 @@ impl Guest {
                 lock.waiters > 0
             }
             Protocol::Lease(kept) => kept.wish,
-            Protocol::Fifo { .. }
-            | Protocol::Tas
-            | Protocol::PvTicket { .. }
-            | Protocol::PvQueued { in_order: false, .. } => false,
+            Protocol::PvQueued { in_order: false, .. } => head_pending,
+            Protocol::Fifo { .. } | Protocol::Tas | Protocol::PvTicket { .. } => false,
         };
         if lock.owner == VcpuId::NONE && !others_first {
             self.own_at_once(core, v, index);

@@ -22,6 +22,13 @@ pub enum Protocol {
     Lease(Lease),
 }
 
+impl Protocol {
+    /// Whether it is a queued lock that nobody overtakes.
+    pub(super) fn is_in_order(&self) -> bool {
+        matches!(self, Protocol::PvQueued { in_order: true, .. })
+    }
+}
+
 /// A waiter competes after n * `tau_ns`, and halts after `halt_ns` of that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preemptable {

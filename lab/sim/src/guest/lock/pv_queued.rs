@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The queued lock with halting waiters (locks/pv_queued.h): the first waits for the lock, the others
-//! to be first, and a newcomer that finds the lock free takes it.
+//! to be first. A newcomer that finds the lock free takes it, unless the first spins. A newcomer that
+//! finds it held queues; the header's spins for it while the first halts.
 
 use super::super::state::Guest;
 use super::protocol::Protocol;
@@ -19,17 +20,20 @@ impl Guest {
         self.cpus[v].wait.until_ns = core.now_ns.saturating_add(ns);
         if self.locks[index].head == v {
             self.set_competing(v);
+            self.cpus[v].wait.pending = true;
         }
     }
 
     pub(super) fn pv_queued_look(&mut self, core: &mut Core, v: VcpuId, index: LockId) -> bool {
-        let wait = &self.cpus[v].wait;
+        let wait = &mut self.cpus[v].wait;
+        wait.pending = wait.competing;
         if wait.competing && self.locks[index].owner == VcpuId::NONE {
             self.pv_queued_take(core, v, index);
             return true;
         }
         let (now, ns) = (core.now_ns, self.pv_queued_spin_ns(index));
         if self.cpus[v].wait.budget_spent(now, ns) {
+            self.cpus[v].wait.pending = false;
             self.halt_in_lock(core, v);
         }
         false
@@ -52,7 +56,8 @@ impl Guest {
         }
     }
 
-    /// `v`, the first, has the lock, and says to the next that it is first now.
+    /// `v`, the first, has the lock, and says to the next that it is first now. If that one halts, `v`
+    /// kicks it if nobody overtakes the queue, as Linux 4.2 did; otherwise the release does.
     fn pv_queued_take(&mut self, core: &mut Core, v: VcpuId, index: LockId) {
         let first = self.cpus[v].wait.behind;
         self.hand_over(core, v, index);
@@ -61,12 +66,13 @@ impl Guest {
         }
         self.account(core, first);
         self.set_competing(first);
-        if self.halts(first) {
-            self.kick(core, v, first);
-            self.touch(core, v);
-        } else {
+        if !self.halts(first) {
+            self.cpus[first].wait.pending = self.is_in_guest(core, first);
             self.cpus[first].wait.budget_pending = true;
             self.touch(core, first);
+        } else if self.locks[index].protocol.is_in_order() {
+            self.kick(core, v, first);
+            self.touch(core, v);
         }
     }
 }

@@ -92,6 +92,8 @@ pub struct Wait {
     pub(super) ahead: u32,
     /// It competes: past its turn or its time (preemptable), or first in the queue (pv-queued).
     pub(super) competing: bool,
+    /// It is first in the queue of pv-queued and spins there: nobody may overtake it.
+    pub(super) pending: bool,
     /// Its budget begins when it is back in its guest.
     pub(super) budget_pending: bool,
     /// When its budget began, and when it ends.
@@ -122,6 +124,7 @@ impl Wait {
         ticket: 0,
         ahead: 0,
         competing: false,
+        pending: false,
         budget_pending: false,
         since_ns: 0,
         until_ns: 0,
