@@ -263,15 +263,14 @@ check "and it, thawed, with them" grows $U/vms/$b-0/cpu_cycles
 taskset -a -p 1 $c > /dev/null
 check "one that is moved to one CPU runs there" grows $U/vms/$c-0/cpu_cycles
 taskset -a -p f $c > /dev/null
-# Of a class that other threads wait for, and so it leaves them some time.
-if chrt -a -r -p 1 $c 2> /dev/null; then
-	check "one that is made real-time has no turns" becomes $U/vms/$c-0/turns_refused \
-		"it has vCPUs of a real-time or deadline class"
-	check "and is never kept from running" stays $U/vms/$c-0/parks
-	check "but runs" grows $U/vms/$c-0/cpu_cycles
-	chrt -a -o -p 0 $c 2> /dev/null
-	check "as an ordinary one it takes part again" becomes $U/vms/$c-0/turns_refused none
-fi
+# SCHED_RR, whose threads leave others 5 % of the time.
+thread=$(ls /proc/$c/task | tail -n 1)
+check "one vCPU becomes real-time" unspin-inside class real-time $thread
+check "its VM has no turns" becomes $U/vms/$c-0/turns_refused "it has vCPUs of a real-time or deadline class"
+check "and is never kept from running" stays $U/vms/$c-0/parks
+check "and runs" grows $U/vms/$c-0/cpu_cycles
+check "as an ordinary one it takes part again" unspin-inside class normal $thread
+check "which is said" becomes $U/vms/$c-0/turns_refused none
 kill -9 $b
 check "one that is killed is gone" settle not [ -e $U/vms/$b-0 ]
 check "and the others go on" turns_grow $U/vms/$a-0/turns

@@ -76,6 +76,36 @@ check "a hog: it ends" end
 for vm in $a $b $p; do check "a hog: threads are as before" as_before $vm; done
 touch /tmp/stop-p
 check "a VM worked" wait $p
+
+# --- a fork bomb outside ---
+# Tasks of the host that end at once and are followed by others, on all CPUs, while one VM runs as a gang.
+bomb() { until [ -e /tmp/stop-bomb ]; do for n in 1 2 3 4 5 6 7 8; do true & done; wait; done; }
+check "a fork bomb: the kernel takes it" schedule --cpus 0-3 --gang pid:$a
+bomb & first=$!
+bomb & second=$!
+for vm in $a $b; do
+	check "a fork bomb: VMs run" go_on $vm
+	check "a fork bomb: all of their vCPUs" nobody_waits 4 $vm
+done
+say "a fork bomb: longest time without CPU time: $worst ms"
+touch /tmp/stop-bomb
+wait $first $second
+check "a fork bomb: it is on" is $STATE enabled
+
+# --- a vCPU becomes real-time, and a CPU of a gang goes while it runs ---
+tid=$(vcpus $b | head -n 1)
+check "a vCPU becomes real-time" unspin-inside class real-time $tid
+sleep 2
+check "a real-time vCPU keeps its class" [ "$(field $b $tid 39)" = 2 ]
+check "a real-time vCPU: VMs run" go_on $a
+if echo 0 > /sys/devices/system/cpu/cpu3/online; then
+	check "a CPU goes in a gang: it runs" go_on $a
+	check "a CPU goes in a gang: so do others" go_on $b
+	echo 1 > /sys/devices/system/cpu/cpu3/online
+fi
+check "it ends" end
+check "threads are as before" as_before $a
+check "it is as the other program made it" [ "$(field $b $tid 39)" = 2 ]
 touch /tmp/stop
 for vm in $a $b; do check "a VM worked" wait $vm; done
 finish

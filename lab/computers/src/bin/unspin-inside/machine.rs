@@ -110,9 +110,20 @@ pub fn pin(cpu: usize) -> Result<(), String> {
 
 /// Gives the calling thread a real-time class, so that it runs before all other threads.
 pub fn be_realtime() -> Result<(), String> {
-    let param = libc::sched_param { sched_priority: 1 };
+    set_policy(0, libc::SCHED_FIFO, 1)
+}
+
+/// Gives a thread SCHED_RR, or SCHED_OTHER.
+pub fn set_class(thread: u32, real_time: bool) -> Result<(), String> {
+    let (policy, priority) = if real_time { (libc::SCHED_RR, 1) } else { (libc::SCHED_OTHER, 0) };
+    set_policy(thread, policy, priority)
+}
+
+fn set_policy(thread: u32, policy: i32, sched_priority: i32) -> Result<(), String> {
+    let param = libc::sched_param { sched_priority };
     // SAFETY: `param` is valid; 0 is the calling thread.
-    os(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) }, "sched_setscheduler")
+    let done = unsafe { libc::sched_setscheduler(thread as libc::pid_t, policy, &param) };
+    os(done, "sched_setscheduler")
 }
 
 fn os(returned: i32, what: &str) -> Result<(), String> {

@@ -62,6 +62,7 @@ const USAGE: &str = "usage: unspin-inside COMMAND
                                    no CPU time, and the longest between two looks, ms
   places PROCESS LOOKS             where a VM's vCPUs are, at so many looks: how often all of them wanted to
                                    run, had a core each, and these in one cache
+  class real-time|normal THREAD    gives a thread SCHED_RR or SCHED_OTHER
   btf BASE FILE STRUCT             makes a structure longer in a module's type information
   hand-over THREADS                a vCPU that one thread after the other runs
   exit-cycles ROUNDS               hundredths of TSC cycles that an exit and its re-entry take
@@ -137,6 +138,9 @@ fn main() {
         ["hand-over", threads] => number(threads).and_then(starve::hand_over),
         ["unserved", ms, pids @ ..] => number(ms).and_then(|ms| unserved::longest(ms.into(), pids)),
         ["places", pid, looks] => number(looks).and_then(|looks| places::seen(pid, looks)),
+        ["class", class @ ("real-time" | "normal"), thread] => number(thread)
+            .and_then(|thread| machine::set_class(thread, *class == "real-time"))
+            .map(|()| String::new()),
         ["beside", line] => starve::beside(line),
         ["btf", base, file, name] => btf::lengthen(base, file, name),
         ["nested", on, off] => nested::around(on, off),
