@@ -20,7 +20,7 @@
 #define LOOKS_MAX 64u		/* parked vCPUs that are looked at per CPU, at most */
 #define OTHER_LISTS_MAX 3u	/* of other CPUs, per look */
 
-UNSPIN_TEST_PARAM(uint, looks_most, 0600, "parked vCPUs that a CPU looks at, instead of 64");
+UNSPIN_TEST_PARAM(uint, looks_fewer, 0600, "fewer parked vCPUs that a CPU looks at, of 64");
 
 static bool list_was_too_long;	/* for a look, since the last turn was planned */
 
@@ -50,7 +50,7 @@ static bool collect(struct unspin_slot *slot, void *data)
 	struct found *found = data;
 	u16 target = READ_ONCE(slot->turn.target);
 
-	if (++found->looks > (unspin_test_value(looks_most) ?: LOOKS_MAX)) {
+	if (++found->looks > LOOKS_MAX - min(unspin_test_value(looks_fewer), LOOKS_MAX)) {
 		if (!READ_ONCE(list_was_too_long))
 			WRITE_ONCE(list_was_too_long, true);
 		return false;

@@ -223,11 +223,11 @@ rmdir /tmp/cgroup/quota
 
 # --- more vCPUs parked on one CPU than it looks at ---
 opened=$(value $U/fail_open_total)
-echo 1 > /sys/module/unspin/parameters/looks_most
+echo 64 > /sys/module/unspin/parameters/looks_fewer
 check "a list that is too long is counted" settle more $U/fail_open_total $opened
 check "with a line that says what follows" sh -c "dmesg | grep -q 'some wait until others have left it'"
 for n in $a $b $c; do check "and VM $n runs" grows $U/vms/$n-0/cpu_cycles; done
-echo 0 > /sys/module/unspin/parameters/looks_most
+echo 0 > /sys/module/unspin/parameters/looks_fewer
 check "afterwards turns go on" turns_grow $U/vms/$b-0/turns
 
 # --- more VMs than turns are planned for ---
