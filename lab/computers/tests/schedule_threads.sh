@@ -78,7 +78,9 @@ touch /tmp/stop-p
 check "a VM worked" wait $p
 
 # --- a fork bomb outside ---
-# Tasks of the host that end at once and are followed by others, on all CPUs, while one VM runs as a gang.
+# Tasks of the host that end at once and are followed by others, on all CPUs, while one VM runs as a gang. They
+# run before VMs, until after 3 s of that a CPU is left to them.
+LONGEST_MS=3000
 bomb() { until [ -e /tmp/stop-bomb ]; do for n in 1 2 3 4 5 6 7 8; do true & done; wait; done; }
 check "a fork bomb: the kernel takes it" schedule --cpus 0-3 --gang pid:$a
 bomb & first=$!
