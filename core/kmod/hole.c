@@ -12,6 +12,7 @@
 #include <linux/sched.h>
 
 #include "../policy/gang.h"
+#include "fail_open.h"
 #include "hole.h"
 #include "testing.h"
 #include "turn.h"
@@ -22,7 +23,7 @@
 
 UNSPIN_TEST_PARAM(uint, looks_fewer, 0600, "fewer parked vCPUs that a CPU looks at, of 64");
 
-static bool list_was_too_long;	/* for a look, since the last turn was planned */
+static atomic64_t next_said_tsc;	/* from when a list that is too long is counted again */
 
 /* Result of a scan of lists: the vCPUs to call, and candidates to fill the CPU. */
 struct found {
@@ -30,6 +31,7 @@ struct found {
 	u32 cpu;
 	bool idle;
 	u32 looks;
+	bool left_out;	/* a list has more vCPUs than a look covers */
 	u32 calls;
 	u32 fillers;
 	u32 ready;	/* candidates that do not wait for a lock */
@@ -51,8 +53,7 @@ static bool collect(struct unspin_slot *slot, void *data)
 	u16 target = READ_ONCE(slot->turn.target);
 
 	if (++found->looks > LOOKS_MAX - min(unspin_test_value(looks_fewer), LOOKS_MAX)) {
-		if (!READ_ONCE(list_was_too_long))
-			WRITE_ONCE(list_was_too_long, true);
+		found->left_out = true;
 		return false;
 	}
 	if (!unspin_turn_is_asleep(slot))
@@ -211,9 +212,13 @@ static void first_is(struct found *found, struct unspin_slot *slot)
 	found->calls = last + 1;
 }
 
-bool unspin_hole_list_was_too_long(void)
+/* Counts a list that is too long, at most once per second. */
+static void say_left_out(void)
 {
-	return READ_ONCE(list_was_too_long) && xchg(&list_was_too_long, false);
+	s64 now = unspin_now(), next = atomic64_read(&next_said_tsc);
+
+	if (now >= next && atomic64_cmpxchg(&next_said_tsc, next, now + (s64)tsc_khz * MSEC_PER_SEC) == next)
+		unspin_fail_open(NULL, "more than 64 vCPUs wait for turns on one CPU: some wait until others have left it");
 }
 
 void unspin_hole_look(void)
@@ -240,4 +245,6 @@ void unspin_hole_look(void)
 		fill(on, &found);
 	}
 	rcu_read_unlock();
+	if (found.left_out)
+		say_left_out();
 }

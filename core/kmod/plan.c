@@ -17,7 +17,6 @@
 #include "../policy/gang.h"
 #include "compat/compat.h"
 #include "fail_open.h"
-#include "hole.h"
 #include "host_tasks.h"
 #include "plan.h"
 #include "settings.h"
@@ -42,7 +41,6 @@ static bool turn_owned;			/* a CPU had an owner in the turn that ends */
 static int census;			/* unspin_census when the tables were made */
 static u8 why[VMS_MAX];			/* enum unspin_refusal: vm->refused in the turn that begins */
 static bool in_bounds;
-static bool lists_too_long;	/* when the last turn was planned */
 static u32 cpus_known;			/* CPUs online when the topology was read */
 
 /* --- tables --- */
@@ -103,16 +101,6 @@ static void tables_update(void)
 		unspin_fail_open(NULL, "new VMs have no turns: there are more VMs or vCPUs than turns are planned for");
 	in_bounds = fits;
 	weights_read = 0;	/* the weights of new ones are unknown */
-}
-
-/* Says once that lists of parked vCPUs are too long, until a turn passes without such a list. */
-static void lists_check(void)
-{
-	bool too_long = unspin_hole_list_was_too_long();
-
-	if (too_long && !lists_too_long)
-		unspin_fail_open(NULL, "more than 64 vCPUs wait for turns on one CPU: some wait until others have left it");
-	lists_too_long = too_long;
 }
 
 /* Notes for each CPU the first CPU of its core, last-level cache and node. */
@@ -428,7 +416,6 @@ u64 unspin_plan_turn(void)
 
 	rcu_read_lock();
 	tables_update();
-	lists_check();
 	turn_charge(now - turn_started);
 	unspin_host_tasks_judge();
 	weights_update(now);

@@ -217,7 +217,7 @@ static __always_inline int is_free(u32 cpu)
 {
 	struct cpu *c = &cpus[bound(cpu)];
 
-	return is_ours(cpu) && !c->is_off && c->next == NOBODY;
+	return is_ours(cpu) && !c->is_off && !c->is_taken && c->next == NOBODY;
 }
 
 static __always_inline void give(u32 id, u32 cpu)
@@ -418,10 +418,12 @@ __noinline u64 plan(u64 now)
 	ours = zero;
 	bpf_for(i, 0, config.cpu_count) {
 		struct cpu *c = &cpus[bound(cpu_at(i))];
+		u64 from = c->host_from;
 
 		c->next = NOBODY;
+		c->is_taken = from && from + config.turn_ns < now;
 		ours += is_ours(cpu_at(i));
-		all += is_ours(cpu_at(i)) && !c->is_off;
+		all += is_ours(cpu_at(i)) && !c->is_off && !c->is_taken;
 	}
 	bpf_for(vm, 0, settings.count)
 		bpf_for(unit, 0, vcpus_of(vm))

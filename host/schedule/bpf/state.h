@@ -69,6 +69,8 @@ struct cpu {
 	u32 tries;	/* units that were not to be had here, in this choice */
 	u32 tried[TRIES];
 	u64 host_since;	/* up to when the host's task that runs is counted, or 0 */
+	u64 host_from;	/* since when tasks of the host run without a break, or 0 */
+	u32 is_taken;	/* they have for a turn when the next one is planned */
 };
 
 const volatile struct config config SEC(".rodata.config");

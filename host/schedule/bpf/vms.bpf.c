@@ -315,8 +315,12 @@ int BPF_PROG(switched, _Bool preempt, struct task_struct *prev, struct task_stru
 	now = bpf_ktime_get_ns();
 	charge_host(cpu, now);
 	c->host_since = is_of_host(next) ? now : 0;
-	if (!is_of_host(next))
+	if (!is_of_host(next)) {
+		c->host_from = 0;
 		return 0;
+	}
+	if (!c->host_from)
+		c->host_from = now;
 	if (prev->policy == SCHED_EXT && prev->scx.flags & SCX_TASK_QUEUED)
 		__sync_fetch_and_add(&report.pushed, 1);
 	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) <= 0)

@@ -39,7 +39,7 @@ fn shares_are_those_of_cgroups_and_strangers_have_little() {
 
 #[test]
 fn threads_that_start_and_tasks_of_the_host() {
-    boot("schedule-threads", include_str!("schedule_threads.sh"), 42);
+    boot("schedule-threads", include_str!("schedule_threads.sh"), 60);
 }
 
 #[test]

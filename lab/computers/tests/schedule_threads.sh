@@ -79,7 +79,7 @@ check "a VM worked" wait $p
 
 # --- a fork bomb outside ---
 # Tasks of the host that end at once and are followed by others, on all CPUs, while one VM runs as a gang. They
-# run before VMs, until after 3 s of that a CPU is left to them.
+# run before VMs, until after 3 s of that all VMs are given back.
 LONGEST_MS=3000
 bomb() { until [ -e /tmp/stop-bomb ]; do for n in 1 2 3 4 5 6 7 8; do true & done; wait; done; }
 check "a fork bomb: the kernel takes it" schedule --cpus 0-3 --gang pid:$a
@@ -90,23 +90,38 @@ for vm in $a $b; do
 	check "a fork bomb: all of their vCPUs" nobody_waits 4 $vm
 done
 say "a fork bomb: longest time without CPU time: $worst ms"
+check "a fork bomb: VMs are given back" \
+	settle grep -q 'tasks of the host use more than half of each of the CPUs' /tmp/said
+for vm in $a $b; do check "a fork bomb: VMs run" go_on $vm; done
 touch /tmp/stop-bomb
 wait $first $second
-check "a fork bomb: it is on" is $STATE enabled
+check "a fork bomb: it has ended with an error" not end
+for vm in $a $b; do check "a fork bomb: threads are as before" as_before $vm; done
 
-# --- a vCPU becomes real-time, and a CPU of a gang goes while it runs ---
-tid=$(vcpus $b | head -n 1)
-check "a vCPU becomes real-time" unspin-inside class real-time $tid
-sleep 2
-check "a real-time vCPU keeps its class" [ "$(field $b $tid 39)" = 2 ]
-check "a real-time vCPU: VMs run" go_on $a
-if echo 0 > /sys/devices/system/cpu/cpu3/online; then
+# --- a hog on a CPU of a gang, before that CPU is left to it; another CPU goes meanwhile ---
+LONGEST_MS=100
+worst=0
+check "a gang: the kernel takes it" schedule --cpus 0-3 --gang pid:$a
+taskset 8 sh -c 'while :; do :; done' &
+hog=$!
+sleep 0.5
+check "a gang beside a hog: all of its vCPUs run" nobody_waits 4 $a
+say "a gang beside a hog: longest time without CPU time: $worst ms"
+kill $hog
+if echo 0 > /sys/devices/system/cpu/cpu2/online; then
 	check "a CPU goes in a gang: it runs" go_on $a
 	check "a CPU goes in a gang: so do others" go_on $b
-	echo 1 > /sys/devices/system/cpu/cpu3/online
+	echo 1 > /sys/devices/system/cpu/cpu2/online
 fi
-check "it ends" end
-check "threads are as before" as_before $a
+
+# --- a vCPU becomes real-time: its VM is given back, and too little is left for the other ---
+tid=$(vcpus $b | head -n 1)
+check "a vCPU becomes real-time" unspin-inside class real-time $tid
+check "a real-time vCPU: VMs of the host take all CPUs" \
+	settle grep -q 'tasks of the host use more than half of each of the CPUs' /tmp/said
+for vm in $a $b; do check "a real-time vCPU: VMs run" go_on $vm; done
+check "a real-time vCPU: it has ended with an error" not end
+check "a real-time vCPU: threads are as before" settle as_before $a
 check "it is as the other program made it" [ "$(field $b $tid 39)" = 2 ]
 touch /tmp/stop
 for vm in $a $b; do check "a VM worked" wait $vm; done

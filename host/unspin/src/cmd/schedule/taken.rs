@@ -112,9 +112,18 @@ impl<'a> Taking<'a> {
 
     /// Leaves CPUs that tasks of the host use, at most half of --cpus: a task that moves about must not take one
     /// after another. Whether any was left.
+    ///
+    /// # Errors
+    /// Such tasks use all CPUs that remain: VMs would get what these leave.
     fn leave_cpus(&mut self) -> anyhow::Result<bool> {
         let report = self.scheduler.report()?;
         let used = self.host_use.look(Instant::now(), &self.cpus, &report.host_ns);
+        if used.len() == self.cpus.len() {
+            anyhow::bail!(
+                "tasks of the host use more than half of each of the CPUs {}; keep them away, or choose other CPUs",
+                cpus::list(&self.cpus)
+            );
+        }
         let before = self.left.len();
         for (cpu, share) in &used {
             if self.left.len() >= self.cpus.len() {
