@@ -106,16 +106,13 @@ impl Ended {
         first_ns: u64,
     ) -> RunResult {
         let mut states = self.states.into_iter().flatten();
+        let vms = vms.map(|vm| VmResult { states: states.next(), ..vm });
         RunResult {
-            run: run.clone(),
-            window_ns: 0,
-            vm: vms.map(|vm| VmResult { states: states.next(), ..vm }).collect(),
             epochs: trace::epochs(&self.lines, pids, first_ns),
             trace: self.lines,
-            spinners: None,
             wakeups: self.wakeups,
             hogs_cpu_ns: self.hogs_cpu_ns,
-            host_idle_share: None,
+            ..RunResult::new(run.clone(), 0, vms.collect())
         }
     }
 }

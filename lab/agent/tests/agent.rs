@@ -35,13 +35,11 @@ fn stock() -> Arm {
 }
 
 fn run(id: u32) -> Run {
-    let step = |op, dist| Step { op, dist, lock: 0, permille: 1000 };
-    let constant = |iterations| Dist::Const { iterations };
     let program = vec![
-        step(Op::Compute, Dist::Exp { mean: 30, max: 0 }),
-        step(Op::Lock, constant(0)),
-        step(Op::Critical, constant(10)),
-        step(Op::Unlock, constant(0)),
+        Step { dist: Dist::Exp { mean: 30, max: 0 }, ..Step::new(Op::Compute, 0) },
+        Step::new(Op::Lock, 0),
+        Step::new(Op::Critical, 10),
+        Step::new(Op::Unlock, 0),
     ];
     Run {
         id,
@@ -142,8 +140,7 @@ fn a_run_that_fails_does_not_keep_the_others_from_being_made() {
     if !kvm() {
         return;
     }
-    let halting =
-        vec![Step { op: Op::Block, dist: Dist::Const { iterations: 1 }, lock: 0, permille: 1000 }];
+    let halting = vec![Step::new(Op::Block, 1)];
     let runs = vec![
         run(0).with(|vm| (vm.cpl, vm.program) = (3, halting.clone())),
         run(1).with(|vm| vm.pin = vec![0]),

@@ -87,21 +87,15 @@ fn result(run: &Run) -> RunResult {
         symbol: symbol.map(str::to_string),
     };
     let slow = Some("native_queued_spin_lock_slowpath");
+    let vms = (0..run.vms.len()).map(|n| vm(run, n)).collect();
     RunResult {
-        run: run.clone(),
-        window_ns: WINDOW_NS,
-        vm: (0..run.vms.len()).map(|n| vm(run, n)).collect(),
-        epochs: vec![],
-        trace: vec![],
         spinners: (!run.alone).then(|| Spinners {
             sampled_ms: 60,
             pause: vec![place(16, 60, slow), place(20, 20, slow), place(0x99, 20, None)],
             interrupted: vec![],
             ..Spinners::default()
         }),
-        wakeups: None,
-        hogs_cpu_ns: Vec::new(),
-        host_idle_share: None,
+        ..RunResult::new(run.clone(), WINDOW_NS, vms)
     }
 }
 

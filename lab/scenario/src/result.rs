@@ -69,6 +69,24 @@ pub struct RunResult {
     pub host_idle_share: Option<f64>,
 }
 
+impl RunResult {
+    /// A run that was not traced, with no more measured than its VMs. Set other fields by
+    /// `..RunResult::new(…)`.
+    pub fn new(run: crate::plan::Run, window_ns: u64, vm: Vec<VmResult>) -> RunResult {
+        RunResult {
+            run,
+            window_ns,
+            vm,
+            epochs: Vec::new(),
+            trace: Vec::new(),
+            spinners: None,
+            wakeups: None,
+            hogs_cpu_ns: Vec::new(),
+            host_idle_share: None,
+        }
+    }
+}
+
 /// Lateness of all host tasks that woke up in the measuring time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wakeups {

@@ -62,17 +62,8 @@ pub fn simulate_setup(setup: &Setup) -> Result<Simulated, Error> {
     let vm: Vec<VmResult> = last.iter().zip(&first).map(|(b, a)| b.since(a)).collect();
     let host_idle_share = Some(host_idle_share(&setup.host, window_ns, &vm));
     let epochs = sim.take_epochs();
-    let result = RunResult {
-        run: run.clone(),
-        window_ns,
-        vm,
-        epochs,
-        trace: Vec::new(),
-        spinners: None,
-        wakeups: None,
-        hogs_cpu_ns: Vec::new(),
-        host_idle_share,
-    };
+    let result =
+        RunResult { epochs, host_idle_share, ..RunResult::new(run.clone(), window_ns, vm) };
     let gangs = sim.coscheduling_stats();
     let coscheduling = gangs.iter().zip(&gangs_first).map(|(a, b)| a.since(b)).collect();
     let (events, turns) = (sim.events(), sim.turns_seen());

@@ -147,17 +147,8 @@ fn run_under(lock: Prefix, run: &Run, pcpus: u32, grace: Duration) -> Result<Run
             .then(|| format!("lock {} let two vCPUs in at a time", run.vms[vm].lock.name())),
         ..result(&first.vms[vm], &second.vms[vm])
     };
-    Ok(RunResult {
-        run: run.clone(),
-        window_ns: second.at_ns - first.at_ns,
-        vm: (0..run.vms.len()).map(vm).collect(),
-        epochs: Vec::new(),
-        trace: Vec::new(),
-        spinners: None,
-        wakeups: None,
-        hogs_cpu_ns: Vec::new(),
-        host_idle_share: None,
-    })
+    let vms = (0..run.vms.len()).map(vm).collect();
+    Ok(RunResult::new(run.clone(), second.at_ns - first.at_ns, vms))
 }
 
 /// Drawn as on the other machines.

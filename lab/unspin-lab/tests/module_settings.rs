@@ -3,7 +3,7 @@
 //! module, and the simulator builds its machine, for the same runs.
 
 use unspin_scenario::module::ModuleSettings;
-use unspin_scenario::plan::{ApleParams, Arm, Coscheduling, Dist, Op, Run, Step, Window, YieldTo};
+use unspin_scenario::plan::{ApleParams, Arm, Coscheduling, Op, Run, Step, Window, YieldTo};
 use unspin_scratch::Scratch;
 use unspin_sim::{Host, Kernel, Setup};
 
@@ -22,11 +22,9 @@ fn module() -> Scratch {
 }
 
 fn run(window: Window, yield_to: YieldTo) -> Run {
-    let step =
-        Step { op: Op::Compute, dist: Dist::Const { iterations: 1000 }, lock: 0, permille: 1000 };
     Run {
         arm: Arm { name: "a".into(), window, yield_to, ..Arm::default() },
-        ..Run::new(vec![step], 2, 2)
+        ..Run::new(vec![Step::new(Op::Compute, 1000)], 2, 2)
     }
 }
 

@@ -65,17 +65,7 @@ pub fn speed(arm: &str) -> f64 {
 }
 
 pub fn result(run: &Run, tune: impl Fn(&Run, &mut VmResult)) -> RunResult {
-    let mut r = RunResult {
-        run: run.clone(),
-        window_ns: WINDOW_NS,
-        vm: Vec::new(),
-        epochs: Vec::new(),
-        trace: Vec::new(),
-        spinners: None,
-        wakeups: None,
-        hogs_cpu_ns: Vec::new(),
-        host_idle_share: None,
-    };
+    let mut r = RunResult::new(run.clone(), WINDOW_NS, Vec::new());
     for vm in 0..run.vm_count() {
         let mut v = vm_result(run, run.vms[vm as usize].vcpus);
         tune(run, &mut v);

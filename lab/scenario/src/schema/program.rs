@@ -41,6 +41,13 @@ pub struct Step {
     pub permille: u32,
 }
 
+impl Step {
+    /// A step of constant length that is never left out, on lock 0.
+    pub const fn new(op: Op, iterations: u32) -> Step {
+        Step { op, dist: Dist::Const { iterations }, lock: 0, permille: 1000 }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Op {

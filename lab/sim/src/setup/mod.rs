@@ -108,18 +108,15 @@ pub(crate) mod tests {
     use crate::core::Kernel;
     use unspin_policy::aple;
     use unspin_scenario::plan::ApleParams;
-    use unspin_scenario::plan::Dist;
     use unspin_scenario::plan::{CgroupLayout, Window, YieldTo};
 
     /// Two VMs of four vCPUs on four pCPUs, a contended ticket lock each.
     pub(crate) fn two_vms() -> Setup {
-        let step =
-            |op, iterations| Step { op, dist: Dist::Const { iterations }, lock: 0, permille: 1000 };
         let program = vec![
-            step(Op::Compute, 1000),
-            step(Op::Lock, 0),
-            step(Op::Critical, 500),
-            step(Op::Unlock, 0),
+            Step::new(Op::Compute, 1000),
+            Step::new(Op::Lock, 0),
+            Step::new(Op::Critical, 500),
+            Step::new(Op::Unlock, 0),
         ];
         let run = Run {
             profile: "test".into(),
@@ -190,9 +187,7 @@ pub(crate) mod tests {
         // In the kernel, except for the spinning at its barrier.
         let mut setup = two_vms();
         for vm in &mut setup.vms {
-            let step =
-                |op, iterations| Step { op, dist: Dist::Const { iterations }, ..vm.program[0] };
-            vm.program = vec![step(Op::Compute, 100_000), step(Op::UserBarrier, 0)];
+            vm.program = vec![Step::new(Op::Compute, 100_000), Step::new(Op::UserBarrier, 0)];
         }
         let both = preempted(&setup);
         assert!(both.contains(&(1, 0)) && both.contains(&(0, 1)));

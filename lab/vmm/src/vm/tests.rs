@@ -2,15 +2,14 @@
 //! Tests that need a VM's memory: faults, and which vCPU was asked by which.
 
 use super::*;
-use unspin_scenario::plan::{Dist, Op};
+use unspin_scenario::plan::Op;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A program of one lock, two vCPUs.
 fn plain(cpl: u8) -> VmConfig {
-    let step =
-        |op, iterations| Step { op, dist: Dist::Const { iterations }, lock: 0, permille: 1000 };
-    let program = vec![step(Op::Lock, 0), step(Op::Critical, 5), step(Op::Unlock, 0)];
+    let program =
+        vec![Step::new(Op::Lock, 0), Step::new(Op::Critical, 5), Step::new(Op::Unlock, 0)];
     VmConfig { cpl, ..VmConfig::new(2, program, 1) }
 }
 
@@ -140,11 +139,7 @@ fn one_goes_on(vm: &mut Vm, vcpu: usize, more: u32) {
 }
 
 fn asking(vcpus: u32, op: Op) -> Option<Vm> {
-    let step = |op, iterations| {
-        let dist = Dist::Const { iterations };
-        Step { op, dist, lock: 0, permille: 1000 }
-    };
-    let program = vec![step(Op::Compute, 200), step(op, 0)];
+    let program = vec![Step::new(Op::Compute, 200), Step::new(op, 0)];
     of_config(VmConfig { vcpus, program, ..plain(0) })
 }
 

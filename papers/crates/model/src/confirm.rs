@@ -2,7 +2,7 @@
 //! Runs the same application on the simulator, to check that it scales as the model predicts.
 
 use crate::{App, Prediction, Sequential};
-use unspin_scenario::plan::{Arm, CgroupLayout, Dist, Op, Platform, Run, Step};
+use unspin_scenario::plan::{Arm, CgroupLayout, Op, Platform, Run, Step};
 use unspin_sim::{simulate_setup, Host, Kernel, Setup, VmSetup};
 
 /// Cycles of the modelled server in a millisecond; one iteration is one.
@@ -39,7 +39,7 @@ pub fn program(app: &App, units: u32) -> Vec<Step> {
     let mut steps = Vec::new();
     let step = |op, ms: f64| {
         let iterations = (ms * CYCLES_PER_MS).round().clamp(0.0, ITERATIONS_MAX) as u32;
-        Step { op, dist: Dist::Const { iterations }, lock: 0, permille: 1000 }
+        Step::new(op, iterations)
     };
     // Divided into several steps if necessary, because a step has a maximum length.
     let parts = |op, ms: f64| {
@@ -120,12 +120,7 @@ pub fn setup(app: &App, units: u32, physical: bool, window_ms: u64, seed: u64) -
     let mut setup = Setup::new(&host, &run);
     for hog in setup.vms.iter_mut().skip(1) {
         // A program that counts and never rests.
-        let compute = Step {
-            op: Op::Compute,
-            dist: Dist::Const { iterations: 2_400_000 },
-            lock: 0,
-            permille: 1000,
-        };
+        let compute = Step::new(Op::Compute, 2_400_000);
         *hog = VmSetup { program: vec![compute], ..hog.clone() };
     }
     setup

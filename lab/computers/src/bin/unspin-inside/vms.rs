@@ -4,7 +4,7 @@
 use crate::watched;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use unspin_scenario::plan::{Dist, Op, Step};
+use unspin_scenario::plan::{Op, Step};
 use unspin_vmm::{Vm, VmConfig};
 
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
@@ -87,9 +87,7 @@ pub fn switches(ms: u64, sleep_us: Option<u32>) -> Result<String, String> {
     // The guest's timer counts nanoseconds.
     let sleep = sleep_us.map(|us| us.checked_mul(1000).filter(|ns| *ns > 0).ok_or(us));
     let sleep = sleep.transpose().map_err(|us| format!("nobody sleeps {us} us"))?;
-    let program = |op, iterations| {
-        vec![Step { op, dist: Dist::Const { iterations }, lock: 0, permille: 1000 }]
-    };
+    let program = |op, iterations| vec![Step::new(op, iterations)];
     let vm = |program| {
         Vm::new(&VmConfig { program, ..config(1, 1) }).map_err(|e: unspin_vmm::Error| e.to_string())
     };
@@ -133,13 +131,11 @@ fn new(vcpus: u32, seed: u64) -> Result<Vm, String> {
 }
 
 fn config(vcpus: u32, seed: u64) -> VmConfig {
-    let step =
-        |op, iterations| Step { op, dist: Dist::Const { iterations }, lock: 0, permille: 1000 };
     let program = vec![
-        step(Op::Compute, 100),
-        step(Op::Lock, 0),
-        step(Op::Critical, 100),
-        step(Op::Unlock, 0),
+        Step::new(Op::Compute, 100),
+        Step::new(Op::Lock, 0),
+        Step::new(Op::Critical, 100),
+        Step::new(Op::Unlock, 0),
     ];
     VmConfig::new(vcpus, program, seed)
 }

@@ -12,8 +12,6 @@ use unspin_scenario::plan::{self, Dist, Op, Step};
 /// the other used 40 and could go on; then they get 35.4 and 44.6 ms.
 #[test]
 fn the_example_of_the_text_comes_out_of_the_simulator() {
-    let step =
-        |op, iterations| Step { op, dist: Dist::Const { iterations }, lock: 0, permille: 1000 };
     let mut setup = two_vms();
     setup.host = Host::lab(2, Kernel::V3_19).with_period_ns(40_000_000);
     let costs = &mut setup.host.costs;
@@ -26,7 +24,7 @@ fn the_example_of_the_text_comes_out_of_the_simulator() {
     (vm.vcpus, vm.threads) = (2, 2);
     (vm.start_ns, vm.pin) = (0, vec![0, 1]);
     // 3,500,000 iterations of two cycles at 200 MHz.
-    vm.program = vec![step(Op::Compute, 3_500_000), step(Op::Block, 0)];
+    vm.program = vec![Step::new(Op::Compute, 3_500_000), Step::new(Op::Block, 0)];
     let mut sim = setup.build().unwrap();
     sim.run_until(1_000_000);
     sim.guest.cpus[VcpuId(1)].run.remaining_ns = 1_000_000_000;
@@ -44,15 +42,13 @@ fn the_example_of_the_text_comes_out_of_the_simulator() {
 /// One VM of four vCPUs on two pCPUs: the first `busy` share a pCPU and compute for ever, the
 /// others sleep on the other.
 fn stacked(parts: plan::Asym, busy: u32) -> Sim {
-    let step =
-        |op, iterations| Step { op, dist: Dist::Const { iterations }, lock: 0, permille: 1000 };
     let mut setup = two_vms();
     setup.host = Host::lab(2, Kernel::V3_19);
     setup.run.arm.asym = parts;
     setup.vms.truncate(1);
     let vm = &mut setup.vms[0];
     (vm.start_ns, vm.pin) = (0, (0..4).map(|v| u32::from(v >= busy)).collect());
-    vm.program = vec![step(Op::Compute, 10_000), step(Op::Block, 0)];
+    vm.program = vec![Step::new(Op::Compute, 10_000), Step::new(Op::Block, 0)];
     let mut sim = setup.build().unwrap();
     sim.run_until(50_000);
     for v in VcpuId(0).and_next(busy) {

@@ -8,18 +8,16 @@ use crate::setup::tests::two_vms;
 use unspin_scenario::plan::{Dist, LockKind, Op, Step};
 
 fn messages(capacity: u32, kind: LockKind) -> crate::Setup {
-    let step =
-        |op, iterations| Step { op, dist: Dist::Const { iterations }, lock: 0, permille: 1000 };
     let mut setup = two_vms();
     for vm in &mut setup.vms {
         vm.threads = 2 * GROUP;
         vm.lock.kind = kind;
         vm.program = vec![
-            Step { dist: Dist::Exp { mean: 500, max: 0 }, ..step(Op::Compute, 0) },
-            step(Op::SocketWait, capacity),
-            step(Op::SocketLock, 0),
-            step(Op::Critical, 50),
-            step(Op::SocketUnlock, 0),
+            Step { dist: Dist::Exp { mean: 500, max: 0 }, ..Step::new(Op::Compute, 0) },
+            Step::new(Op::SocketWait, capacity),
+            Step::new(Op::SocketLock, 0),
+            Step::new(Op::Critical, 50),
+            Step::new(Op::SocketUnlock, 0),
         ];
     }
     setup

@@ -41,17 +41,7 @@ impl Fake {
 fn result(run: &Run) -> Record {
     let (units, cpu_ns) = (vec![100; 4], vec![1000; 4]);
     let vm = VmResult { acquisitions: units.clone(), units, cpu_ns, ..VmResult::default() };
-    Record::Run(Box::new(RunResult {
-        run: run.clone(),
-        window_ns: 1000,
-        vm: vec![vm; run.vms.len()],
-        epochs: Vec::new(),
-        trace: Vec::new(),
-        spinners: None,
-        wakeups: None,
-        hogs_cpu_ns: Vec::new(),
-        host_idle_share: None,
-    }))
+    Record::Run(Box::new(RunResult::new(run.clone(), 1000, vec![vm; run.vms.len()])))
 }
 
 impl Machine for Fake {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use unspin_scenario::plan::{Dist, Op, Step};
+use unspin_scenario::plan::{Op, Step};
 use unspin_vmm::{unserved, Vm, VmConfig};
 
 const VMS: u32 = 3;
@@ -72,8 +72,7 @@ impl Drop for FewerCpus {
 }
 
 fn config(seed: u64) -> VmConfig {
-    let dist = Dist::Const { iterations: 1000 };
-    let program = vec![Step { op: Op::Compute, dist, lock: 0, permille: 1000 }];
+    let program = vec![Step::new(Op::Compute, 1000)];
     VmConfig::new(VCPUS, program, seed)
 }
 
