@@ -52,7 +52,7 @@ const ORDERS: &[(&str, Option<&str>, Order)] = &[
 /// Options of the checker (`core/verify/search.cc`). In the short form these are searched.
 const SHORT: &[&str] = &[
     "threads=2 rounds=2 tries=6 looks=1 states=60000",
-    "threads=2 rounds=2 spurious=1 states=60000",
+    "threads=2 rounds=2 spurious=1 start=65535 states=60000",
     "threads=3 clock=never states=60000",
     "threads=3 clock=spent states=60000",
 ];
@@ -77,7 +77,7 @@ const WRONG: &[&str] = &[
     "threads=2",
     "threads=2 tries=2 looks=1",
     "threads=2 clock=spent",
-    "threads=2 rounds=2",
+    "threads=2 rounds=2 start=65535",
     "threads=2 rounds=2 tries=6",
     "threads=3 clock=never",
     "threads=3 states=300000",
@@ -120,6 +120,14 @@ const BROKEN: &[Broken] = &[
     ("pv_preemptable", "unspin_lock_wake_all(&lock->both)", "(void)0", "progress"),
     ("pv_preemptable", "if (both & UNSPIN_PV_PREEMPTABLE_HELD)", "if (both)", "progress"),
     ("pv_preemptable", "if (ahead)", "if (0)", "order"),
+    // Looks only while there is time.
+    (
+        "pv_preemptable",
+        "while (atomic_fetch_or_explicit(&lock->both, UNSPIN_PV_PREEMPTABLE_HELD",
+        "while (unspin_lock_budget_spent(&budget) || \
+         atomic_fetch_or_explicit(&lock->both, UNSPIN_PV_PREEMPTABLE_HELD",
+        "progress",
+    ),
     ("pv_ticket", "if (unspin_pv_ticket_ahead(both, mine))\n", "if (both)\n", "progress"),
     // Gives up before it looks: goes round for ever if its budget is always over.
     (
@@ -129,6 +137,7 @@ const BROKEN: &[Broken] = &[
         "progress",
     ),
     ("pv_ticket", "next <= kicks", "next < kicks", "progress"),
+    ("pv_ticket", "!(low & UNSPIN_PV_TICKET_HALTED)", "low & UNSPIN_PV_TICKET_HALTED", "progress"),
     ("pv_ticket", "unspin_lock_wake(&lock->both,", "unspin_lock_wake(&lock->both, 1 +", "progress"),
     ("pv_ticket", "if (unspin_pv_ticket_ahead(both, both >> 16))", "if (0)", "mutual_exclusion"),
     ("pv_queued", "unspin_lock_wake(&lock->word, 0)", "(void)0", "progress"),
@@ -142,6 +151,13 @@ const BROKEN: &[Broken] = &[
     ),
     ("lease", "return !(uses & 1) &&", "return", "mutual_exclusion"),
     ("lease", "unspin_lock_wake(&lock->line, heir)", "(void)0", "progress"),
+    ("lease", "heir ? 1 : 1 - 0x10000u", "1", "progress"),
+    (
+        "lease",
+        "while (!unspin_lease_take(",
+        "while (unspin_lock_budget_spent(&awake) || !unspin_lease_take(",
+        "progress",
+    ),
     (
         "lease",
         "(wish == UNSPIN_LEASE_WANTED_ASLEEP, 0)",
