@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every scenario of the repository stands for the plan it stood for: a change of how files are read
 //! or expanded changes none. `UNSPIN_BLESS=1 cargo test -p unspin-scenario --test plans` renews the
-//! list where a scenario or a profile was meant to change.
+//! list where a scenario or a profile was meant to change. What holds for any plan holds for these.
 
-use std::collections::BTreeMap;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use unspin_scenario::plan::{GuestProgram, Plan};
 use unspin_scenario::{
-    expand, parse_guest_program, parse_profile, parse_scenario, split, Profile, Ranges, Selection,
-    Workloads,
+    expand, parse_guest_program, parse_profile, parse_scenario, split, Profile, Ranges, Scenario,
+    Selection, Workloads,
 };
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
 
 /// Every TOML file below `dir`, by its name.
 fn files(dir: &Path, all: &mut BTreeMap<String, PathBuf>) {
@@ -69,18 +74,36 @@ fn fingerprint(plan: Plan) -> String {
     Plan { scenario_hash: String::new(), ..plan }.fingerprint()[..16].to_string()
 }
 
-#[test]
-fn scenarios_stand_for_the_plans_they_stood_for() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let workloads = Workloads { profiles: profiles(&root), programs: programs(&root) };
-    let scenarios = of_all(&root, "scenarios");
+/// A scenario of the repository, its file, and its plan.
+struct Shipped {
+    name: String,
+    path: PathBuf,
+    text: String,
+    scenario: Scenario,
+    plan: Plan,
+}
+
+fn workloads() -> Workloads {
+    Workloads { profiles: profiles(&root()), programs: programs(&root()) }
+}
+
+fn shipped(workloads: &Workloads) -> Vec<Shipped> {
+    let scenarios = of_all(&root(), "scenarios");
     assert!(scenarios.len() >= 30, "{}", scenarios.len());
-    let mut found = String::new();
-    for (name, path) in scenarios {
+    let read = |(name, path): (String, PathBuf)| {
         let text = std::fs::read_to_string(&path).unwrap();
         let scenario = parse_scenario(&path.display().to_string(), &name, &text);
         let scenario = scenario.unwrap_or_else(|e| panic!("{e}"));
-        let plan = expand(&scenario, &text, &workloads, &Selection::default()).unwrap();
+        let plan = expand(&scenario, &text, workloads, &Selection::default()).unwrap();
+        Shipped { name, path, text, scenario, plan }
+    };
+    scenarios.into_iter().map(read).collect()
+}
+
+#[test]
+fn scenarios_stand_for_the_plans_they_stood_for() {
+    let mut found = String::new();
+    for Shipped { name, scenario, plan, .. } in shipped(&workloads()) {
         write!(found, "{name} {} runs", plan.runs.len()).unwrap();
         write!(found, ", attributed {}", fingerprint(plan.attributed())).unwrap();
         for part in split(&plan, scenario.boots) {
@@ -96,6 +119,135 @@ fn scenarios_stand_for_the_plans_they_stood_for() {
     let changed = found.lines().filter(|line| !known.lines().any(|k| k == *line));
     let changed: Vec<&str> = changed.filter_map(|line| line.split(' ').next()).collect();
     assert!(found == known, "other plans than before, or others in the list: {changed:?}");
+}
+
+/// What the arms of the lab's own scenarios are compared with.
+#[test]
+fn baselines_are_what_they_should_be() {
+    for Shipped { name, path, plan, .. } in shipped(&workloads()) {
+        if !path.starts_with(root().join("scenarios")) {
+            continue;
+        }
+        // What the exit path costs is compared at one window, locks with the one that suffers, stalls
+        // with nothing, cases with themselves, sizes with a window that nothing exits of; all else with KVM as it is.
+        let baseline = match name.as_str() {
+            "exit-path" => "kvm",
+            "diagnosis" | "diagnosis-hogs" | "diagnosis-quota" => "watched",
+            "diagnosis-ab" => "wide",
+            "asymmetric"
+            | "asymmetric-smoke"
+            | "asymmetric-unpinned"
+            | "asymmetric-linux"
+            | "asymmetric-parts" => "symmetric",
+            "idle-poll" => "halt",
+            "table1" => "ple-off",
+            "gangs-victim" | "gangs-linux-victim" => "off",
+            "one-vm-locks" => "ticket",
+            _ if path.starts_with(root().join("scenarios/threads")) => "ticket",
+            _ => "stock",
+        };
+        assert_eq!(plan.runs[0].baseline, baseline, "{name}");
+    }
+}
+
+#[test]
+fn profiles_that_do_not_spin_say_so() {
+    let mut own = BTreeMap::new();
+    files(&root().join("profiles"), &mut own);
+    let all = profiles(&root());
+    let calm: Vec<&str> =
+        own.keys().filter(|name| !all[*name].0.spin_intensive).map(String::as_str).collect();
+    let expected = [
+        "balanced",
+        "compute",
+        "fork-and-join",
+        "heavy-stage",
+        "interactive",
+        "phases",
+        "shares-300-lines",
+        "shares-3000-lines",
+        "sleeps",
+        "wandering",
+    ];
+    assert_eq!(calm, expected);
+}
+
+#[test]
+fn plans_hold_every_run_once() {
+    for Shipped { name, scenario, plan, .. } in shipped(&workloads()) {
+        for (i, r) in plan.runs.iter().enumerate() {
+            assert_eq!((r.id as usize, r.seed), (i, scenario.seed + u64::from(r.repeat)), "{name}");
+            assert!(
+                r.vms.iter().flat_map(|vm| &vm.pin).all(|p| *p < scenario.host.pcpus),
+                "{name}"
+            );
+        }
+        // Each repeat begins every point with another arm, where no arm has guests of its own.
+        let mut first: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
+        let mut seen = BTreeSet::new();
+        for r in plan.runs.iter().filter(|r| !r.alone && r.inject.is_none()) {
+            let lock = format!("{}{:?}", r.lock_group, r.first().linux);
+            let point = (r.profile.clone(), r.vms.len(), r.cgroup as u8, lock);
+            if seen.insert((point.clone(), r.repeat)) {
+                first.entry(point).or_default().insert(&r.arm.name);
+            }
+        }
+        let own_guests = scenario.arms.iter().any(|arm| arm.idle.is_some());
+        for names in first.values().filter(|_| !own_guests) {
+            assert_eq!(names.len(), scenario.arms.len().min(scenario.repeats as usize), "{name}");
+        }
+        let json = serde_json::to_string(&plan).unwrap();
+        assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan, "{name}");
+    }
+}
+
+#[test]
+fn shares_are_the_whole() {
+    for Shipped { name, plan, .. } in shipped(&workloads()) {
+        for parts in [1, 2, 5] {
+            let shares = split(&plan, parts);
+            assert!(shares.iter().all(|p| !p.runs.is_empty()), "{name}");
+            let mut runs: Vec<_> = shares.iter().flat_map(|p| p.runs.clone()).collect();
+            runs.sort_by_key(|r| r.id);
+            assert_eq!(runs, plan.runs, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_selection_keeps_ids_baseline_and_hash() {
+    let workloads = workloads();
+    for Shipped { name, text, scenario, plan, .. } in shipped(&workloads) {
+        for arm in &scenario.arms {
+            let one = Selection { arms: vec![arm.name.clone()], ..Selection::default() };
+            let Ok(some) = expand(&scenario, &text, &workloads, &one) else {
+                panic!("{name}, {}", arm.name)
+            };
+            assert_eq!(some.scenario_hash, plan.scenario_hash, "{name}");
+            for r in &some.runs {
+                assert_eq!(*r, plan.runs[r.id as usize], "{name}");
+                assert!(r.alone || r.arm.name == arm.name || r.arm.name == r.baseline, "{name}");
+            }
+        }
+    }
+}
+
+/// A file that is cut off, with anything behind, may be refused and ends no program.
+#[test]
+fn rubbish_never_panics() {
+    let whole: Vec<String> = shipped(&workloads()).into_iter().map(|s| s.text).collect();
+    let input = (0..whole.len(), any::<prop::sample::Index>(), "\\PC{0,200}");
+    proptest!(|((file, cut, text) in input)| {
+        let mut at = cut.index(whole[file].len());
+        while !whole[file].is_char_boundary(at) {
+            at -= 1;
+        }
+        let part = &whole[file][..at];
+        for text in [&text, part, &(part.to_string() + &text)] {
+            let _ = parse_scenario("x.toml", "x", text);
+            let _ = parse_profile("p.toml", "p", text);
+        }
+    });
 }
 
 /// What of a profile runs, with every number of computing divided so.

@@ -126,16 +126,6 @@ proptest! {
         prop_assert!(!whole || low.fract() == 0.0);
     }
 
-    /// The usual value has a place.
-    #[test]
-    fn the_usual_value_is_at_its_place(least in 1u32..1000, room in 1u32..1000, at in 0.0..1.0f64, whole: bool, log: bool) {
-        let (least, most) = (f64::from(least), f64::from(least + room));
-        let u = unknown(Domain::Range { least, most, whole, log });
-        let usual = Unknown { usual: u.value(at), ..u };
-        let again: f64 = usual.value(usual.usual_at()).parse().unwrap();
-        prop_assert!((again - usual.usual.parse::<f64>().unwrap()).abs() < 1e-6);
-    }
-
     /// Each choice has as many places.
     #[test]
     fn choices_are_equally_likely(n in 2usize..9) {

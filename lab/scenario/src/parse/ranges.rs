@@ -64,27 +64,6 @@ impl Unknown {
             }
         }
     }
-
-    /// The place of the usual value.
-    pub fn usual_at(&self) -> f64 {
-        let usual = self.usual.replace('_', "").parse::<f64>();
-        match &self.domain {
-            Domain::Any(all) => {
-                let i = all.iter().position(|v| *v == self.usual).unwrap_or(0);
-                (i as f64 + 0.5) / all.len() as f64
-            }
-            Domain::Range { least, most, whole: true, log: false } => {
-                let usual = usual.unwrap_or(*least);
-                (usual - least + 0.5) / (most - least + 1.0)
-            }
-            Domain::Range { least, most, log: false, .. } => {
-                (usual.unwrap_or(*least) - least) / (most - least)
-            }
-            Domain::Range { least, most, log: true, .. } => {
-                (usual.unwrap_or(*least) / least).ln() / (most / least).ln()
-            }
-        }
-    }
 }
 
 /// Which of `n` equal parts of the range 0 to 1 contains `at`.
