@@ -393,20 +393,3 @@ pub struct Use {
     /// 0.
     pub reserved: [u8; 7],
 }
-
-impl Use {
-    /// The state before any use, for turns of about this length.
-    pub fn new(turn: u64) -> Use {
-        let mut new = Use::default();
-        // SAFETY: it is there to write; the same holds below.
-        unsafe { sys::gang_use_begin(&mut new, turn) };
-        new
-    }
-
-    /// Accounts for a turn of this length in which tasks of the host had `of_host` of the pCPU; a
-    /// negative `of_host` corrects an earlier excess. Returns whether the pCPU has no turns.
-    pub fn turn_ends(&mut self, of_host: i64, turn: u64) -> bool {
-        // SAFETY: as above.
-        unsafe { sys::gang_use(self, of_host, turn) != 0 }
-    }
-}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The safe interface gives the same results as the C.
 
-use unspin_policy::aple::{Epoch, Params, State};
+use unspin_policy::aple::Params;
 use unspin_policy::hvs::{category_on_preempt, pick, Category, Flags, Slot, UnknownVariant};
 use unspin_policy::kvm_stock::{Search, Variant, Vcpu, WindowParams, Yield};
 
@@ -24,29 +24,12 @@ fn parameter_errors_name_the_field() {
         delta_cycles = u32::MAX, delta_max_cycles = u32::MAX, epoch_ple_exits = 0);
     errors_name_the_field!(vcrd: threshold_log2_cycles = 64, values = 33, step_us = 0, initial_ppm = 0,
         recency_ppm = 1_000_001, experiment_ppm = 1_000_001, ratio_max = 0);
-    errors_name_the_field!(userspin: samples = 17, threshold = 9, still = 0, range_bytes = 0);
     errors_name_the_field!(asym: grow_ppm = 1_000_001, latency_min_us = 0, latency_max_us = 1,
         latency_init_us = 1, urgent_us = 16_000, conflict_ratio = 0);
     errors_name_the_field!(credit: slot_us = 0, slots_per_assignment = 0, credit_per_slot = 0,
         credit_max = 0, capped = 2);
     errors_name_the_field!(demand: threshold_ppm = 0, look_us = 0, hold_us = 0);
     assert_eq!(Params::fixed(512).check(), Ok(()));
-}
-
-#[test]
-fn userspin_says_what_the_c_says() {
-    use unspin_policy::userspin::{digest, has_pause, Kind, Params, Sample, State, CODE_MAX_BYTES};
-    let good = Params::default();
-    let mut vcpu = State::new();
-    assert_eq!(vcpu.judge(&good).kind(), Kind::No);
-    assert_eq!(vcpu.judge(&good).code(), None);
-    for _ in 0..8 {
-        vcpu.add(&Sample { registers: digest(&[1, 2, 3]), ..Sample::user(0x1000) });
-    }
-    let verdict = vcpu.judge(&good);
-    assert_eq!((verdict.kind(), verdict.code()), (Kind::StillLoop, Some((0xff0, 32))));
-    assert!(!has_pause(&[]) && has_pause(&[0xf3, 0x90]));
-    assert!(CODE_MAX_BYTES == 288 && verdict.code().unwrap().1 <= CODE_MAX_BYTES);
 }
 
 #[test]
@@ -69,26 +52,6 @@ fn userspin_has_the_headers_parameters() {
     assert_eq!(SAMPLES_MAX, defined("SAMPLES_MAX") as usize);
     assert_eq!(RANGE_MAX_BYTES, defined("RANGE_MAX_BYTES"));
     assert_eq!(MARGIN_BYTES, defined("MARGIN_BYTES"));
-}
-
-#[test]
-fn asym_components_in_turn() {
-    use unspin_policy::asym::{latency, resolve_time, resolve_urgency, Core, Params, Vcpu};
-    let params = Params::default();
-    let mut vcpus = [Vcpu::new(&params, 0), Vcpu::new(&params, 0)];
-    assert_eq!(vcpus.map(|vcpu| (vcpu.latency_us, vcpu.core)), [(4000, 0); 2]);
-    for vcpu in &mut vcpus {
-        vcpu.allocated_ns = 50_000_000;
-        vcpu.ready = 1;
-    }
-    latency(&mut vcpus, &params);
-    assert_eq!(vcpus.map(|vcpu| vcpu.latency_us), [2000; 2]);
-    let mut cores = [Core::default(); 2];
-    cores[0].conflicts = 9;
-    assert_eq!(resolve_urgency(&mut vcpus, &cores, &params), 0);
-    assert_eq!(resolve_time(&mut vcpus, &mut cores, &params), 1);
-    assert_eq!(vcpus.map(|vcpu| vcpu.core), [1, 0]);
-    assert_eq!((cores[0].vcpus, cores[0].allocated_ns), (2, 100_000_000));
 }
 
 #[test]
@@ -150,41 +113,11 @@ fn gang_has_the_headers_numbers() {
 }
 
 #[test]
-fn gang_use_says_what_the_c_says() {
-    use unspin_policy::gang::Use;
-    let mut of = Use::new(32_000);
-    assert_eq!(of, Use { of_all: 32_000, ..Use::default() });
-    let unused = (0..100).take_while(|_| !of.turn_ends(32_000, 32_000)).count();
-    assert_eq!(unused, 20);
-    assert_eq!((of.of_all, of.used), (32_000, 1));
-}
-
-#[test]
 #[should_panic(expected = "1025 pCPUs are too many")]
 fn gang_takes_no_more_pcpus_than_a_set_has() {
     use unspin_policy::gang::{Cpu, Host};
     let mut cpus = vec![Cpu::default(); 1025];
     Host { vms: &mut [], vcpus: &mut [], cpus: &mut cpus, turn: &mut 0 }.turn_starts();
-}
-
-#[test]
-fn a_copied_state_replays_the_same_windows() {
-    let params = Params::default();
-    let mut live = State::new(&params);
-    let epoch = |n: u64| Epoch {
-        ple_exits: 1000,
-        spin_cycles: n * 7919 % 1013,
-        switch_cycles: n,
-        cpu_cycles: 5_000,
-    };
-    for n in 0..50 {
-        live.epoch_end(&params, &epoch(n));
-    }
-    let mut replayed = live;
-    for n in 50..100 {
-        assert_eq!(live.epoch_end(&params, &epoch(n)), replayed.epoch_end(&params, &epoch(n)));
-    }
-    assert_eq!(live, replayed);
 }
 
 #[test]

@@ -96,8 +96,12 @@ pub fn gang_use_sees_a_hog_and_its_end(api: &Api) {
 pub fn gang_use_is_bounded(api: &Api) {
     let numbers = (any_u64(), any_u64(), any_u64(), any_u64());
     property(2000, numbers, |(all, host, of_host, turn)| {
-        let before =
-            Use { of_host: host as i64, of_all: all as i64, used: (all & 1) as u8, ..Use::new(0) };
+        let before = Use {
+            of_host: host as i64,
+            of_all: all as i64,
+            used: (all & 1) as u8,
+            ..Use::default()
+        };
         let mut of = before;
         step(api, &mut of, of_host as i64, turn);
         let within = |value: i64| value.clamp(-(TIME_MAX as i64), TIME_MAX as i64);
