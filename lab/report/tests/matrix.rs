@@ -145,17 +145,6 @@ fn names_of_pictures_can_be_links() {
 }
 
 #[test]
-fn the_picture_is_whole_and_fetches_nothing() {
-    let m = page(SCENARIO, |_, _| ()).unwrap();
-    let (name, svg) = &m.pictures[0];
-    assert_eq!(name, "matrix-ebizzy-6.12.svg");
-    assert!(m.page.contains(&format!("]({name})")));
-    assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
-    assert_eq!(svg.matches("<rect").count(), 1 + 2 * 3 * 3);
-    assert_eq!(svg.matches("http").count(), 1, "only the name space");
-}
-
-#[test]
 fn results_without_locks_or_without_the_base_are_refused() {
     let none =
         SCENARIO.replace("locks = [\"ticket\", \"tas\", { preemptable = { tau_ns = 8000 } }]", "");
