@@ -3,19 +3,10 @@
 
 mod common;
 
-use common::lab;
+use common::{fails, lab};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use unspin_scratch::Scratch;
-
-#[track_caller]
-fn fails(args: &[&str], code: i32, words: &str) {
-    let out = lab(args);
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert_eq!(out.status.code(), Some(code), "{said}");
-    assert!(said.contains(words), "{said}");
-    assert!(!said.contains("panicked"), "{said}");
-}
 
 fn scratch(name: &str, text: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("unspin-cli-{}-{name}", std::process::id()));
@@ -148,17 +139,6 @@ fn results_and_traces_without_content_are_2() {
     let said = lab(&["replay", name]).stderr;
     assert!(!said.contains(&0x1b), "{}", String::from_utf8_lossy(&said));
     std::fs::remove_file(file).unwrap();
-}
-
-#[test]
-fn a_full_output_is_1_and_a_closed_one_is_no_error() {
-    let bin = env!("CARGO_BIN_EXE_unspin-lab");
-    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let status = Command::new(bin).arg("man").stdout(full).stderr(Stdio::null()).status();
-    assert_eq!(status.unwrap().code(), Some(1));
-    let mut child = Command::new(bin).arg("man").stdout(Stdio::piped()).spawn().unwrap();
-    drop(child.stdout.take());
-    assert!(child.wait().unwrap().success());
 }
 
 #[test]

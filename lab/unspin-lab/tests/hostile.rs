@@ -3,12 +3,11 @@
 
 mod common;
 
-use common::lab;
+use common::{fails, lab, said};
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::Output;
 use unspin_scratch::Scratch;
 
 struct Dir(Scratch);
@@ -22,21 +21,6 @@ impl Dir {
         self.0.write(name, text);
         self.path(name)
     }
-}
-
-fn said(out: &Output) -> String {
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert!(!said.contains("panicked"), "{said}");
-    said
-}
-
-#[track_caller]
-fn fails(args: &[&str], code: i32, words: &str) -> String {
-    let out = lab(args);
-    let said = said(&out);
-    assert_eq!(out.status.code(), Some(code), "{args:?}: {said}");
-    assert!(said.contains(words), "{args:?}: {said}");
-    said
 }
 
 /// A small scenario of `profile`, with these lines in its [[vm]].

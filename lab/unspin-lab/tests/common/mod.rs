@@ -9,3 +9,22 @@ pub fn lab(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unspin-lab"));
     command.args(args).current_dir(root).stdin(Stdio::null()).output().unwrap()
 }
+
+/// What it said on standard error, which is never a panic.
+#[allow(dead_code)] // each test program uses its part
+pub fn said(out: &Output) -> String {
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(!said.contains("panicked"), "{said}");
+    said
+}
+
+/// Runs it, and expects this exit code and words. Returns what it said.
+#[allow(dead_code)] // each test program uses its part
+#[track_caller]
+pub fn fails(args: &[&str], code: i32, words: &str) -> String {
+    let out = lab(args);
+    let said = said(&out);
+    assert_eq!(out.status.code(), Some(code), "{args:?}: {said}");
+    assert!(said.contains(words), "{args:?}: {said}");
+    said
+}
