@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Computes what a VM loses, to which causes, and what would help, from the time of its vCPUs in
-//! each [`State`]. Other crates measure the states.
+//! each [`State`]. Other crates measure the states. [`spinners`] finds the code in which vCPUs spin.
 
 mod access;
 mod advice;
@@ -14,6 +14,7 @@ mod machine;
 pub mod pairs;
 mod remedy;
 mod right_size;
+pub mod spinners;
 mod state;
 mod words;
 

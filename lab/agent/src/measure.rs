@@ -5,9 +5,9 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use unspin_diagnosis::spinners::{is_user, Samples, USER};
 use unspin_scenario::plan::Run;
 use unspin_scenario::result::{Responses, RunResult, SpinPlace, Spinners, Stalls, VmResult};
-use unspin_spinners::{is_user, Samples, USER};
 use unspin_vmm::process::{now_ns, Sample};
 use unspin_vmm::{Realtime, VcpuSample};
 

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use unspin_computers::{
     kernel_symbols, source_tree, Go, GuestModules, KernelPackage, Lab, Series, QEMU_TOOLS,
 };
+use unspin_diagnosis::spinners::{Place, Symbols};
 use unspin_guest_abi::area::{self, Area};
 use unspin_scenario::plan::GuestProgram;
 use unspin_scratch::Scratch;
-use unspin_spinners::{Place, Symbols};
 
 const VCPUS: u32 = 4;
 /// The image has all programs with their libraries in it, and is unpacked beside itself.

@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use unspin_diagnosis::spinners::{entries, Error, Ready, Samples, Symbols, TRACEFS};
 use unspin_host::{place, Host, VmProcess};
-use unspin_spinners::{entries, Error, Ready, Samples, Symbols, TRACEFS};
 
 const HELP: &str = "\
 Prints 2 tables per VM: where vCPUs spun for so long that they left the guest (pause-loop exits), and \

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use unspin_computers::{Go, GuestModules, KernelPackage, Lab, Series};
+use unspin_diagnosis::spinners::{symbol_of, Symbols};
 use unspin_scenario::plan::{LinuxVm, Plan, Run, LOCKS_KERNEL};
 use unspin_scenario::result::{Record, RunResult};
-use unspin_spinners::{symbol_of, Symbols};
 
 pub struct Parts {
     /// Kernels by series.

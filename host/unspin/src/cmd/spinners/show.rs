@@ -6,8 +6,8 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
+use unspin_diagnosis::spinners::{by_symbol, fit, Counts, Fit, Samples, Symbols};
 use unspin_host::{Name, VmProcess};
-use unspin_spinners::{by_symbol, fit, Counts, Fit, Samples, Symbols};
 use unspin_text::{printable_lines, Framed};
 
 /// Limit of lines in a table; --json has all places.

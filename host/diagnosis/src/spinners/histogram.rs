@@ -79,7 +79,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// As kernel 6.12 prints it, with addresses of a Linux guest.
-    const PRINTED: &str = include_str!("../tests/kvm_exit.hist");
+    const PRINTED: &str = include_str!("../../tests/kvm_exit.hist");
 
     #[test]
     fn a_kernels_own_text_is_read() {

@@ -15,10 +15,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::error::Error;
-use crate::histogram::{Entry, Histogram, KEYS};
-use crate::instance::{Instance, TRACEFS};
-use crate::threads;
+use super::error::Error;
+use super::histogram::{Entry, Histogram, KEYS};
+use super::instance::{Instance, TRACEFS};
+use super::threads;
 
 const EVENT: &str = "events/kvm/kvm_exit";
 /// Fields of the tracepoint that are used as keys or in filters.

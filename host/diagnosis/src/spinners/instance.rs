@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::error::Error;
+use super::error::Error;
 
 /// Where kernels have tracefs.
 pub const TRACEFS: &str = "/sys/kernel/tracing";

@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use crate::samples::Counts;
-use crate::symbols::{is_user, Place, Symbols};
+use super::samples::Counts;
+use super::symbols::{is_user, Place, Symbols};
 
 /// One line of a table.
 #[derive(Debug, Clone, PartialEq)]

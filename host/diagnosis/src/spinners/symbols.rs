@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use crate::error::SymbolsError;
+use super::error::SymbolsError;
 
 /// Limit of a function's length beyond `_etext` if no symbol follows.
 const MODULE_FUNCTION_MAX: u64 = 64 * 1024;
