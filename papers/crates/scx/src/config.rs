@@ -2,8 +2,8 @@
 //! Computes the scheduler's settings from the arguments.
 
 use unspin_guest_abi::rng::splitmix64;
+use unspin_host::{place, Host};
 
-use crate::affinity::affinity;
 use crate::arguments::Arguments;
 use crate::error::Error;
 use crate::shared::{Config, VcpuConfig, PCPUS_MAX, VCPUS_MAX};
@@ -25,14 +25,15 @@ pub fn config(asked: &Arguments) -> Result<Config, Error> {
         vms: Default::default(),
         vcpus: [VcpuConfig { vm: NO_VM, ..VcpuConfig::default() }; VCPUS_MAX],
     };
+    let host = Host::at(&place::proc());
     let mut at = 0;
     for (vm, of) in asked.vms.iter().enumerate() {
         config.vms[vm].weight = of.weight;
         config.vms[vm].named = of.named.into();
         for (i, &tid) in of.tids.iter().enumerate() {
-            let allowed = affinity(tid, asked.pcpus);
-            let allowed = allowed.map_err(|source| Error::Class { tid, source })?;
-            let (pcpu, pinned) = place(tid, &allowed, i as u32, asked.pcpus)?;
+            let allowed = host.allowed_cpus(tid);
+            let allowed: Vec<u32> = allowed.range(..asked.pcpus).copied().collect();
+            let (pcpu, pinned) = first_pcpu(tid, &allowed, i as u32, asked.pcpus)?;
             config.vcpus[at] = VcpuConfig { tid, vm: vm as u32, pcpu, pinned: pinned.into() };
             at += 1;
         }
@@ -48,7 +49,7 @@ fn slots_per_assignment(slot_us: u32) -> u32 {
 }
 
 /// The pCPU on which a VM's vCPU with this number waits first, and whether it is pinned there.
-fn place(tid: u32, allowed: &[u32], number: u32, pcpus: u32) -> Result<(u32, bool), Error> {
+fn first_pcpu(tid: u32, allowed: &[u32], number: u32, pcpus: u32) -> Result<(u32, bool), Error> {
     match allowed {
         [pcpu] => Ok((*pcpu, true)),
         all if all.len() == pcpus as usize => Ok((number % pcpus, false)),
@@ -69,10 +70,10 @@ mod tests {
 
     #[test]
     fn vcpus_are_where_they_may_be() {
-        assert_eq!(place(1, &[2], 0, 4).unwrap(), (2, true));
-        assert_eq!(place(1, &[0, 1, 2, 3], 5, 4).unwrap(), (1, false));
-        assert!(place(1, &[0, 1], 0, 4).unwrap_err().to_string().contains("2 of 4 pCPUs"));
-        assert!(place(1, &[], 0, 4).is_err());
+        assert_eq!(first_pcpu(1, &[2], 0, 4).unwrap(), (2, true));
+        assert_eq!(first_pcpu(1, &[0, 1, 2, 3], 5, 4).unwrap(), (1, false));
+        assert!(first_pcpu(1, &[0, 1], 0, 4).unwrap_err().to_string().contains("2 of 4 pCPUs"));
+        assert!(first_pcpu(1, &[], 0, 4).is_err());
     }
 
     #[test]

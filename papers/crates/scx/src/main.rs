@@ -3,7 +3,6 @@
 //! standard input ends. Prints `ready` when they are scheduled by it, and at the end the
 //! scheduler's counts.
 
-mod affinity;
 mod arguments;
 mod config;
 mod error;
