@@ -11,15 +11,21 @@ use unspin_text::read_file;
 const NOTE_MAX: u64 = 8 << 20;
 
 /// Directories in which containerd records containers; a subdirectory per namespace.
-const CONTAINERD: [&str; 2] = [
+const CONTAINERD: [&str; 4] = [
     "run/containerd/io.containerd.runtime.v2.task",
+    // K3s and RKE2, k0s, MicroK8s.
     "run/k3s/containerd/io.containerd.runtime.v2.task",
+    "run/k0s/containerd/io.containerd.runtime.v2.task",
+    "var/snap/microk8s/common/run/containerd/io.containerd.runtime.v2.task",
 ];
 
-/// The storage of CRI-O, for running containers, and of podman.
+/// The storage of CRI-O, for running containers.
 const CRIO: &str = "run/containers/storage/overlay-containers";
-const PODMAN: &str = "var/lib/containers/storage/overlay-containers/containers.json";
-const DOCKER: &str = "var/lib/docker/containers";
+/// The storage of root's podman and docker, and that of a user in the home directory.
+const OF_ROOT: &str = "var/lib";
+const OF_USER: &str = ".local/share";
+const PODMAN: &str = "containers/storage/overlay-containers/containers.json";
+const DOCKER: &str = "docker/containers";
 
 /// The labels of namespace, pod and container, for each engine.
 const KEYS: [[&str; 3]; 2] = [
@@ -31,8 +37,9 @@ const KEYS: [[&str; 3]; 2] = [
     ["io.kubernetes.pod.namespace", "io.kubernetes.pod.name", "io.kubernetes.container.name"],
 ];
 
-/// Adds the names of the container, and of its pod. `root`: the host's root directory.
-pub fn add_names(root: &Path, id: &str, names: &mut Names) {
+/// Adds the names of the container, and of its pod. `root`: the host's root directory; `home`: the home directory
+/// of the user who runs the container, unless that is root.
+pub fn add_names(root: &Path, home: Option<&str>, id: &str, names: &mut Names) {
     if id.contains('/') || id.starts_with('.') {
         return;
     }
@@ -43,12 +50,20 @@ pub fn add_names(root: &Path, id: &str, names: &mut Names) {
         }
     }
     add_labels(&note(&root.join(CRIO).join(id).join("userdata/config.json"))["annotations"], names);
-    let docker = note(&root.join(DOCKER).join(id).join("config.v2.json"));
+    let of_user = home.map(|home| root.join(home.trim_start_matches('/')).join(OF_USER));
+    for storage in of_user.into_iter().chain([root.join(OF_ROOT)]) {
+        add_stored(&storage, id, names);
+    }
+}
+
+/// Adds the names of a container of docker or podman.
+fn add_stored(storage: &Path, id: &str, names: &mut Names) {
+    let docker = note(&storage.join(DOCKER).join(id).join("config.v2.json"));
     add_labels(&docker["Config"]["Labels"], names);
     let name = docker["Name"].as_str().map(|name| name.trim_start_matches('/'));
     names.add(Kind::Container, name.unwrap_or_default());
     if names.get(Kind::Container).is_none() {
-        let all = note(&root.join(PODMAN));
+        let all = note(&storage.join(PODMAN));
         let mut all = all.as_array().into_iter().flatten();
         let of = all.find(|container| container["id"] == id);
         let name = of.and_then(|container| container["names"][0].as_str());

@@ -2,7 +2,7 @@
 //! The cgroups of VMs' threads, and what follows from them: by whose weight a VM competes, with which other
 //! VMs it shares that weight, and which quotas limit it.
 
-use crate::{Cgroup, Host, Kind, Name, Tree, VmProcess};
+use crate::{placed, Cgroup, Host, Kind, Name, Tree, VmProcess};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ struct Threads {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// The cgroup whose weight decides: the nearest around all its vCPUs that has the CPU controller. If it
-    /// is within a systemd scope or service that belongs to the VM alone, that scope or service. `None`: the
-    /// root cgroup.
+    /// is within a systemd scope or service, or a container, that belongs to the VM alone, that one. `None`:
+    /// the root cgroup.
     pub group: Option<Cgroup>,
     /// Whether it belongs to the VM alone. Helpers in it (swtpm, virtiofsd, virt-launcher) count as
     /// the VM's.
@@ -111,11 +111,7 @@ impl Groups {
             (None, Some(common)) => common,
             (why, _) => return Err(why.clone().unwrap_or("its cgroups are unknown".into())),
         };
-        let is_unit = |group: &Cgroup| {
-            let name = group.name();
-            name.ends_with(".scope") || name.ends_with(".service")
-        };
-        let unit = common.upwards().find(is_unit);
+        let unit = common.upwards().find(|group| placed::is_whole(group.name()));
         let own = unit.filter(|unit| self.beside(unit, pid).is_empty()).unwrap_or(common);
         let group = own.upwards().find(|group| tree.is_on(group));
         let beside = match &group {
@@ -270,7 +266,7 @@ impl Limit {
             (Some(&"qemu.slice"), Some(id)) if !id.is_empty() => {
                 return format!("qm set {id} --cpulimit CPUS");
             }
-            _ if parts.iter().any(|part| part.starts_with("kubepods")) => {
+            _ if parts.iter().any(|part| part.contains("kubepods")) => {
                 return "limits.cpu of its pod (KubeVirt: of the VirtualMachine)".into();
             }
             _ if parts.iter().any(is_machine) => {
@@ -288,20 +284,28 @@ impl Limit {
             crate::Version::One => "cpu.cfs_quota_us",
             crate::Version::Two => "cpu.max",
         };
-        let is_unit = [".service", ".scope", ".slice"].iter().any(|end| last.ends_with(end));
-        let of_user =
-            parts.iter().any(|part| part.starts_with("user@")) && !last.starts_with("user");
+        let is_unit = [".service", ".scope", ".slice"].iter().any(|end| last.ends_with(end))
+            && last.chars().all(|c| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c));
+        // For a shell.
+        let unit = if last.contains('\\') { format!("'{last}'") } else { last.to_string() };
+        let around = parts.split_last().map_or(&[][..], |(_, around)| around);
+        let of_user = around.iter().any(|part| part.starts_with("user@"));
         match (is_unit, of_user) {
-            (true, true) => format!("systemctl --user set-property {last} CPUQuota=PERCENT"),
-            (true, false) => format!("systemctl set-property {last} CPUQuota=PERCENT"),
+            (true, true) => format!("systemctl --user set-property {unit} CPUQuota=PERCENT"),
+            (true, false) => format!("systemctl set-property {unit} CPUQuota=PERCENT"),
             (false, _) => format!("{file} of {}", self.group.path),
         }
     }
 }
 
-/// The name by which libvirt's commands know a VM, quoted for a shell.
+/// The name by which libvirt's commands know a VM, quoted for a shell. The name of its scope lacks some
+/// characters of it, and its end if it is long.
 fn domain(vm: &VmProcess) -> String {
-    let name = vm.names.get(Kind::Libvirt).or(vm.name()).map(Name::to_text).unwrap_or_default();
+    let text = |kind| vm.names.get(kind).map(Name::to_text).unwrap_or_default();
+    let (given, of_scope) = (text(Kind::Name), text(Kind::Libvirt));
+    let kept = |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>();
+    let is_same = !given.is_empty() && kept(&given).starts_with(&kept(&of_scope));
+    let name = if is_same || of_scope.is_empty() { given } else { of_scope };
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@+,=%".contains(c);
     match !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain) {
         true => name,

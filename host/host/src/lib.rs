@@ -27,6 +27,7 @@ pub mod slice;
 mod socket;
 pub mod source;
 mod tree;
+mod unseen;
 mod vcpus;
 
 pub use called::{is_explicit, keep_told, meant, tell_apart, By};
@@ -176,7 +177,7 @@ impl Host {
 
     /// The process of a thread, if it has VMs. The first thread of a process has the process's id.
     pub fn vm_process(&self, tid: u32) -> Option<VmProcess> {
-        self.look_at(self.process_of(tid)?)
+        self.look_at(self.process_of(tid).unwrap_or(tid))
     }
 
     /// The process of a VM in the module, whose id is `<pid>-<n>` after the thread that created it.
@@ -238,14 +239,17 @@ impl Host {
     /// The names of a VM: from its VMM, and from its cgroups and container.
     fn names(&self, pid: u32, monitor: Monitor, args: &[&[u8]]) -> Names {
         let mut names = monitor.names(args);
-        let cgroups = read_kernel(self.dir(pid).join("cgroup")).unwrap_or_default();
-        for (kind, name) in placed::names(&String::from_utf8_lossy(&cgroups)).iter() {
+        let cgroups = self.text(pid, "cgroup").unwrap_or_default();
+        for (kind, name) in placed::names(&cgroups).iter() {
             names.add(kind, name.as_bytes());
         }
         names.add(Kind::Kubevirt, names.kubevirt().unwrap_or_default());
         let root = self.proc.join("1/root");
-        for id in names.containers() {
-            containers::add_names(&root, &id, &mut names);
+        let ids = names.containers();
+        let user = placed::user(&cgroups).filter(|_| !ids.is_empty());
+        let home = user.and_then(|uid| self.user(uid)).map(|(_, home)| home);
+        for id in ids {
+            containers::add_names(&root, home.as_deref(), &id, &mut names);
         }
         names
     }
@@ -257,7 +261,7 @@ impl Host {
 
     /// The cgroup that controls a thread's CPU time.
     pub fn cgroup(&self, tid: u32) -> Option<Cgroup> {
-        Cgroup::parse(&read_kernel_text(self.dir(tid).join("cgroup")).ok()?)
+        Cgroup::parse(&self.text(tid, "cgroup")?)
     }
 
     /// The scheduler's counts of a thread, as the kernel prints them: ns on a CPU, ns ready without one,
@@ -297,7 +301,7 @@ impl Host {
 
     /// A numeric field of `/proc/TID/stat`, counted from 1 as in proc(5).
     fn stat<T: FromStr>(&self, tid: u32, field: usize) -> Option<T> {
-        let stat = read_kernel_text(self.dir(tid).join("stat")).ok()?;
+        let stat = self.text(tid, "stat")?;
         // The name, in parentheses, may contain any bytes. Field 3 follows it.
         let (_, fields) = stat.rsplit_once(')')?;
         fields.split_whitespace().nth(field - 3)?.parse().ok()
@@ -305,7 +309,7 @@ impl Host {
 
     /// The CPUs on which a thread may run; empty if it has ended.
     pub fn allowed_cpus(&self, tid: u32) -> BTreeSet<u32> {
-        let status = read_kernel_text(self.dir(tid).join("status")).unwrap_or_default();
+        let status = self.text(tid, "status").unwrap_or_default();
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         list.and_then(cpus::parse).unwrap_or_default()
     }
@@ -332,6 +336,13 @@ impl Host {
         let number = |line: &str| line.strip_prefix("cpu")?.split(' ').next()?.parse().ok();
         let cpus: BTreeSet<u32> = stat.lines().filter_map(number).collect();
         (!cpus.is_empty()).then_some(cpus)
+    }
+
+    /// A file of a thread. It may contain the thread's name, which is any bytes: the kernel cuts a name after
+    /// 15 bytes, also within a character.
+    fn text(&self, tid: u32, file: &str) -> Option<String> {
+        let bytes = read_kernel(self.dir(tid).join(file)).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     fn dir(&self, pid: u32) -> PathBuf {

@@ -54,12 +54,20 @@ impl Monitor {
     pub fn of(path: &[u8], args: &[&[u8]]) -> Monitor {
         // /proc appends this to the path of a program that an update has replaced.
         let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
-        match file_name(path) {
-            _ if qemu::is_qemu(path) => Monitor::Qemu,
-            b"firecracker" => Monitor::Firecracker,
-            name if name.starts_with(b"firecracker-v") => Monitor::Firecracker,
-            b"cloud-hypervisor" | b"cloud-hypervisor-static" => Monitor::CloudHypervisor,
-            b"crosvm" => Monitor::Crosvm,
+        let file = file_name(path);
+        // NixOS renames programs that its wrappers start.
+        let wrapped = file.strip_prefix(b".").and_then(|file| file.strip_suffix(b"-wrapped"));
+        let file = wrapped.unwrap_or(file);
+        // A version or a variant may follow, as in firecracker-v1.10.1-x86_64.
+        let is = |name: &[u8]| {
+            let rest = file.strip_prefix(name);
+            rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'-' | b'_' | b'.')))
+        };
+        match file {
+            _ if qemu::is_qemu(file) => Monitor::Qemu,
+            _ if is(b"firecracker") => Monitor::Firecracker,
+            _ if is(b"cloud-hypervisor") => Monitor::CloudHypervisor,
+            _ if is(b"crosvm") => Monitor::Crosvm,
             b"containerd-shim-kata-v2" => Monitor::Dragonball,
             b"lkvm" | b"lkvm-static" | b"kvmtool" => Monitor::Kvmtool,
             b"krun" | b"krunvm" | b"muvm" => Monitor::Libkrun,
@@ -105,11 +113,12 @@ impl Monitor {
                 api_socket(args)
             }
             Monitor::Crosvm => of(&[b"--name"]).or_else(|| path(&[b"--socket", b"-s"])),
-            Monitor::Kvmtool => of(&[b"--name", b"-n"]),
+            Monitor::Kvmtool => of(&[b"--name"]),
             Monitor::Dragonball => of(&[b"-id"]),
             // Other runtimes with an integrated VMM have containerd's options.
             Monitor::Other if args.contains(&b"-publish-binary".as_slice()) => of(&[b"-id"]),
-            Monitor::Libkrun | Monitor::Unspin | Monitor::Other => None,
+            Monitor::Libkrun => of_krunvm(args),
+            Monitor::Unspin | Monitor::Other => None,
         };
         names.with(Kind::Name, name.unwrap_or_default())
     }
@@ -141,6 +150,20 @@ fn value_of<'a>(args: &[&'a [u8]], option: &[u8]) -> Option<&'a [u8]> {
     values.next_back().filter(|value| !value.is_empty())
 }
 
+/// `web` in `krunvm start --cpus 2 web`.
+fn of_krunvm<'a>(args: &[&'a [u8]]) -> Option<&'a [u8]> {
+    let mut args = args.iter().skip_while(|arg| **arg != b"start").skip(1);
+    loop {
+        let arg = args.next()?;
+        match arg.starts_with(b"-") {
+            true if arg.contains(&b'=') => {}
+            // All options of `krunvm start` have a value.
+            true => drop(args.next()),
+            false => return Some(arg),
+        }
+    }
+}
+
 /// Cloud Hypervisor's VMs have no names; people identify them by their API sockets. A socket that was
 /// passed as a descriptor has no path.
 fn api_socket<'a>(args: &[&'a [u8]]) -> Option<&'a [u8]> {
@@ -167,6 +190,12 @@ mod tests {
             ("/opt/firecracker", &[], Monitor::Firecracker),
             ("firecracker-v1.10.1-x86_64", &[], Monitor::Firecracker),
             ("/usr/bin/cloud-hypervisor", &[], Monitor::CloudHypervisor),
+            ("/opt/cloud-hypervisor-v43.0", &[], Monitor::CloudHypervisor),
+            ("/opt/kata/bin/cloud-hypervisor-glibc", &[], Monitor::CloudHypervisor),
+            ("/opt/firecracker_1.7", &[], Monitor::Firecracker),
+            ("/opt/firecrackers", &[], Monitor::Other),
+            ("/nix/store/x/bin/.qemu-system-x86_64-wrapped", &[], Monitor::Qemu),
+            ("/nix/store/x/bin/.crosvm-wrapped", &[], Monitor::Crosvm),
             ("/opt/kata/bin/containerd-shim-kata-v2", &[], Monitor::Dragonball),
             ("/bin/unspin-agent", &["vm-process"], Monitor::Unspin),
             ("/bin/unspin-agent", &["plan"], Monitor::Other),
@@ -199,7 +228,14 @@ mod tests {
             (CloudHypervisor, &["--platform", &platform], None),
             (Crosvm, &["run", "--name", "phone"], Some("phone")),
             (Crosvm, &["run", "-s", "/run/crosvm/phone2.sock"], Some("phone2")),
+            (Crosvm, &["run", "-s=/run/cvd-1/internal/crosvm_control.sock"], Some("cvd-1")),
             (Kvmtool, &["run", "--name", "arm1"], Some("arm1")),
+            (Kvmtool, &["run", "-n", "mode=tap,tapif=tap0", "--name=arm2"], Some("arm2")),
+            (Kvmtool, &["run", "-n", "mode=none"], None),
+            (Libkrun, &["start", "fedora"], Some("fedora")),
+            (Libkrun, &["-v", "3", "start", "--cpus", "2", "--mem=512", "f2", "sh"], Some("f2")),
+            (Libkrun, &["start", "--cpus"], None),
+            (Libkrun, &["bash"], None),
             (Dragonball, &["-namespace", "k8s.io", "-id", "aa11"], Some("aa11")),
             (Other, &["-publish-binary", "/bin/containerd", "-id", "bb22"], Some("bb22")),
             (Other, &["-id", "bb22"], None),

@@ -5,7 +5,7 @@ use crate::Host;
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use unspin_text::read_kernel_text;
+use unspin_text::read_kernel;
 
 /// Users as which VMMs run, as packages and VM managers create them.
 const MONITORS: [&str; 15] = [
@@ -59,23 +59,26 @@ impl fmt::Display for Owner {
 impl Host {
     /// The effective user of a process; `None` if it has ended.
     pub fn owner(&self, pid: u32) -> Option<Owner> {
-        let status = read_kernel_text(self.dir(pid).join("status")).ok()?;
+        let status = self.text(pid, "status")?;
         let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
         let uid: u32 = match ids {
             Some(ids) => ids.split_whitespace().nth(1)?.parse().ok()?,
             None => fs::metadata(self.dir(pid)).ok()?.uid(),
         };
-        let users = read_kernel_text(&self.users).unwrap_or_default();
-        let name = |line: &str| {
-            let mut fields = line.split(':');
-            let name = fields.next()?;
-            (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_string())
-        };
-        let is_pod = || self.cgroup(pid).is_some_and(|group| group.path.contains("/kubepods"));
+        let is_pod = || self.cgroup(pid).is_some_and(|group| group.path.contains("kubepods"));
         let name = match uid {
             KUBEVIRT if is_pod() => Some("qemu".into()),
-            _ => users.lines().find_map(name),
+            _ => self.user(uid).map(|(name, _)| name),
         };
         Some(Owner { uid, name })
+    }
+
+    /// The name and the home directory of a user, as in `/etc/passwd`.
+    pub(crate) fn user(&self, uid: u32) -> Option<(String, String)> {
+        let users = read_kernel(&self.users).unwrap_or_default();
+        let users = String::from_utf8_lossy(&users);
+        let is_it = |fields: &Vec<&str>| fields.get(2).and_then(|id| id.parse().ok()) == Some(uid);
+        let fields = users.lines().map(|line| line.split(':').collect()).find(is_it)?;
+        Some((fields[0].to_string(), fields.get(5).unwrap_or(&"").to_string()))
     }
 }

@@ -25,6 +25,13 @@ pub fn names(text: &str) -> Names {
     names
 }
 
+/// The user id in `user-1000.slice`, in `/proc/PID/cgroup`.
+pub fn user(text: &str) -> Option<u32> {
+    let parts = text.split(['/', '\n']);
+    let mut ids = parts.filter_map(|part| part.strip_prefix("user-")?.strip_suffix(".slice"));
+    ids.find_map(|id| id.parse().ok())
+}
+
 fn add(path: &str, names: &mut Names) {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     // Start with the innermost.
@@ -66,7 +73,8 @@ fn of_proxmox<'p>(part: &'p str, around: Option<&str>) -> Option<&'p str> {
 fn of_pod(part: &str) -> Option<String> {
     let part = part.strip_suffix(".slice").unwrap_or(part);
     let (before, uid) = part.rsplit_once("pod").filter(|(_, uid)| uid.len() >= 32)?;
-    let is_pod = before.is_empty() || before.starts_with("kubepods");
+    // kind and others put all pods below a cgroup of kubelet's, and systemd repeats its name.
+    let is_pod = before.is_empty() || before.contains("kubepods");
     let uid = uid.replace('_', "-");
     let fits = uid.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
     (is_pod && fits).then_some(uid)
@@ -83,9 +91,19 @@ fn of_container(part: &str) -> Option<&str> {
 /// Whether it is a service or scope other than that of a session or of the system.
 fn is_unit(part: &str) -> bool {
     let is_session = part.starts_with("session-") && part.ends_with(".scope");
-    let is_user = part.starts_with("user@") && part.ends_with(".service");
-    (part.ends_with(".service") || part.ends_with(".scope"))
-        && !(is_session || is_user || part == "init.scope")
+    let is_any = part.ends_with(".service") || part.ends_with(".scope");
+    is_any && !(is_session || is_manager(part))
+}
+
+/// Whether systemd has it for itself: all units of a user are in the first.
+fn is_manager(part: &str) -> bool {
+    (part.starts_with("user@") && part.ends_with(".service")) || part == "init.scope"
+}
+
+/// Whether what is inside this cgroup is parts of one service, scope or container.
+pub fn is_whole(part: &str) -> bool {
+    let is_any = part.ends_with(".service") || part.ends_with(".scope");
+    of_container(part).is_some() || (is_any && !is_manager(part))
 }
 
 #[cfg(test)]
@@ -100,6 +118,7 @@ mod tests {
         let in_pod = format!("/kubepods/burstable/pod{uid}/{id}");
         let slice = format!("kubepods-burstable-pod{}.slice", uid.replace('-', "_"));
         let by_systemd = format!("/../../kubepods.slice/{slice}/cri-containerd-{id}.scope");
+        let in_kind = format!("/kubelet.slice/kubelet-{slice}/crio-{id}.scope/container");
         let docker = format!("/system.slice/docker-{id}.scope");
         let pod = [(Kind::PodUid, uid), (Kind::ContainerId, &*id)];
         let libvirt = [(Kind::Libvirt, "web1")];
@@ -114,6 +133,7 @@ mod tests {
             ("/a.service/b.scope/c", &[(Kind::Unit, "b.scope")]),
             (&in_pod, &pod),
             (&by_systemd, &pod),
+            (&in_kind, &pod),
             (&docker, &[(Kind::ContainerId, &*id)]),
             ("/user.slice/user-1000.slice/session-2.scope", &[]),
             ("/user.slice/user@1000.service/app.slice", &[]),

@@ -7,7 +7,7 @@
 
 use crate::names::{Kind, Names};
 
-/// Options without a value, in QEMU 5 to 10. Every other option takes the next argument.
+/// Options without a value, in QEMU 0.12 to 10. Every other option takes the next argument.
 pub(crate) const FLAGS: &[&str] = &[
     "S",
     "alt-grab",
@@ -17,44 +17,57 @@ pub(crate) const FLAGS: &[&str] = &[
     "curses",
     "daemonize",
     "enable-fips",
+    "enable-hax",
     "enable-kvm",
+    "enable-nesting",
     "enable-sync-profile",
     "full-screen",
     "h",
     "help",
+    "localtime",
     "mem-prealloc",
     "no-acpi",
     "no-fd-bootchk",
     "no-frame",
     "no-hpet",
     "no-kvm",
+    "no-kvm-irqchip",
+    "no-kvm-pit",
+    "no-kvm-pit-reinjection",
     "no-quit",
     "no-reboot",
     "no-shutdown",
     "no-user-config",
     "nodefaults",
+    "nodefconfig",
     "nographic",
     "nouserconfig",
     "old-param",
     "only-migratable",
     "portrait",
     "preconfig",
+    "rtc-td-hack",
     "s",
     "sdl",
     "semihosting",
+    "show-cursor",
     "singlestep",
     "snapshot",
+    "std-vga",
+    "tdf",
     "usb",
     "version",
     "win2k-hack",
     "xen-attach",
+    "xen-create",
     "xen-domid-restrict",
 ];
 
 /// Whether a program's path is that of QEMU's emulator in a known distribution.
 pub fn is_qemu(path: &[u8]) -> bool {
     let file = path.rsplit(|b| *b == b'/').next().unwrap_or_default();
-    file.starts_with(b"qemu-system-") || file == b"qemu-kvm" || file == b"kvm" || file == b"qemu"
+    let names: [&[u8]; 4] = [b"qemu-kvm", b"kvm", b"kvm-spice", b"qemu"];
+    file.starts_with(b"qemu-system-") || names.contains(&file)
 }
 
 /// Reads the arguments after the program's name. As in QEMU the last name and UUID win, and `-uuid` takes
@@ -197,6 +210,7 @@ mod tests {
         assert_eq!(name_in(&[b"-append", b"-name", b"evil"]), None);
         assert_eq!(name_in(&[b"-append", b"-name", b"-name", b"good"]).unwrap(), b"good");
         assert_eq!(name_in(&[b"-nodefaults", b"--name", b"good", b"disk.img"]).unwrap(), b"good");
+        assert_eq!(name_in(&[b"-nodefconfig", b"-name", b"old"]).unwrap(), b"old");
         assert_eq!(name_in(&[b"-name"]), None);
         assert_eq!(name_in(&[b"-name", b"a", b"-name", b"b"]).unwrap(), b"b");
         assert_eq!(name_in(&[b"-name", b"a", b"-name", b"debug-threads=on"]).unwrap(), b"a");
@@ -241,7 +255,7 @@ mod tests {
 
     #[test]
     fn qemu_is_known_by_its_file() {
-        for path in ["/usr/bin/qemu-system-x86_64", "/usr/libexec/qemu-kvm", "kvm"] {
+        for path in ["/usr/bin/qemu-system-x86_64", "/usr/libexec/qemu-kvm", "kvm", "kvm-spice"] {
             assert!(is_qemu(path.as_bytes()), "{path}");
         }
         for path in ["/usr/bin/firecracker", "/usr/bin/qemu-img", "", "/qemu-kvm/x"] {

@@ -52,9 +52,9 @@ impl Descriptors {
         for entry in fs::read_dir(process.join("fd"))? {
             match fs::read_link(entry?.path()) {
                 Ok(to) => found.add(to.as_os_str().as_bytes()),
-                // It was closed after it was listed.
-                Err(e) if e.kind() == ErrorKind::NotFound => {}
-                Err(e) => return Err(e),
+                Err(e) if e.kind() == ErrorKind::PermissionDenied => return Err(e),
+                // It was closed after it was listed, or is a file whose path is too long to be shown.
+                Err(_) => {}
             }
         }
         Ok(found)

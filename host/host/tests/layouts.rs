@@ -87,6 +87,21 @@ const SCOPE: &str = r"0::/machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/e
 const POD: &str =
     "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice/cri-containerd-1.scope";
 
+/// A container's id.
+macro_rules! id {
+    ($digit:literal) => {
+        concat!($digit, "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde")
+    };
+}
+
+macro_rules! node {
+    () => {
+        concat!("docker-", id!("a"), ".scope")
+    };
+}
+
+const NODE: &str = concat!(node!(), "/cpu.weight");
+
 const LAYOUTS: &[Layout] = &[
     Layout {
         name: "Proxmox with swtpm",
@@ -405,6 +420,72 @@ const LAYOUTS: &[Layout] = &[
         ],
     },
     Layout {
+        name: "units of a user that are named user, one with a VM in a cgroup of its own",
+        files: &[
+            ("user.slice/cpu.weight", "100"),
+            ("user.slice/user-1000.slice/cpu.weight", "100"),
+            ("user.slice/user-1000.slice/user@1000.service/cpu.weight", "100"),
+            ("user.slice/user-1000.slice/user@1000.service/user.slice/cpu.weight", "80"),
+            ("user.slice/user-1000.slice/user@1000.service/user.slice/cpu.max", "150000 100000"),
+            ("user.slice/user-1000.slice/user@1000.service/user.slice/web/cpu.weight", "40"),
+            ("user.slice/user-1000.slice/user@1000.service/app.slice/cpu.weight", "100"),
+            ("user.slice/user-1000.slice/user@1000.service/app.slice/cgroup.events", "populated 1"),
+        ],
+        vms: &[Vm {
+            pid: 100,
+            main: "0::/user.slice/user-1000.slice/user@1000.service/user.slice/web",
+            vcpus: &["0::/user.slice/user-1000.slice/user@1000.service/user.slice/web"],
+            place: Some(("/user.slice/user-1000.slice/user@1000.service/user.slice/web", 40.0)),
+            quotas: &[("/user.slice/user-1000.slice/user@1000.service/user.slice", 1.5, "vm")],
+            limit: Some((1.5, "systemctl --user set-property user.slice CPUQuota=PERCENT")),
+            ..OWN
+        }],
+        helpers: &[],
+        rivals: &[
+            ("/", None),
+            ("/user.slice", Some(100.0)),
+            ("/user.slice/user-1000.slice", Some(100.0)),
+            ("/user.slice/user-1000.slice/user@1000.service", Some(100.0)),
+            ("/user.slice/user-1000.slice/user@1000.service/app.slice", Some(100.0)),
+            ("/user.slice/user-1000.slice/user@1000.service/user.slice", Some(80.0)),
+            ("/user.slice/user-1000.slice/user@1000.service/user.slice/web", Some(40.0)),
+        ],
+    },
+    Layout {
+        name: "a pod in a container that is a node (kind), the only VM of the node",
+        files: &[
+            (NODE, "100"),
+            (concat!(node!(), "/kubelet/cpu.weight"), "100"),
+            (concat!(node!(), "/kubelet/kubelet-kubepods.slice/cpu.weight"), "500"),
+            (concat!(node!(), "/kubelet/kubelet-kubepods.slice/", id!("b"), "/cpu.weight"), "39"),
+            (concat!(node!(), "/kubelet/kubelet-kubepods.slice/", id!("b"), "/cpu.max"), "50000 20000"),
+            (concat!(node!(), "/init.scope/cpu.weight"), "100"),
+            (concat!(node!(), "/init.scope/cgroup.events"), "populated 1"),
+        ],
+        vms: &[Vm {
+            pid: 100,
+            main: concat!("0::/", node!(), "/kubelet/kubelet-kubepods.slice/", id!("b")),
+            vcpus: &[concat!("0::/", node!(), "/kubelet/kubelet-kubepods.slice/", id!("b"))],
+            place: Some((concat!("/", node!(), "/kubelet/kubelet-kubepods.slice/", id!("b")), 39.0)),
+            quotas: &[(
+                concat!("/", node!(), "/kubelet/kubelet-kubepods.slice/", id!("b")),
+                2.5,
+                "vm",
+            )],
+            limit: Some((2.5, "limits.cpu of its pod")),
+            ..OWN
+        }],
+        helpers: &[],
+        rivals: &[
+            ("/", None),
+            (concat!("/", node!()), Some(100.0)),
+            (concat!("/", node!(), "/init.scope"), Some(100.0)),
+            (concat!("/", node!(), "/kubelet"), Some(100.0)),
+            (concat!("/", node!(), "/kubelet/kubelet-kubepods.slice"), Some(500.0)),
+            (concat!("/", node!(), "/kubelet/kubelet-kubepods.slice/", id!("b")), Some(39.0)),
+        ],
+    },
+    Layout {
         name: "version 1, libvirt without systemd",
         files: &[
             ("cpu,cpuacct/cpu.shares", "1024"),
@@ -646,12 +727,77 @@ fn a_vm_that_hides_its_vcpus_has_a_place_where_all_its_threads_have_one() {
     assert!(place(&host).unwrap_err().contains("not known which of them run vCPUs"));
 }
 
+/// podman and docker of a user keep their records in the user's home directory.
+#[test]
+fn a_container_of_a_user_has_its_name() {
+    let fake = Fake::new();
+    fake.write("etc/passwd", "root:x:0:0::/root:\nalice:x:1000:1000::/home/alice:/bin/sh\n");
+    let share = "proc/1/root/home/alice/.local/share";
+    let (podman, docker) = (id!("a"), id!("b"));
+    let all = format!(r#"[{{"id": "{podman}", "names": ["pod-web"]}}]"#);
+    fake.write(&format!("{share}/containers/storage/overlay-containers/containers.json"), &all);
+    let config = r#"{"Name": "/dock-web"}"#;
+    fake.write(&format!("{share}/docker/containers/{docker}/config.v2.json"), config);
+    let user = "user.slice/user-1000.slice/user@1000.service/user.slice";
+    for (pid, scope, name) in [
+        (100, format!("libpod-{podman}.scope/container"), "pod-web"),
+        (101, format!("docker-{docker}.scope"), "dock-web"),
+        (102, format!("docker-{podman}.scope"), "pod-web"),
+    ] {
+        fake.process(pid, "/usr/bin/vmm", &format!("0::/{user}/{scope}"), &[], true);
+        let vm = fake.host().vm_process(pid).unwrap();
+        assert_eq!(vm.name().unwrap().to_text(), name);
+    }
+    fake.process(103, "/usr/bin/vmm", &format!("0::/docker-{docker}.scope"), &[], true);
+    assert_eq!(fake.host().vm_process(103).unwrap().title(), &docker[..12], "of no user");
+}
+
+/// The remedy for a quota of this cgroup on a VM with this name.
+fn remedy(group: &str, name: &str, uuid: &str) -> String {
+    let fake = Fake::new();
+    fake.write(&format!("sys/fs/cgroup/{group}/cpu.max"), "100000 100000\n");
+    let line = format!("0::/{group}");
+    fake.process(100, "/usr/bin/kvm", &line, &[&line], true);
+    let args = format!("/usr/bin/kvm\0-name\0guest={name}\0-uuid\0{uuid}\0");
+    fake.write("proc/100/cmdline", &args);
+    let (host, tree) = (fake.host(), Tree::of(&fake.host()));
+    let all = host.vm_processes().unwrap();
+    let limits = Groups::of(&tree, &host, &all).limits(&tree, 100);
+    limits[0].remedy(&all[0])
+}
+
+/// Commands that people copy. systemd's names of scopes lack characters of the VM's name, and the end of a long
+/// one; any user may make a cgroup whose name is no unit's.
+#[test]
+fn a_remedy_names_the_vm_or_the_unit() {
+    let uuid = "0a000000-0000-0000-0000-000000000001";
+    for (name, scope, domain) in [
+        ("web", "web", "web"),
+        ("my_vm", "myvm", "my_vm"),
+        ("a--b.", r"a\x2db", "a--b."),
+        ("customer-production", r"customer\x2dprod", "customer-production"),
+        ("my vm", "myvm", uuid),
+        ("", "web", "web"),
+    ] {
+        let group = format!(r"machine.slice/machine-qemu\x2d1\x2d{scope}.scope");
+        let expected = format!("virsh schedinfo {domain} --live --set global_quota=MICROSECONDS");
+        assert_eq!(remedy(&group, name, uuid), expected, "{name}");
+    }
+    for (group, expected) in [
+        ("a.slice/vm@1.service", "systemctl set-property vm@1.service CPUQuota=PERCENT"),
+        (r"a.slice/b\x2dc.scope", r"systemctl set-property 'b\x2dc.scope' CPUQuota=PERCENT"),
+        ("a.slice/b;reboot;.scope", "cpu.max of /a.slice/b;reboot;.scope"),
+    ] {
+        assert_eq!(remedy(group, "web", uuid), expected);
+    }
+}
+
 #[test]
 fn owners_are_known_by_number_and_name() {
     let fake = Fake::new();
-    fake.write(
+    fake.0.write(
         "etc/passwd",
-        "root:x:0:0::/:/bin/sh\nlibvirt-qemu:x:64055:1::/:\nmallory:x:1234:1::/:\n",
+        b"root:x:0:0:caf\xe9:/:/bin/sh\nlibvirt-qemu:x:64055:1::/:\nmallory:x:1234:1::/:\n",
     );
     let host = fake.host();
     for (uid, group, words, is_trusted) in [

@@ -63,6 +63,28 @@ fn vms_are_found_with_names_and_vcpus() {
     }
 }
 
+/// The kernel cuts names within a character, and does not show where a file with a very long path is.
+#[test]
+fn a_vm_is_seen_beside_what_cannot_be_read() {
+    let fake = Fake::new();
+    fake.process(10, &[b"/usr/bin/kvm", b"-name", b"web"], VM, &[(10, "x"), (12, "CPU 0/KVM")]);
+    fake.write("10/fd/3", b"no link");
+    let name = b"qemu:\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\xe6";
+    let fields = b") S 1 1 1 0 -1 0 0 0 0 0 3 4 0 0 20 -7 2 0 77 0\n";
+    fake.write("10/stat", &[b"10 (", name.as_slice(), fields].concat());
+    let status = b"\nTgid:\t10\nUid:\t1\t7\t1\t1\nCpus_allowed_list:\t0-1\n";
+    fake.write("10/status", &[b"Name:\t", name.as_slice(), status].concat());
+    fake.write("10/cgroup", b"9:memory:/\xff\n4:cpu:/vms\n");
+    let host = Host::at(&fake.0);
+    let vm = host.vm_process(10).unwrap();
+    assert_eq!((vm.title(), vm.vcpu_count), ("web", 1));
+    assert_eq!((host.start_time(10), host.nice(10)), (Some(77), Some(-7)));
+    assert!(host.cpu_time_ns(10).is_some());
+    assert_eq!(host.allowed_cpus(10).len(), 2);
+    assert_eq!(host.owner(10).unwrap().uid, 7);
+    assert_eq!(host.cgroup(10).unwrap().path, "/vms");
+}
+
 /// Old kernels do not number descriptors. A process whose threads are named as vCPUs has only as many as
 /// KVM reports.
 #[test]
