@@ -14,8 +14,12 @@ pub enum Distribution {
     Proxmox,
     /// RHEL, Fedora and their derivatives.
     RedHat,
+    /// Fedora CoreOS and others whose system is an image, changed by rpm-ostree.
+    OsTree,
     /// SLES and openSUSE.
     Suse,
+    /// SLE Micro, openSUSE MicroOS and others of SUSE whose system is read-only.
+    Transactional,
     Arch,
     Alpine,
     NixOs,
@@ -23,7 +27,9 @@ pub enum Distribution {
     Other,
 }
 
-use Distribution::{Alpine, Arch, Debian, NixOs, Other, Proxmox, RedHat, Suse};
+use Distribution::{
+    Alpine, Arch, Debian, NixOs, OsTree, Other, Proxmox, RedHat, Suse, Transactional,
+};
 
 /// Words of `ID` and `ID_LIKE` in os-release(5).
 const IDS: [(&str, Distribution); 13] = [
@@ -50,7 +56,10 @@ impl Distribution {
         }
         let files = ["etc/os-release", "usr/lib/os-release"];
         let text = files.iter().find_map(|file| fs::read_to_string(under(root, file)).ok());
-        of_text(&text.unwrap_or_default())
+        match of_text(&text.unwrap_or_default()) {
+            RedHat if under(root, "run/ostree-booted").exists() => OsTree,
+            distribution => distribution,
+        }
     }
 
     /// How to install the headers of kernel `release`: a command, or what is missing.
@@ -64,19 +73,12 @@ impl Distribution {
                 Some(0..=5u32) => self.install(&format!("pve-headers-{release}")),
                 _ => self.install(&format!("proxmox-headers-{release}")),
             },
-            // The kernel of Oracle.
-            RedHat if release.contains("uek") => {
-                self.install(&format!("kernel-uek-devel-{release}"))
-            }
-            RedHat => self.install(&format!("kernel-devel-{release}")),
-            Suse => format!(
+            RedHat | OsTree => self.install(&of_red_hat(release)),
+            Suse | Transactional => format!(
                 "{} (of the version of kernel {release})",
                 self.install(&format!("kernel-{flavour}-devel"))
             ),
-            Arch => match ["lts", "zen", "hardened", "rt"].contains(&flavour) {
-                true => self.install(&format!("linux-{flavour}-headers")),
-                false => self.install("linux-headers"),
-            },
+            Arch => self.install(&of_arch(release)),
             Alpine => self.install(&format!("linux-{flavour}-dev")),
             NixOs => "NixOS keeps no headers in /lib/modules: build the module from \
                       config.boot.kernelPackages.kernel.dev, and add it to \
@@ -94,12 +96,43 @@ impl Distribution {
         let program = match self {
             Debian | Proxmox => "apt-get install",
             RedHat => "dnf install",
+            OsTree => "rpm-ostree install",
             Suse => "zypper install",
+            Transactional => "transactional-update pkg install",
             Arch => "pacman -S",
             Alpine => "apk add",
             NixOs | Other => "install",
         };
-        format!("{program} {packages}")
+        let restart = if matches!(self, OsTree | Transactional) { ", and restart" } else { "" };
+        format!("{program} {packages}{restart}")
+    }
+}
+
+/// The headers of a kernel of RHEL, Fedora or one for them. A variant follows a plus sign, as in
+/// `5.14.0-503.el9.x86_64+rt`.
+fn of_red_hat(release: &str) -> String {
+    let (release, variant) = release.split_once('+').unwrap_or((release, ""));
+    let variant = match variant {
+        "" if release.contains("uek") => "-uek".into(),
+        "" if release.contains("elrepo") => "-ml".into(),
+        "" if release.contains(".rt") => "-rt".into(),
+        "" => String::new(),
+        variant => format!("-{variant}"),
+    };
+    format!("kernel{variant}-devel-{release}")
+}
+
+/// The headers of a kernel of Arch and its derivatives: the name of its package follows the last number, as in
+/// `6.14.2-zen1-1-zen`. Manjaro's packages contain the version instead.
+fn of_arch(release: &str) -> String {
+    let is_number = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let parts: Vec<&str> = release.split('-').collect();
+    let name = parts.iter().rposition(is_number).map_or(&[][..], |at| &parts[at + 1..]).join("-");
+    let mut version = release.split('.');
+    match (&*name, version.next(), version.next()) {
+        ("MANJARO", Some(major), Some(minor)) => format!("linux{major}{minor}-headers"),
+        ("", ..) => "linux-headers".into(),
+        (name, ..) => format!("linux-{name}-headers"),
     }
 }
 
@@ -111,10 +144,15 @@ fn of_text(text: &str) -> Distribution {
         line.unwrap_or_default().trim_matches(['"', '\'']).to_ascii_lowercase()
     };
     let all = format!("{} {}", value("ID"), value("ID_LIKE"));
+    let is_image = ["coreos", "iot", "silverblue", "kinoite"].contains(&&*value("VARIANT_ID"));
     // openSUSE's are opensuse-leap, opensuse-tumbleweed.
     let words = all.split_whitespace().flat_map(|word| [Some(word), word.split('-').next()]);
     let mut known = words.flatten().filter_map(|word| IDS.iter().find(|(id, _)| *id == word));
-    known.next().map_or(Other, |(_, distribution)| *distribution)
+    match known.next().map_or(Other, |(_, distribution)| *distribution) {
+        RedHat if is_image || all.starts_with("rhcos") => OsTree,
+        Suse if all.contains("micro") => Transactional,
+        distribution => distribution,
+    }
 }
 
 #[cfg(test)]
@@ -171,7 +209,26 @@ mod tests {
                 "6.14.1-1-default",
                 "zypper install kernel-default-devel",
             ),
+            (
+                "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"",
+                "5.14.0-503.el9.x86_64+rt",
+                "dnf install kernel-rt-devel-5.14.0-503.el9.x86_64",
+            ),
+            ("ID=rocky\nID_LIKE=rhel", "6.13.2-1.el9.elrepo.x86_64", "kernel-ml-devel-6.13.2"),
+            (
+                "ID=fedora\nVARIANT_ID=coreos",
+                "6.14.2-300.fc42.x86_64",
+                "rpm-ostree install kernel-devel-6.14.2-300.fc42.x86_64, and restart",
+            ),
+            (
+                "ID=\"sl-micro\"\nID_LIKE=\"suse\"",
+                "6.4.0-150600.23.47-default",
+                "transactional-update pkg install kernel-default-devel, and restart (of",
+            ),
             ("ID=arch", "6.14.2-arch1-1", "pacman -S linux-headers"),
+            ("ID=arch", "6.14.2-zen1-1-zen", "pacman -S linux-zen-headers"),
+            ("ID=cachyos\nID_LIKE=arch", "6.14.2-2-cachyos-bore", "linux-cachyos-bore-headers"),
+            ("ID=manjaro\nID_LIKE=arch", "6.12.20-1-MANJARO", "pacman -S linux612-headers"),
             ("ID=manjaro\nID_LIKE='arch'", "6.12.20-1-lts", "pacman -S linux-lts-headers"),
             ("ID=alpine", "6.12.20-0-virt", "apk add linux-virt-dev"),
             ("ID=nixos", "6.12.20", "boot.extraModulePackages"),
@@ -184,6 +241,13 @@ mod tests {
             let advice = Distribution::of(&root, kernel).headers(kernel);
             assert!(advice.contains(wanted), "{os_release}: {advice}");
         }
+    }
+
+    #[test]
+    fn an_image_is_known_by_ostree() {
+        let root = unspin_scratch::Scratch::with(&[("run/ostree-booted", "")]);
+        root.write("etc/os-release", "ID=fedora\n");
+        assert_eq!(Distribution::of(&root, "6.14.2"), OsTree);
     }
 
     #[test]
