@@ -41,12 +41,11 @@ fn add(path: &str, names: &mut Names) {
             names.add(Kind::Libvirt, name);
         } else if let Some(vmid) = of_proxmox(part, around) {
             names.add(Kind::Vmid, vmid);
-        } else if let Some(uid) = of_pod(part) {
-            names.add(Kind::PodUid, uid);
-        } else if let Some(id) = of_container(part) {
-            names.add(Kind::ContainerId, id);
-        } else if is_unit(part) {
+        } else if is_unit(part) && of_container(part).is_none() {
             names.add(Kind::Unit, *part);
+        } else {
+            names.add(Kind::PodUid, of_pod(part).unwrap_or_default());
+            names.add(Kind::ContainerId, of_container(part).unwrap_or_default());
         }
     }
 }
@@ -68,10 +67,10 @@ fn of_proxmox<'p>(part: &'p str, around: Option<&str>) -> Option<&'p str> {
     Some(vmid).filter(|vmid| !vmid.is_empty() && vmid.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The UID in `pod<UID>`, or in systemd's `kubepods-burstable-pod<UID>.slice`, which has `_` for
-/// hyphens.
+/// The UID in `pod<UID>`, or in systemd's `kubepods-burstable-pod<UID>.slice`, which has `_` for hyphens.
+/// containerd without systemd appends the container: `kubepods-pod<UID>.slice:cri-containerd:<ID>`.
 fn of_pod(part: &str) -> Option<String> {
-    let part = part.strip_suffix(".slice").unwrap_or(part);
+    let part = part.split(".slice").next().unwrap_or(part);
     let (before, uid) = part.rsplit_once("pod").filter(|(_, uid)| uid.len() >= 32)?;
     // kind and others put all pods below a cgroup of kubelet's, and systemd repeats its name.
     let is_pod = before.is_empty() || before.contains("kubepods");
@@ -119,6 +118,7 @@ mod tests {
         let slice = format!("kubepods-burstable-pod{}.slice", uid.replace('-', "_"));
         let by_systemd = format!("/../../kubepods.slice/{slice}/cri-containerd-{id}.scope");
         let in_kind = format!("/kubelet.slice/kubelet-{slice}/crio-{id}.scope/container");
+        let in_one = format!("/system.slice/containerd.service/{slice}:cri-containerd:{id}");
         let docker = format!("/system.slice/docker-{id}.scope");
         let pod = [(Kind::PodUid, uid), (Kind::ContainerId, &*id)];
         let libvirt = [(Kind::Libvirt, "web1")];
@@ -134,6 +134,7 @@ mod tests {
             (&in_pod, &pod),
             (&by_systemd, &pod),
             (&in_kind, &pod),
+            (&in_one, &[(Kind::Unit, "containerd.service"), pod[0], pod[1]]),
             (&docker, &[(Kind::ContainerId, &*id)]),
             ("/user.slice/user-1000.slice/session-2.scope", &[]),
             ("/user.slice/user@1000.service/app.slice", &[]),
