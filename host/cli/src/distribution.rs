@@ -159,83 +159,74 @@ fn of_text(text: &str) -> Distribution {
 mod tests {
     use super::*;
 
+    /// Of os-release and a kernel.
+    const ADVICE: &[(&str, &str, &str)] = &[
+        ("ID=debian", "6.12.43+deb13-amd64", "apt-get install linux-headers-6.12.43+deb13-amd64"),
+        (
+            "ID=ubuntu\nID_LIKE=debian",
+            "6.8.0-31-generic",
+            "apt-get install linux-headers-6.8.0-31-generic",
+        ),
+        (
+            "ID=linuxmint\nID_LIKE=\"ubuntu debian\"",
+            "6.8.0-31-generic",
+            "linux-headers-6.8.0-31-generic",
+        ),
+        ("ID=debian", "6.8.12-4-pve", "apt-get install proxmox-headers-6.8.12-4-pve"),
+        ("ID=debian", "5.15.158-2-pve", "apt-get install pve-headers-5.15.158-2-pve"),
+        (
+            "ID=\"rhel\"\nID_LIKE=\"fedora\"",
+            "5.14.0-503.el9.x86_64",
+            "dnf install kernel-devel-5.14.0-503.el9.x86_64",
+        ),
+        (
+            "ID=\"almalinux\"\nID_LIKE=\"rhel centos fedora\"",
+            "5.14.0-503.el9.x86_64",
+            "dnf install kernel-devel-5.14.0",
+        ),
+        ("ID=fedora", "6.14.2-300.fc42.x86_64", "dnf install kernel-devel-6.14.2-300.fc42.x86_64"),
+        (
+            "ID=\"ol\"\nID_LIKE=\"fedora\"",
+            "5.15.0-300.el9uek.x86_64",
+            "dnf install kernel-uek-devel-5.15.0",
+        ),
+        (
+            "ID=\"sles\"\nID_LIKE=\"suse\"",
+            "6.4.0-150600.23.47-default",
+            "zypper install kernel-default-devel (of",
+        ),
+        ("ID=\"opensuse-tumbleweed\"", "6.14.1-1-default", "zypper install kernel-default-devel"),
+        (
+            "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"",
+            "5.14.0-503.el9.x86_64+rt",
+            "dnf install kernel-rt-devel-5.14.0-503.el9.x86_64",
+        ),
+        ("ID=rocky\nID_LIKE=rhel", "6.13.2-1.el9.elrepo.x86_64", "kernel-ml-devel-6.13.2"),
+        (
+            "ID=fedora\nVARIANT_ID=coreos",
+            "6.14.2-300.fc42.x86_64",
+            "rpm-ostree install kernel-devel-6.14.2-300.fc42.x86_64, and restart",
+        ),
+        (
+            "ID=\"sl-micro\"\nID_LIKE=\"suse\"",
+            "6.4.0-150600.23.47-default",
+            "transactional-update pkg install kernel-default-devel, and restart (of",
+        ),
+        ("ID=arch", "6.14.2-arch1-1", "pacman -S linux-headers"),
+        ("ID=arch", "6.14.2-zen1-1-zen", "pacman -S linux-zen-headers"),
+        ("ID=cachyos\nID_LIKE=arch", "6.14.2-2-cachyos-bore", "linux-cachyos-bore-headers"),
+        ("ID=manjaro\nID_LIKE=arch", "6.12.20-1-MANJARO", "pacman -S linux612-headers"),
+        ("ID=manjaro\nID_LIKE='arch'", "6.12.20-1-lts", "pacman -S linux-lts-headers"),
+        ("ID=alpine", "6.12.20-0-virt", "apk add linux-virt-dev"),
+        ("ID=nixos", "6.12.20", "boot.extraModulePackages"),
+        ("ID=gentoo", "6.12.20-gentoo", "/lib/modules/6.12.20-gentoo/build/Makefile"),
+        ("", "6.12.20", "/lib/modules/6.12.20/build/Makefile"),
+        ("rubbish\nID\n=\nID=\"", "6.12.20", "/lib/modules/6.12.20/build/Makefile"),
+    ];
+
     #[test]
     fn each_distribution_installs_headers_its_way() {
-        for (os_release, kernel, wanted) in [
-            (
-                "ID=debian",
-                "6.12.43+deb13-amd64",
-                "apt-get install linux-headers-6.12.43+deb13-amd64",
-            ),
-            (
-                "ID=ubuntu\nID_LIKE=debian",
-                "6.8.0-31-generic",
-                "apt-get install linux-headers-6.8.0-31-generic",
-            ),
-            (
-                "ID=linuxmint\nID_LIKE=\"ubuntu debian\"",
-                "6.8.0-31-generic",
-                "linux-headers-6.8.0-31-generic",
-            ),
-            ("ID=debian", "6.8.12-4-pve", "apt-get install proxmox-headers-6.8.12-4-pve"),
-            ("ID=debian", "5.15.158-2-pve", "apt-get install pve-headers-5.15.158-2-pve"),
-            (
-                "ID=\"rhel\"\nID_LIKE=\"fedora\"",
-                "5.14.0-503.el9.x86_64",
-                "dnf install kernel-devel-5.14.0-503.el9.x86_64",
-            ),
-            (
-                "ID=\"almalinux\"\nID_LIKE=\"rhel centos fedora\"",
-                "5.14.0-503.el9.x86_64",
-                "dnf install kernel-devel-5.14.0",
-            ),
-            (
-                "ID=fedora",
-                "6.14.2-300.fc42.x86_64",
-                "dnf install kernel-devel-6.14.2-300.fc42.x86_64",
-            ),
-            (
-                "ID=\"ol\"\nID_LIKE=\"fedora\"",
-                "5.15.0-300.el9uek.x86_64",
-                "dnf install kernel-uek-devel-5.15.0",
-            ),
-            (
-                "ID=\"sles\"\nID_LIKE=\"suse\"",
-                "6.4.0-150600.23.47-default",
-                "zypper install kernel-default-devel (of",
-            ),
-            (
-                "ID=\"opensuse-tumbleweed\"",
-                "6.14.1-1-default",
-                "zypper install kernel-default-devel",
-            ),
-            (
-                "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"",
-                "5.14.0-503.el9.x86_64+rt",
-                "dnf install kernel-rt-devel-5.14.0-503.el9.x86_64",
-            ),
-            ("ID=rocky\nID_LIKE=rhel", "6.13.2-1.el9.elrepo.x86_64", "kernel-ml-devel-6.13.2"),
-            (
-                "ID=fedora\nVARIANT_ID=coreos",
-                "6.14.2-300.fc42.x86_64",
-                "rpm-ostree install kernel-devel-6.14.2-300.fc42.x86_64, and restart",
-            ),
-            (
-                "ID=\"sl-micro\"\nID_LIKE=\"suse\"",
-                "6.4.0-150600.23.47-default",
-                "transactional-update pkg install kernel-default-devel, and restart (of",
-            ),
-            ("ID=arch", "6.14.2-arch1-1", "pacman -S linux-headers"),
-            ("ID=arch", "6.14.2-zen1-1-zen", "pacman -S linux-zen-headers"),
-            ("ID=cachyos\nID_LIKE=arch", "6.14.2-2-cachyos-bore", "linux-cachyos-bore-headers"),
-            ("ID=manjaro\nID_LIKE=arch", "6.12.20-1-MANJARO", "pacman -S linux612-headers"),
-            ("ID=manjaro\nID_LIKE='arch'", "6.12.20-1-lts", "pacman -S linux-lts-headers"),
-            ("ID=alpine", "6.12.20-0-virt", "apk add linux-virt-dev"),
-            ("ID=nixos", "6.12.20", "boot.extraModulePackages"),
-            ("ID=gentoo", "6.12.20-gentoo", "/lib/modules/6.12.20-gentoo/build/Makefile"),
-            ("", "6.12.20", "/lib/modules/6.12.20/build/Makefile"),
-            ("rubbish\nID\n=\nID=\"", "6.12.20", "/lib/modules/6.12.20/build/Makefile"),
-        ] {
+        for (os_release, kernel, wanted) in ADVICE {
             let root = unspin_scratch::Scratch::new();
             root.write("etc/os-release", format!("NAME=x\n{os_release}\n"));
             let advice = Distribution::of(&root, kernel).headers(kernel);
