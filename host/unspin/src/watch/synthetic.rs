@@ -69,10 +69,10 @@ pub struct Synthetic {
 /// `VMSxVCPUS`.
 pub fn parse_size(text: &str) -> Result<(usize, u32), String> {
     let parts = text.split_once('x').and_then(|(vms, vcpus)| {
-        Some((vms.parse().ok().filter(|n| *n <= 500)?, vcpus.parse().ok()?))
+        Some((vms.parse().ok().filter(|n| *n <= 2000)?, vcpus.parse().ok()?))
     });
     let fits = parts.filter(|(_, vcpus)| (1..PIDS).contains(vcpus));
-    fits.ok_or_else(|| format!("VMSxVCPUS, up to 500x{}", PIDS - 1))
+    fits.ok_or_else(|| format!("VMSxVCPUS, up to 2000x{}", PIDS - 1))
 }
 
 impl Synthetic {
