@@ -7,8 +7,9 @@ use anyhow::Context;
 use clap::Command;
 use clap_mangen::Man;
 use std::fs;
-use std::io;
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::process::{self, Stdio};
 
 /// The end of each page.
 const EXIT_STATUS: &[u8] = br#".SH "EXIT STATUS"
@@ -51,8 +52,24 @@ pub fn run(args: &Args, command: Command, examples: Examples) -> anyhow::Result<
             write_all(command, "", dir, examples)
                 .with_context(|| format!("cannot write manual pages to {}", dir.display()))
         }
-        None => out::print(&String::from_utf8_lossy(&page(command, "", examples)?)),
+        None => {
+            let roff = page(command.clone(), "", examples)?;
+            match io::stdout().is_terminal() {
+                true if is_shown(&roff) => Ok(()),
+                true => out::print(&command.clone().render_long_help().to_string()),
+                false => out::print(&String::from_utf8_lossy(&roff)),
+            }
+        }
     }
+}
+
+/// Whether man(1) is there and shows the page.
+fn is_shown(roff: &[u8]) -> bool {
+    let man = process::Command::new("man").args(["-l", "-"]).stdin(Stdio::piped()).spawn();
+    let Ok(mut man) = man else { return false };
+    // The reader may leave before the end.
+    let _ = man.stdin.take().map(|mut stdin| stdin.write_all(roff));
+    man.wait().is_ok_and(|status| status.success())
 }
 
 /// Writes a page for each visible command. `name` is the subcommand's, as in [`Examples`].

@@ -2,7 +2,10 @@
 //! `unspin top` with synthetic VMs: on a terminal, once as a table, and its refusals.
 
 mod common;
+#[path = "common/script.rs"]
+mod script;
 
+use script::script;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -91,7 +94,7 @@ fn a_table_is_as_wide_as_columns_says() {
     }
 }
 
-/// A terminal of 80 columns and 24 lines, on which top runs.
+/// A terminal of 80 columns and 24 lines, on which top or another command runs.
 struct Terminal {
     top: Child,
     keys: File,
@@ -115,6 +118,12 @@ fn modes(side: &OwnedFd) -> (u32, u32) {
 
 impl Terminal {
     fn new() -> Terminal {
+        let mut top = Command::new(env!("CARGO_BIN_EXE_unspin"));
+        top.args(["top", "--synthetic", "6x2", "--delay", "0.2"]);
+        Terminal::of(top)
+    }
+
+    fn of(mut command: Command) -> Terminal {
         let (mut ours, mut theirs) = (0, 0);
         let size = libc::winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
         let null = std::ptr::null_mut();
@@ -125,13 +134,7 @@ impl Terminal {
         };
         let before = modes(&side);
         let end = || Stdio::from(side.try_clone().unwrap());
-        let top = Command::new(env!("CARGO_BIN_EXE_unspin"))
-            .args(["top", "--synthetic", "6x2", "--delay", "0.2"])
-            .stdin(end())
-            .stdout(end())
-            .stderr(end())
-            .spawn()
-            .unwrap();
+        let top = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
         let (show, shown) = channel();
         let keys = File::from(ours);
         let mut screen = keys.try_clone().unwrap();
@@ -274,4 +277,19 @@ fn a_stop_gives_the_terminal_back_for_a_while() {
     }
     terminal.press("q");
     terminal.ends_well();
+}
+
+#[test]
+fn on_a_terminal_the_manual_is_not_roff() {
+    let tools = Scratch::new();
+    script(&tools.join("man"), "echo \"man $*\"; exec head -n 1");
+    let with = format!("{}:/usr/bin:/bin", tools.display());
+    for (path, words) in [(&*with, ["man -l -", ".ie"]), ("/nonexistent", ["Usage:", "neighbours"])]
+    {
+        let mut man = Command::new(env!("CARGO_BIN_EXE_unspin"));
+        man.arg("man").env("PATH", path);
+        let mut terminal = Terminal::of(man);
+        words.iter().for_each(|word| terminal.shows(word));
+        assert!(terminal.top.wait().unwrap().success());
+    }
 }
