@@ -32,7 +32,9 @@ use unspin_host::{place, Host};
 /// Default length of a phase.
 const WINDOW: Duration = Duration::from_secs(5);
 
+// Its group would have the same name as that of the arguments around it.
 #[derive(Debug, clap::Args)]
+#[group(skip)]
 pub struct Args {
     /// Run an experiment instead of a diagnosis: alternate the running VM between 2 settings, and
     /// compare them. spin-switch: with and without pause-loop exits (needs the module). idle-switch:
