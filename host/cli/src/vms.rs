@@ -134,6 +134,13 @@ pub fn processes(host: &Host) -> anyhow::Result<Vec<VmProcess>> {
     host.vm_processes().context("cannot look for VMs")
 }
 
+/// Says that VMs may be missing, if this user may not look into all processes.
+pub fn say_unseen(host: &Host) {
+    if let Some(why) = host.unseen() {
+        say!("unspin: {why}");
+    }
+}
+
 /// The one of these that `given` names, by the rules of [`find`].
 pub fn find_process(
     processes: Vec<VmProcess>,

@@ -12,19 +12,24 @@ const NAMED_MAX: usize = 5;
 
 impl Host {
     /// Why VMs may be missing from [`Host::vm_processes`], in words; `None` if this user may look into all
-    /// processes.
+    /// processes. A process that keeps even root out counts only if it is a known VMM.
     pub fn unseen(&self) -> Option<String> {
         let pids = self.processes().ok()?;
         let denied: Vec<u32> = pids.iter().copied().filter(|pid| self.is_denied(*pid)).collect();
+        let vmms: Vec<String> = denied.iter().filter_map(|pid| self.missing(*pid)).collect();
         // SAFETY: it takes nothing and cannot fail.
         let is_root = unsafe { libc::geteuid() == 0 };
-        // The first process is there on every host.
-        let hides = !is_root && !pids.contains(&1);
         let mut why = Vec::new();
-        if !denied.is_empty() {
-            why.push(self.in_words(&denied));
+        if !vmms.is_empty() || (!denied.is_empty() && !is_root) {
+            let processes = if denied.len() == 1 { "process" } else { "processes" };
+            let among = match vmms.is_empty() {
+                true => String::new(),
+                false => format!(", among them {}", vmms[..vmms.len().min(NAMED_MAX)].join(", ")),
+            };
+            why.push(format!("this user may not look into {} {processes}{among}", denied.len()));
         }
-        if hides {
+        // The first process is there on every host.
+        if !is_root && !pids.contains(&1) {
             why.push("/proc does not show the processes of other users (hidepid)".to_string());
         }
         let needs = if is_root { "CAP_SYS_PTRACE" } else { "root" };
@@ -32,22 +37,13 @@ impl Host {
         (!why.is_empty()).then(|| format!("VMs may be missing: {why}; it takes {needs}"))
     }
 
-    /// Names the VMMs that are not in the list of VMs.
-    fn in_words(&self, denied: &[u32]) -> String {
-        let vmm = |pid: &u32| {
-            let line = read_kernel(self.dir(*pid).join("cmdline")).unwrap_or_default();
-            let args: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
-            let (monitor, _) = self.monitor(*pid, &args);
-            let is_missing = monitor != Monitor::Other && self.look_at(*pid).is_none();
-            is_missing.then(|| format!("{pid} ({})", monitor.name()))
-        };
-        let vmms: Vec<String> = denied.iter().filter_map(vmm).take(NAMED_MAX).collect();
-        let among = match vmms.is_empty() {
-            true => String::new(),
-            false => format!(", among them {}", vmms.join(", ")),
-        };
-        let processes = if denied.len() == 1 { "process" } else { "processes" };
-        format!("this user may not look into {} {processes}{among}", denied.len())
+    /// The process, if it is a known VMM and is not in the list of VMs.
+    fn missing(&self, pid: u32) -> Option<String> {
+        let line = read_kernel(self.dir(pid).join("cmdline")).unwrap_or_default();
+        let args: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+        let (monitor, _) = self.monitor(pid, &args);
+        let is_missing = monitor != Monitor::Other && self.look_at(pid).is_none();
+        is_missing.then(|| format!("{pid} ({})", monitor.name()))
     }
 
     /// Whether this user may not see the descriptors of a process. Kernel threads have none.

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which VM a command selects, and that every VM is shown, on hosts made of files.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use unspin_scratch::Scratch;
@@ -35,6 +38,74 @@ impl Other {
         command.args(args).stdin(Stdio::null()).env("UNSPIN_PROC", self.0.join("proc"));
         command.output().unwrap()
     }
+}
+
+/// The command in a place that every user may reach; removed when it is dropped.
+struct Program(std::path::PathBuf);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// What `neighbours` says to a user who may not look into a process, or does not see it: a VM is there, is
+/// named, or may be missing.
+#[test]
+fn a_user_who_may_not_look_is_told_that_vms_may_be_missing() {
+    // SAFETY: it takes nothing.
+    if unsafe { libc::geteuid() } != 0 {
+        println!("SKIPPED: needs root, to become another user");
+        return;
+    }
+    let program = Program(std::env::temp_dir().join(format!("unspin-who-{}", std::process::id())));
+    fs::copy(env!("CARGO_BIN_EXE_unspin"), &program.0).unwrap();
+    let host = Other::new();
+    for (at, (args, thread)) in [
+        (&["/usr/bin/kvm", "-name", "web"][..], "CPU 0/KVM"),
+        (&["/usr/bin/kvm", "-name", "plain"], "kvm"),
+        (&["/opt/vmm"], "vcpu_0"),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let pid = PID + 10 * at as u32;
+        host.0.vm(pid, args);
+        host.0.line(format!("proc/{pid}/task/{}/comm", pid + 1), thread);
+        host.0.line(format!("proc/{pid}/cgroup"), "0::/vms");
+        host.0.line(format!("proc/{}/cgroup", pid + 1), "0::/vms");
+    }
+    host.0.line("proc/1/cgroup", "0::/init.scope");
+    host.0.write("proc/1/cmdline", "init\0");
+    host.0.line("sys/fs/cgroup/vms/cpu.weight", "100");
+    let modes = |path: &str, mode: u32| {
+        for pid in [PID, PID + 10, PID + 20] {
+            let path = host.0.join(format!("proc/{pid}{path}"));
+            fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        }
+    };
+    let neighbours = |words: &[&str]| {
+        let mut command = Command::new(&program.0);
+        command.args(["neighbours", "--seconds", "0.1"]).uid(65534).gid(65534);
+        let out = command.env("UNSPIN_PROC", host.0.join("proc")).output().unwrap();
+        let said = text(&out.stderr) + &text(&out.stdout);
+        for word in words {
+            assert!(said.contains(word), "{word}: {said}");
+        }
+        (out.status.code(), said)
+    };
+    let (code, said) = neighbours(&["web", "plain"]);
+    assert!(code == Some(0) && !said.contains("missing"), "{said}");
+    modes("/fd", 0o700);
+    let missing = "VMs may be missing: this user may not look into 3 processes";
+    let named = "3 processes, among them 5000010 (QEMU); it takes root";
+    assert_eq!(neighbours(&["web", missing, named]).0, Some(0));
+    // hidepid=1 shows directories without contents, and hidepid=2 none.
+    modes("", 0o700);
+    assert_eq!(neighbours(&[missing, "no VM runs on this host"]).0, Some(1));
+    fs::remove_dir_all(host.0.join("proc")).unwrap();
+    host.0.dir("proc");
+    assert_eq!(neighbours(&["VMs may be missing", "(hidepid); it takes root"]).0, Some(1));
 }
 
 const PID: u32 = 5_000_000;

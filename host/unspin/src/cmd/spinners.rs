@@ -127,6 +127,7 @@ fn of_series(args: &Args, series: &'static str) -> anyhow::Result<Names> {
 
 /// The selected VMs.
 fn chosen(args: &Args, host: &Host) -> anyhow::Result<Vec<VmProcess>> {
+    vms::say_unseen(host);
     let all = vms::processes(host)?;
     match &args.vm {
         Some(given) => Ok(vec![vms::find_process(all, host, given)?]),

@@ -6,6 +6,7 @@ use super::kernel::Kernel;
 use super::sample::Source;
 use super::synthetic::{parse_size, Synthetic};
 use crate::sysfs::root;
+use crate::vms;
 use std::path::PathBuf;
 use unspin_host::{place, Host};
 
@@ -25,7 +26,11 @@ impl SourceArgs {
     pub fn open(&self, detail: Detail) -> anyhow::Result<Box<dyn Source + Send>> {
         Ok(match self.synthetic {
             Some((vms, vcpus)) => Box::new(Synthetic::new(vms, vcpus)),
-            None => Box::new(Kernel::new(Host::at(&self.proc), &self.sysfs, detail)?),
+            None => {
+                let kernel = Kernel::new(Host::at(&self.proc), &self.sysfs, detail)?;
+                vms::say_unseen(&Host::at(&self.proc));
+                Box::new(kernel)
+            }
         })
     }
 }

@@ -76,6 +76,7 @@ impl Read {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let host = Host::at(&args.proc);
+    vms::say_unseen(&host);
     let all = vms::processes(&host)?;
     let chosen: BTreeSet<u32> = match &args.vm {
         Some(given) => BTreeSet::from([vms::find_process(all.clone(), &host, given)?.pid]),

@@ -15,6 +15,7 @@ use crate::out;
 use crate::span::{end_with_input, stopped_by_signals};
 use crate::sysfs::root;
 use crate::undo::{told, Guard, Undo};
+use crate::vms;
 use crate::watch::facts::Detail;
 use crate::watch::{Kernel, Paced, Paces, Source};
 use decide::Parts;
@@ -170,6 +171,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let stop = stopped_by_signals()?;
     let host = Host::at(&args.proc);
+    vms::say_unseen(&host);
     let mut undo = match args.dry_run {
         true => None,
         false => Some(Undo::open(&args.journal, &args.proc)?),
