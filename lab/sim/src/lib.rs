@@ -43,7 +43,7 @@ mod setup;
 /// Ranges of the model's costs, as factors, by host model: core/ranges.toml.
 pub const RANGES: &str = include_str!("core/ranges.toml");
 
-pub use core::{Costs, CreditHost, GroupCosts, Host, IdleState, Kernel};
+pub use core::{Change, Costs, CreditHost, GroupCosts, Host, IdleState, Kernel, State};
 pub use engine::{Queue, Timer, TIMERS_MAX};
 pub use error::Error;
 pub use guest::{lock_params, Budgets, Stalls};

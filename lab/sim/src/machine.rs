@@ -3,7 +3,7 @@
 //! guests' requests to their host, and notifies all parts when a vCPU gets or loses its pCPU.
 //!
 //! Nothing allocates after the first event, except for Credit's choices, at the ends of turns, and
-//! for epoch samples where requested.
+//! for epoch samples and state changes where requested.
 
 mod check;
 mod exits;

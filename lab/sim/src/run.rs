@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A run: warm-up, reading, measuring time, reading.
 
-use crate::core::Host;
+use crate::core::{Change, Host};
 use crate::error::Error;
 use crate::host::{CoschedulingStats, TurnsSeen};
 use crate::probe::LockCounts;
@@ -25,6 +25,9 @@ pub struct Simulated {
     pub locks: Vec<LockCounts>,
     /// Exits of each VM for accesses to an APIC, in the measuring time.
     pub apic_exits: Vec<u64>,
+    /// What the vCPUs of the first VM did in the measuring time, beginning with the states that they
+    /// were in; empty unless [`Setup::watched`] is set.
+    pub changes: Vec<Change>,
 }
 
 /// Whether a run of a plan can be simulated.
@@ -54,6 +57,9 @@ pub fn simulate_setup(setup: &Setup) -> Result<Simulated, Error> {
     let first = sim.readings();
     let gangs_first = sim.coscheduling_stats();
     sim.forget_longest_waits();
+    if setup.watched {
+        sim.watch();
+    }
     let window_ns = run.window_ms * NS_PER_MS;
     sim.run_until(begin_ns + window_ns);
     let last = sim.readings();
@@ -64,10 +70,11 @@ pub fn simulate_setup(setup: &Setup) -> Result<Simulated, Error> {
     let epochs = sim.take_epochs();
     let result =
         RunResult { epochs, host_idle_share, ..RunResult::new(run.clone(), window_ns, vm) };
+    let changes = sim.take_changes();
     let gangs = sim.coscheduling_stats();
     let coscheduling = gangs.iter().zip(&gangs_first).map(|(a, b)| a.since(b)).collect();
     let (events, turns) = (sim.events(), sim.turns_seen());
-    Ok(Simulated { result, events, coscheduling, turns, locks, apic_exits })
+    Ok(Simulated { result, events, coscheduling, turns, locks, apic_exits, changes })
 }
 
 /// Share of the host's CPU time that neither vCPUs nor the host's own tasks used.

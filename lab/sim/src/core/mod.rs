@@ -14,7 +14,7 @@ pub use effect::Effect;
 pub use ledger::{Cause, Class, CLASSES, ON_CPU_CLASSES};
 pub use model::{CreditHost, Host, IdleState, Kernel};
 pub use pcpu::Pcpu;
-pub use vcpu::{State, Vcpu};
+pub use vcpu::{Change, State, Vcpu};
 
 use crate::engine::{Clock, Events, PcpuId, Table, VcpuId, VmId};
 
@@ -43,6 +43,8 @@ pub struct Core {
     pub interrupted: PcpuId,
     /// Effects of the guests on other parts; the machine handles them in this order.
     pub effects: Vec<Effect>,
+    /// What the vCPUs of the first VM did since it is watched, if it is.
+    pub changes: Option<Vec<Change>>,
 }
 
 impl Core {
@@ -56,6 +58,24 @@ impl Core {
         let runs = vcpu.on.state == State::Running;
         let since_ns = if runs { self.now_ns - vcpu.ledger.since_ns } else { 0 };
         vcpu.ledger.cpu_ns() + since_ns
+    }
+
+    /// `v` is in this state from now on.
+    #[inline]
+    pub fn enter(&mut self, v: VcpuId, to: State) {
+        let vcpu = &mut self.vcpus[v];
+        vcpu.on.state = to;
+        if let Some(changes) = self.changes.as_mut().filter(|_| vcpu.vm == VmId(0)) {
+            changes.push(Change { at_ns: self.now_ns, vcpu: vcpu.index, to });
+        }
+    }
+
+    /// Watches the first VM from now on: first come the present states of its vCPUs.
+    pub fn watch(&mut self) {
+        let of_first = self.vcpus.iter().filter(|vcpu| vcpu.vm == VmId(0));
+        let at_ns = self.now_ns;
+        let now = |v: &Vcpu| Change { at_ns, vcpu: v.index, to: v.on.state };
+        self.changes = Some(of_first.map(now).collect());
     }
 
     /// Charges `v` with host time before its guest continues: for an exit, a switch, a tick, …
@@ -195,6 +215,7 @@ mod tests {
             vms: Table::with_capacity(0),
             interrupted: PcpuId::NONE,
             effects: Vec::new(),
+            changes: None,
         }
     }
 

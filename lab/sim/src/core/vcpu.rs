@@ -13,6 +13,15 @@ pub enum State {
     Running,
 }
 
+/// A vCPU enters a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change {
+    pub at_ns: u64,
+    /// Number within its VM.
+    pub vcpu: u32,
+    pub to: State,
+}
+
 /// Where it is.
 #[derive(Debug, Clone)]
 pub struct Placement {

@@ -2,6 +2,7 @@
 //! Readings of a machine during a run.
 
 use super::Sim;
+use crate::core::Change;
 use crate::host::{CoschedulingStats, TurnsSeen};
 use crate::kvm::Module;
 use crate::probe::Reading;
@@ -34,6 +35,16 @@ impl Sim {
     /// Counts of turns since the start; empty without turns.
     pub fn turns_seen(&self) -> TurnsSeen {
         self.host.turns_seen(self.core.now_ns)
+    }
+
+    /// Watches the vCPUs of the first VM from now on.
+    pub fn watch(&mut self) {
+        self.core.watch();
+    }
+
+    /// What they did since; empty if they are not watched.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        self.core.changes.take().unwrap_or_default()
     }
 
     /// Resets the longest wait.

@@ -65,8 +65,8 @@ impl Sim {
     /// `v` leaves its pCPU although it could run. `displaced`: for the target of a directed yield.
     fn switch_out(&mut self, v: VcpuId, displaced: bool) {
         self.guest.account_for_switch(&mut self.core, v);
+        self.core.enter(v, State::Ready);
         let vcpu = &mut self.core.vcpus[v];
-        vcpu.on.state = State::Ready;
         vcpu.exit.undecided = false;
         vcpu.on.off_cause = if vcpu.exit.in_ple_exit { Cause::Spin } else { Cause::Other };
         self.host.preempted(&self.core, v);
@@ -80,8 +80,8 @@ impl Sim {
         self.core.pcpus[p].switches += 1;
         self.host.runs(&self.core, p, v);
         let is_shared = self.core.is_core_shared(p);
+        self.core.enter(v, State::Running);
         let vcpu = &mut self.core.vcpus[v];
-        vcpu.on.state = State::Running;
         vcpu.shares_core = is_shared;
         let from = std::mem::replace(&mut vcpu.on.pcpu, p);
         vcpu.ledger.switch_ns = self.core.prices.switch_ns;
@@ -103,8 +103,8 @@ impl Sim {
     /// `v` halts: its pCPU is free.
     pub(super) fn sleep(&mut self, p: PcpuId, v: VcpuId) {
         self.host.sleep(&mut self.core, p);
+        self.core.enter(v, State::Halted);
         let vcpu = &mut self.core.vcpus[v];
-        vcpu.on.state = State::Halted;
         vcpu.exit.need_resched = false;
         vcpu.on.off_cause = Cause::Idle;
         self.kvm.sleeps(&self.core, v);
@@ -116,9 +116,8 @@ impl Sim {
     /// `v`, asleep, wants to run.
     pub(super) fn wake(&mut self, v: VcpuId) {
         self.guest.account(&mut self.core, v);
-        let vcpu = &mut self.core.vcpus[v];
-        vcpu.on.state = State::Ready;
-        let vm = vcpu.vm;
+        self.core.enter(v, State::Ready);
+        let vm = self.core.vcpus[v].vm;
         self.core.vms[vm].apic_exits += u64::from(!self.core.model.apicv);
         self.core.charge(v, self.core.prices.wake_ns, Cause::Idle);
         self.guest.note_wanting(&self.core, v, true);
@@ -129,7 +128,7 @@ impl Sim {
     /// `v`, new, wants to run.
     pub(super) fn start(&mut self, v: VcpuId) {
         self.guest.account(&mut self.core, v);
-        self.core.vcpus[v].on.state = State::Ready;
+        self.core.enter(v, State::Ready);
         self.kvm.starts(&self.core, v);
         self.guest.note_wanting(&self.core, v, true);
         self.host.starts(&mut self.core, v);

@@ -119,6 +119,7 @@ impl Setup {
             vms: Table::with_capacity(self.vms.len()),
             interrupted: PcpuId::NONE,
             effects: Vec::with_capacity(self.vcpus()),
+            changes: None,
         }
     }
 

@@ -54,6 +54,8 @@ pub struct Setup {
     pub vms: Vec<VmSetup>,
     /// Count waits that spin for longer than this, ns, as stalls.
     pub stall_ns: Option<u64>,
+    /// Keep the state changes of the first VM's vCPUs.
+    pub watched: bool,
     /// Budgets that replace those of the locks' headers.
     pub budgets: Budgets,
 }
@@ -84,7 +86,7 @@ impl Setup {
         let host = host.clone().on(&run.arm.platform);
         let vms = (0..).zip(&run.vms).map(of_vm).collect();
         let budgets = Budgets::default();
-        Setup { host, vms, run: run.clone(), stall_ns: None, budgets }
+        Setup { host, vms, run: run.clone(), stall_ns: None, watched: false, budgets }
     }
 }
 

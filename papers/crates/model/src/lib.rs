@@ -5,13 +5,15 @@
 //!
 //! ```text
 //! app      the profile, as a file      speedup  sections 4.2 to 4.4 as formulas
-//! confirm  the same on the simulator
+//! confirm  the same on the simulator       record   the profile of a VM that runs
 //! ```
 
 mod app;
 mod confirm;
+mod record;
 mod speedup;
 
 pub use app::{App, AppError, Phase, Sequential};
 pub use confirm::{confirm, program, setup, Confirmed, TOLERANCE};
+pub use record::{Counts, OfVcpu, RecordError, Recorded};
 pub use speedup::{Allocation, Kind, Prediction};
