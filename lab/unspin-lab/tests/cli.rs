@@ -389,6 +389,10 @@ fn a_model_is_worked_out_or_its_profile_is_refused() {
     let bad = scratch("model-bad.toml", &profile.replace("share = 0.5", "share = 5"));
     fails(&["model", bad.to_str().unwrap()], 2, "share = 5; it is from 0.001 to 1");
     fails(&["model", "/nonexistent.toml"], 2, "no file /nonexistent.toml");
+    fails(&["model"], 2, "PROFILE");
+    fails(&["model", "--for", "3", "x.toml"], 2, "cannot be used with");
+    fails(&["model", "--record", "web1", "x.toml"], 2, "cannot be used with");
+    fails(&["model", "--record", "web1", "--for", "0"], 2, "allowed: 0.1 to 3600");
 }
 
 #[test]
@@ -487,4 +491,23 @@ fn wrong_known_ratios_are_2_and_placed() {
         std::fs::remove_file(file).unwrap();
     }
     fails(&["agree"], 2, "required");
+}
+
+/// Before anything is measured.
+#[test]
+fn a_vm_to_record_is_there_and_one() {
+    let host = Scratch::new();
+    for (pid, name) in [(41, "web1"), (42, "twin"), (43, "twin")] {
+        host.vm(pid, &["/usr/bin/qemu-system-x86_64", "-name", name]);
+    }
+    for (name, code, words) in [
+        ("web2", 1, "no VM \"web2\"; VMs: 41 (web1), 42 (twin)"),
+        ("twin", 2, "42 (twin), 43 (twin)"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin-lab"));
+        command.args(["model", "--record", name]).env("UNSPIN_PROC", host.join("proc"));
+        let out = command.output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!((out.status.code(), said.contains(words)), (Some(code), true), "{said}");
+    }
 }

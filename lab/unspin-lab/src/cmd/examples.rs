@@ -90,10 +90,16 @@ pub const EXAMPLES: Examples = &[
     ),
     (
         "model",
-        &[(
-            "unspin-lab model models/type1.toml models/type2.toml --simulate",
-            "Predict how two applications scale in a VM, and check it with the simulator.",
-        )],
+        &[
+            (
+                "unspin-lab model models/type1.toml models/type2.toml --simulate",
+                "Predict how two applications scale in a VM, and check it with the simulator.",
+            ),
+            (
+                "unspin-lab model --record web1 --for 30 -o web1.toml",
+                "Write the profile of what runs in VM web1, and say its type.",
+            ),
+        ],
     ),
     ("replay", &[("unspin-lab replay trace.txt", "Make the decisions of a recorded trace again.")]),
     ("lab build", &[("unspin-lab lab build --kernel 6.12", "Build the module for a kernel.")]),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin-lab model`: how well applications scale on a machine, and in a VM that shares it.
 
+mod record;
+
 use crate::exit::{unread, Usage};
 use crate::out;
 use serde::Serialize;
@@ -12,11 +14,20 @@ use unspin_text::{read_text, shown, Framed};
 /// Simulated time of a run, in ms.
 const WINDOW_MS: u64 = 8000;
 
+const HELP: &str = "\
+--record measures a running VM by `unspin diagnose`, which must be installed and needs root, and writes the \
+profile that follows. It changes nothing. Comments in the file say the program's type and its evidence. \
+Record while the program runs and no other VM competes: a sibling that waits for a vCPU without a CPU counts \
+as idle.";
+
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = HELP)]
 pub struct Args {
     /// Application profiles, such as models/amdahl.toml.
-    #[arg(value_name = "PROFILE", required = true)]
+    #[arg(value_name = "PROFILE", required_unless_present = "record")]
     profiles: Vec<PathBuf>,
+    #[command(flatten)]
+    record: record::Args,
     /// Check each prediction with the simulator.
     #[arg(long)]
     simulate: bool,
@@ -57,6 +68,9 @@ struct Line {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    if args.record.is_asked() {
+        return args.record.run();
+    }
     let apps = args.profiles.iter().map(|p| read(p)).collect::<anyhow::Result<Vec<App>>>()?;
     let allocation = if args.matched { Allocation::Matched } else { Allocation::Even };
     let mut lines = Vec::new();

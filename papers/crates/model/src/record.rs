@@ -9,11 +9,11 @@ use crate::{Allocation, App, Kind, Phase, Sequential};
 use unspin_sim::{Change, State};
 
 /// Numbers of vCPUs beyond this are counted as one.
-pub const UNITS_MAX: usize = 64;
+const UNITS_MAX: usize = 64;
 /// A part of the time below this says nothing about who works alone, or how vCPUs wait.
 const NOTABLE: f64 = 0.02;
 /// Shorter passes are no program's.
-const PASS_MIN_MS: f64 = 1e-3;
+const PASS_MIN_MS: f64 = 0.01;
 /// Waiting for CPUs distorts a profile if it takes more than this part of the time at work.
 const CROWDED: f64 = 0.1;
 
@@ -32,10 +32,11 @@ pub struct Counts {
     /// How long 0, 1, 2, … vCPUs wanted a CPU at the same time, with or without getting one, in ns.
     pub wanting_ns: Vec<u64>,
     pub vcpus: Vec<OfVcpu>,
-    /// CPU time of all vCPUs that went into spinning and its exits, in ns, as far as the host sees it.
-    pub spun_ns: u64,
-    /// Whether spinning in user space is part of that.
-    pub sees_user_spins: bool,
+    /// CPU time of all vCPUs that went into pause-loop exits and the spinning before them, in ns. `None`:
+    /// this host does not see it.
+    pub ple_ns: Option<u64>,
+    /// CPU time of spinning in user space.
+    pub user_spin_ns: Option<u64>,
 }
 
 /// What is counted of a vCPU.
@@ -61,7 +62,8 @@ pub struct Recorded {
     pub spun: f64,
     /// The part of their time at work that they had no CPU.
     pub ready: f64,
-    pub sees_user_spins: bool,
+    /// Whether all spinning was seen.
+    pub sees_spins: bool,
 }
 
 impl Counts {
@@ -111,6 +113,7 @@ impl Counts {
         }
         let sum = |of: fn(&OfVcpu) -> u64| self.vcpus.iter().map(of).sum::<u64>() as f64;
         let (on, ready) = (sum(|v| v.on_cpu_ns), sum(|v| v.ready_ns));
+        let spun = (self.ple_ns.unwrap_or(0) + self.user_spin_ns.unwrap_or(0)) as f64;
         let levels = self.levels(units);
         let time: f64 = levels.iter().sum();
         let at_work = time - levels[0];
@@ -135,7 +138,7 @@ impl Counts {
             phases: Vec::new(),
         };
         let crowd: f64 = (2..).zip(levels.iter().skip(2)).map(|(k, ns)| f64::from(k) * ns).sum();
-        let useful = 1.0 - (self.spun_ns as f64 / (crowd * pace).max(1.0)).min(1.0);
+        let useful = 1.0 - (spun / (crowd * pace).max(1.0)).min(1.0);
         app.phases = phases(&levels, useful, pass_ms / time);
         app.check(name).map_err(|_| RecordError::Idle)?;
         let wanted: f64 = crowd + alone;
@@ -144,9 +147,9 @@ impl Counts {
             interval_ms: (halts > 0.0).then(|| 1e3 * app.parallelism() / app.blocks_per_s),
             alone: alone / at_work,
             halted: 1.0 - wanted / (units as f64 * at_work),
-            spun: self.spun_ns as f64 / (units as f64 * at_work),
+            spun: spun / (units as f64 * at_work),
             ready: ready / (on + ready),
-            sees_user_spins: self.sees_user_spins,
+            sees_spins: self.ple_ns.is_some() && self.user_spin_ns.is_some(),
             app,
         })
     }
@@ -244,10 +247,9 @@ impl Recorded {
                 percent(self.halted), percent(self.spun)
             ),
         ];
-        if !self.sees_user_spins {
+        if !self.sees_spins {
             lines.push(
-                "unknown: spinning in user space; it counts as work (unspin spinners shows where)"
-                    .into(),
+                "unknown: spinning, at least in user space; it counts as work (unspin spinners shows where)".into(),
             );
         }
         if self.spun >= NOTABLE {

@@ -20,8 +20,8 @@ fn recorded(program: Vec<Step>, share: f64) -> Recorded {
     let begin_ns = made.changes[0].at_ns;
     let mut counts = Counts::of(&made.changes, begin_ns + made.result.window_ns);
     let spent = made.result.vm[0].attribution.unwrap();
-    counts.spun_ns = spent.spin_holder_running_ns + spent.spin_holder_preempted_ns;
-    counts.sees_user_spins = true;
+    counts.ple_ns = Some(spent.spin_holder_running_ns + spent.spin_holder_preempted_ns);
+    counts.user_spin_ns = Some(0);
     // The simulator's own account of the same time.
     let on: u64 = counts.vcpus.iter().map(|vcpu| vcpu.on_cpu_ns).sum();
     assert_eq!(on, made.result.vm[0].cpu_ns.iter().sum::<u64>());
@@ -127,8 +127,8 @@ fn a_program_that_spins_unseen_looks_parallel() {
     let mut counts = Counts { wanting_ns: vec![0, 0, 0, 0, 1_000_000], vcpus, ..Counts::default() };
     let of = counts.profile("spins", 0.25).unwrap();
     assert_eq!((of.kind.number(), of.app.parallelism()), (1, 4.0));
-    assert!(of.lines().iter().any(|line| line.starts_with("unknown: spinning in user space")));
-    (counts.spun_ns, counts.sees_user_spins) = (3_000_000, true);
+    assert!(of.lines().iter().any(|line| line.starts_with("unknown: spinning")));
+    (counts.ple_ns, counts.user_spin_ns) = (Some(1_000_000), Some(2_000_000));
     let of = counts.profile("spins", 0.25).unwrap();
     assert_eq!((of.kind.number(), of.app.parallelism()), (4, 1.0));
     let lines = of.lines().join("\n");
@@ -199,7 +199,7 @@ proptest! {
         let slower = Counts::of(&slower, 3 * end_ns).profile("slower", 0.25).unwrap();
         prop_assert!((slower.app.parallelism() - of.app.parallelism()).abs() < 0.01);
         prop_assert!((3.0 * slower.app.blocks_per_s - of.app.blocks_per_s).abs() <= 0.001 * of.app.blocks_per_s);
-        let spins = Counts { spun_ns: on * spun / 100, ..counts }.profile("spins", 0.25);
+        let spins = Counts { ple_ns: Some(on * spun / 100), ..counts }.profile("spins", 0.25);
         prop_assert!(spins.is_ok_and(|spins| spins.app.parallelism() < of.app.parallelism() + 0.01));
     }
 }

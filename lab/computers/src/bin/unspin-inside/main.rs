@@ -36,6 +36,8 @@ const USAGE: &str = "usage: unspin-inside COMMAND
                                    the same, and it reports each wait that is not short
   vm-that-starts VCPUS --until FILE
                                    the same as vm, and it starts threads that sleep all the time
+  fork-join VCPUS TOGETHER ALONE --until FILE
+                                   one VM whose vCPUs compute so many iterations, then one of them alone
   ext COMMAND                      becomes a shell with SCHED_EXT that runs COMMAND
   churn VMS VCPUS                  so many VMs, one after the other
   many VMS FIRST SECOND            makes so many VMs with a vCPU each, which never run, and a shell runs
@@ -79,6 +81,17 @@ fn until(vcpus: &str, ring: vms::Ring, file: &str) -> Result<String, String> {
     vms::run(number(vcpus)?, ring, &vms::End::File(file.into()))
 }
 
+fn fork_join(of: &[&str], file: &str) -> Result<String, String> {
+    let [vcpus, together, alone] = of else { return Err("not three numbers".into()) };
+    let end = vms::End::File(file.into());
+    vms::fork_join(number(vcpus)?, number(together)?, number(alone)?, &end)
+}
+
+fn switches(ms: &str, sleep_us: Option<&str>) -> Result<String, String> {
+    let sleep_us = sleep_us.map(number).transpose()?;
+    vms::switches(number(ms)?.into(), sleep_us)
+}
+
 fn clock(ms: &str, beside_us: Option<&str>) -> Result<String, String> {
     let beside_us = beside_us.map(number).transpose()?;
     clock::run(number(ms)?.into(), beside_us.map(u64::from))
@@ -113,6 +126,7 @@ fn main() {
             ext::start_threads();
             until(vcpus, vms::Ring::Kernel, file)
         }
+        ["fork-join", of @ .., "--until", file] => fork_join(of, file),
         ["ext", line] => ext::shell(line),
         ["vm-in-user-space", vcpus, "--until", file] => until(vcpus, vms::Ring::User, file),
         ["vm-that-reports", vcpus, cpl, "--until", file] => {
@@ -148,10 +162,8 @@ fn main() {
             number(rounds).and_then(|n| exact::exit_cycles(n).map(|cycles| cycles.to_string()))
         }
         ["rival", interrupts] => rival::Interrupts::parse(interrupts).and_then(rival::beside),
-        ["switches", ms] => number(ms).and_then(|ms| vms::switches(ms.into(), None)),
-        ["switches", ms, sleep_us] => number(sleep_us).and_then(|sleep_us| {
-            number(ms).and_then(|ms| vms::switches(ms.into(), Some(sleep_us)))
-        }),
+        ["switches", ms] => switches(ms, None),
+        ["switches", ms, sleep_us] => switches(ms, Some(sleep_us)),
         ["clock", ms] => clock(ms, None),
         ["clock", ms, beside_us] => clock(ms, Some(beside_us)),
         ["ple", spins, pauses, distance, cpl] => ple_spin(spins, pauses, distance, cpl),
