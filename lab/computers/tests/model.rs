@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin-lab model --record` of VMs that run, on an emulated computer: one of each type of table 4.1
-//! (NJIT 2018), which follows from its own numbers. tests/model.sh is what runs inside. unspin and
+//! (NJIT 2018), which follows from its own numbers. The emulated CPUs compute in turns of up to a millisecond,
+//! so what waits for all more often than that is recorded, and its type not judged. tests/model.sh is what runs inside. unspin and
 //! unspin-lab are taken from where this test is built.
 
 mod common;
 
-use unspin_computers::{Computer, Series, BOCHS_TOOLS};
+use unspin_computers::{Computer, Series, QEMU_TOOLS};
 
 /// The least number of checks: a script that ends early makes fewer.
-const CHECKS_MIN: u32 = 20;
+const CHECKS_MIN: u32 = 19;
 
 #[test]
 fn types_of_vms_that_run_are_named() {
@@ -16,8 +17,8 @@ fn types_of_vms_that_run_are_named() {
     let (Some(lab_command), Some(command)) = (built("unspin-lab"), built("unspin")) else { return };
     let script = format!("{}\nfinish", include_str!("model.sh"));
     let extras = common::Extras { programs: vec![lab_command, command], ..common::NO_EXTRAS };
-    common::on_kernels(BOCHS_TOOLS, &[Series::V6_12], |lab, kernel| {
-        let computer = Computer::bochs(4);
+    common::on_kernels(QEMU_TOOLS, &[Series::V6_12], |lab, kernel| {
+        let computer = Computer::qemu_in_virtual_time(4);
         let heard = common::script_with(lab, kernel, &computer, &script, "model", extras.clone());
         common::verdict(kernel.series, &heard, CHECKS_MIN, &heard.console)
     });
