@@ -36,8 +36,8 @@ const USAGE: &str = "usage: unspin-inside COMMAND
                                    the same, and it reports each wait that is not short
   vm-that-starts VCPUS --until FILE
                                    the same as vm, and it starts threads that sleep all the time
-  fork-join VCPUS TOGETHER ALONE --until FILE
-                                   one VM whose vCPUs compute so many iterations, then one of them alone
+  meet VCPUS ITERATIONS --until FILE
+                                   one VM whose vCPUs compute so many iterations, and halt until all have
   ext COMMAND                      becomes a shell with SCHED_EXT that runs COMMAND
   churn VMS VCPUS                  so many VMs, one after the other
   many VMS FIRST SECOND            makes so many VMs with a vCPU each, which never run, and a shell runs
@@ -81,12 +81,6 @@ fn until(vcpus: &str, ring: vms::Ring, file: &str) -> Result<String, String> {
     vms::run(number(vcpus)?, ring, &vms::End::File(file.into()))
 }
 
-fn fork_join(of: &[&str], file: &str) -> Result<String, String> {
-    let [vcpus, together, alone] = of else { return Err("not three numbers".into()) };
-    let end = vms::End::File(file.into());
-    vms::fork_join(number(vcpus)?, number(together)?, number(alone)?, &end)
-}
-
 fn switches(ms: &str, sleep_us: Option<&str>) -> Result<String, String> {
     let sleep_us = sleep_us.map(number).transpose()?;
     vms::switches(number(ms)?.into(), sleep_us)
@@ -126,7 +120,8 @@ fn main() {
             ext::start_threads();
             until(vcpus, vms::Ring::Kernel, file)
         }
-        ["fork-join", of @ .., "--until", file] => fork_join(of, file),
+        ["meet", vcpus, iterations, "--until", file] => number(vcpus)
+            .and_then(|vcpus| vms::meet(vcpus, number(iterations)?, &vms::End::File(file.into()))),
         ["ext", line] => ext::shell(line),
         ["vm-in-user-space", vcpus, "--until", file] => until(vcpus, vms::Ring::User, file),
         ["vm-that-reports", vcpus, cpl, "--until", file] => {

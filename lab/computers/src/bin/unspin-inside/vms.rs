@@ -52,10 +52,9 @@ pub fn run_reporting(vcpus: u32, ring: Ring, end: &End) -> Result<String, String
     run_as(&VmConfig { cpl: ring as u8, report_log2_cycles, ..config(vcpus, 1) }, end)
 }
 
-/// Runs one VM whose vCPUs compute `together` iterations each, and then one of them `alone`, while the
-/// others sleep.
-pub fn fork_join(vcpus: u32, together: u32, alone: u32, end: &End) -> Result<String, String> {
-    let program = vec![step(Op::Compute, together), step(Op::SerialFirst, alone)];
+/// Runs one VM whose vCPUs compute `iterations` each, and halt until all have.
+pub fn meet(vcpus: u32, iterations: u32, end: &End) -> Result<String, String> {
+    let program = vec![Step::new(Op::Compute, iterations), Step::new(Op::Barrier, 0)];
     run_as(&VmConfig { program, ..config(vcpus, 1) }, end)
 }
 
