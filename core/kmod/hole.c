@@ -23,7 +23,7 @@
 
 UNSPIN_TEST_PARAM(uint, looks_fewer, 0600, "fewer parked vCPUs that a CPU looks at, of 64");
 
-static atomic64_t next_said_tsc;	/* from when a list that is too long is counted again */
+static atomic64_t next_counted_tsc;	/* from when a list that is too long is counted again */
 
 /* Result of a scan of lists: the vCPUs to call, and candidates to fill the CPU. */
 struct found {
@@ -212,13 +212,15 @@ static void first_is(struct found *found, struct unspin_slot *slot)
 	found->calls = last + 1;
 }
 
-/* Counts a list that is too long, at most once per second. */
-static void say_left_out(void)
+/* Counts a list that is too long at most once per second, and logs the first. */
+static void count_left_out(void)
 {
-	s64 now = unspin_now(), next = atomic64_read(&next_said_tsc);
+	s64 now = unspin_now(), next = atomic64_read(&next_counted_tsc);
 
-	if (now >= next && atomic64_cmpxchg(&next_said_tsc, next, now + (s64)tsc_khz * MSEC_PER_SEC) == next)
-		unspin_fail_open(NULL, "more than 64 vCPUs wait for turns on one CPU: some wait until others have left it");
+	if (now < next || atomic64_cmpxchg(&next_counted_tsc, next, now + (s64)tsc_khz * MSEC_PER_SEC) != next)
+		return;
+	atomic64_inc(&unspin_fail_open_total);
+	pr_warn_once("more than 64 vCPUs wait for turns on one CPU: some wait until others have left it\n");
 }
 
 void unspin_hole_look(void)
@@ -226,13 +228,14 @@ void unspin_hole_look(void)
 	struct unspin_cpu *on = this_cpu_ptr(&unspin_cpu);
 	struct found found = { .on = on, .cpu = smp_processor_id(), .idle = is_idle_task(current) };
 	struct unspin_slot *target;
-	bool later;
+	bool later, left_out;
 
 	unspin_turn_hole(found.idle && READ_ONCE(on->owner));
 	rcu_read_lock();	/* keeps slots and their threads */
 	later = leaves(on) || (!found.idle && !READ_ONCE(on->cur));
 	target = READ_ONCE(on->target);
 	unspin_turn_each_parked(found.cpu, collect, &found);
+	left_out = found.left_out;	/* not those of other CPUs' lists */
 	/* The target vCPU of this CPU may be parked on another CPU: it is called once this CPU is idle. */
 	if (target && found.idle && unspin_turn_is_asleep(target) && unspin_may_run(target, on) &&
 	    may_come(target, found.cpu))
@@ -245,6 +248,6 @@ void unspin_hole_look(void)
 		fill(on, &found);
 	}
 	rcu_read_unlock();
-	if (found.left_out)
-		say_left_out();
+	if (left_out)
+		count_left_out();
 }

@@ -408,26 +408,45 @@ __noinline int begin(void)
 	return 0;
 }
 
+/*
+ * Whether tasks of the host have used more than half of each interval between plans, for a turn: a vCPU of a gang
+ * would wait there while its siblings run.
+ */
+static __always_inline void judge_cpu(u32 cpu, u64 passed)
+{
+	struct cpu *c = &cpus[bound(cpu)];
+	u64 host_ns = report.host_ns[bound(cpu)], used = host_ns - c->host_before;
+
+	c->host_before = host_ns;
+	c->taken_ns = 2 * used > passed ? c->taken_ns + passed : 0;
+	c->is_taken = c->taken_ns >= config.turn_ns;
+}
+
 /* Plans a turn, and begins it. Returns how long it is. */
 __noinline u64 plan(u64 now)
 {
 	u32 i, vm, unit, all = zero, left, turns = zero;
-	u64 done = zero;
+	u64 done = zero, taken_ns = zero, passed = now - planned_at;
 
+	planned_at = now;
 	settle(now);
 	ours = zero;
 	bpf_for(i, 0, config.cpu_count) {
 		struct cpu *c = &cpus[bound(cpu_at(i))];
-		u64 from = c->host_from;
 
 		c->next = NOBODY;
-		c->is_taken = from && from + config.turn_ns < now;
+		judge_cpu(cpu_at(i), passed);
+		if (c->is_taken && c->taken_ns > taken_ns)
+			taken_ns = c->taken_ns;
 		ours += is_ours(cpu_at(i));
 		all += is_ours(cpu_at(i)) && !c->is_off && !c->is_taken;
 	}
 	bpf_for(vm, 0, settings.count)
 		bpf_for(unit, 0, vcpus_of(vm))
 			unit_of(id_of(vm, unit))->next = NOBODY;
+	/* What keeps vCPUs of a gang apart may last, but tasks of the host only for as long as they have. */
+	if (!taken_ns || taken_ns > 1000 * MS)
+		taken_ns = 1000 * MS;
 	left = all;
 	bpf_for(i, 0, VMS_MAX) {
 		struct vm *v;
@@ -445,7 +464,7 @@ __noinline u64 plan(u64 now)
 			if (count > left && left < all)
 				continue;
 			if (place(vm, set) < count)
-				v->apart_until = now + 1000 * MS;
+				v->apart_until = now + taken_ns;
 			turns++;
 		} else {
 			count = count_bits(v->waits | v->runs);

@@ -69,8 +69,9 @@ struct cpu {
 	u32 tries;	/* units that were not to be had here, in this choice */
 	u32 tried[TRIES];
 	u64 host_since;	/* up to when the host's task that runs is counted, or 0 */
-	u64 host_from;	/* since when tasks of the host run without a break, or 0 */
-	u32 is_taken;	/* they have for a turn when the next one is planned */
+	u64 host_before;	/* their time when the last turn was planned */
+	u64 taken_ns;	/* for how long they use more than half of it */
+	u32 is_taken;	/* so long that no vCPU of a gang is given this CPU */
 };
 
 const volatile struct config config SEC(".rodata.config");
@@ -80,6 +81,7 @@ struct vm vms[VMS_MAX];
 struct cpu cpus[CPUS_MAX];
 u64 vnow;	/* the virtual time of the VM that is owed most */
 u64 turn_end;
+u64 planned_at;	/* when the last turn was planned */
 u32 ours;	/* how many of the command's CPUs are not left to tasks of the host */
 /*
  * 0, which the verifier does not know: a loop that counts from a number that it knows has a state for each round.

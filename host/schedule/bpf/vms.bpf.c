@@ -70,7 +70,7 @@ __noinline u32 claim(u32 id)
 		struct cpu *c = &cpus[bound(cpu)];
 		struct vm *v;
 
-		if (c->is_off || !is_ours(cpu) || !may_use(unit_of(id), cpu))
+		if (c->is_off || c->is_taken || !is_ours(cpu) || !may_use(unit_of(id), cpu))
 			continue;
 		of = c->planned;
 		if (of != NOBODY) {
@@ -315,12 +315,8 @@ int BPF_PROG(switched, _Bool preempt, struct task_struct *prev, struct task_stru
 	now = bpf_ktime_get_ns();
 	charge_host(cpu, now);
 	c->host_since = is_of_host(next) ? now : 0;
-	if (!is_of_host(next)) {
-		c->host_from = 0;
+	if (!is_of_host(next))
 		return 0;
-	}
-	if (!c->host_from)
-		c->host_from = now;
 	if (prev->policy == SCHED_EXT && prev->scx.flags & SCX_TASK_QUEUED)
 		__sync_fetch_and_add(&report.pushed, 1);
 	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) <= 0)

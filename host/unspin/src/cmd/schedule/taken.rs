@@ -6,15 +6,19 @@ use super::fit::{Fit, Seen, Thread};
 use super::host_use::HostUse;
 use super::shares::shares;
 use super::Args;
+use crate::exit::Cannot;
 use crate::out;
 use crate::undo::Undo;
 use crate::vms;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use unspin_host::journal::{Error, Target};
 use unspin_host::{cpus, policy, Groups, Host, Tree, VmProcess};
 use unspin_schedule::{Gang, Scheduler, Vm, WEIGHT_USUAL};
+
+/// For how long tasks of the host may use too much of all CPUs.
+const ALL_USED_MOST: Duration = Duration::from_secs(7);
 
 pub struct Taking<'a> {
     args: &'a Args,
@@ -24,6 +28,8 @@ pub struct Taking<'a> {
     cpus: BTreeSet<u32>,
     left: BTreeSet<u32>,
     host_use: HostUse,
+    /// Since when tasks of the host use too much of all CPUs that remain.
+    all_used_since: Option<Instant>,
     scheduler: Scheduler,
     /// Threads that have been given to the scheduler, by their ids.
     given: BTreeMap<u32, Given>,
@@ -50,7 +56,20 @@ impl<'a> Taking<'a> {
         let (given, failed) = (BTreeMap::new(), BTreeMap::new());
         let (vms, refused) = (Vec::new(), Vec::new());
         let (left, host_use) = (BTreeSet::new(), HostUse::begin(Instant::now()));
-        Taking { args, host, tree, cpus, left, host_use, scheduler, given, failed, vms, refused }
+        Taking {
+            args,
+            host,
+            tree,
+            cpus,
+            left,
+            host_use,
+            all_used_since: None,
+            scheduler,
+            given,
+            failed,
+            vms,
+            refused,
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -114,25 +133,32 @@ impl<'a> Taking<'a> {
     /// after another. Whether any was left.
     ///
     /// # Errors
-    /// Such tasks use all CPUs that remain: VMs would get what these leave.
+    /// For some time such tasks use all CPUs that remain: VMs would get what these leave.
     fn leave_cpus(&mut self) -> anyhow::Result<bool> {
-        let report = self.scheduler.report()?;
-        let used = self.host_use.look(Instant::now(), &self.cpus, &report.host_ns);
-        if used.len() == self.cpus.len() {
-            anyhow::bail!(
-                "tasks of the host use more than half of each of the CPUs {}; keep them away, or choose other CPUs",
-                cpus::list(&self.cpus)
-            );
+        let (now, report) = (Instant::now(), self.scheduler.report()?);
+        let online = self.host.online_cpus();
+        let there = online.map_or_else(|| self.cpus.clone(), |online| &self.cpus & &online);
+        let used = self.host_use.look(now, &there, &report.host_ns);
+        if !used.is_empty() && used.len() == there.len() {
+            let since = *self.all_used_since.get_or_insert(now);
+            if now.duration_since(since) < ALL_USED_MOST {
+                return Ok(false);
+            }
+            let why = "tasks of the host use more than half of each of the CPUs";
+            let then = "keep them away, or choose other CPUs";
+            return Err(Cannot(format!("{why} {}; {then}", cpus::list(&there))).into());
         }
-        let before = self.left.len();
+        self.all_used_since = None;
+        let (before, mut remain) = (self.left.len(), there.len());
         for (cpu, share) in &used {
-            if self.left.len() >= self.cpus.len() {
+            if self.left.len() >= remain {
                 break;
             }
             let percent = 100.0 * share;
             say!("unspin: CPU {cpu} is left to tasks of the host, which use {percent:.0} % of it");
             self.cpus.remove(cpu);
             self.left.insert(*cpu);
+            remain -= 1;
         }
         Ok(self.left.len() > before)
     }

@@ -81,6 +81,14 @@ fn until(vcpus: &str, ring: vms::Ring, file: &str) -> Result<String, String> {
     vms::run(number(vcpus)?, ring, &vms::End::File(file.into()))
 }
 
+fn meet(vcpus: &str, iterations: &str, file: &str) -> Result<String, String> {
+    vms::meet(number(vcpus)?, number(iterations)?, &vms::End::File(file.into()))
+}
+
+fn set_class(class: &str, thread: &str) -> Result<String, String> {
+    machine::set_class(number(thread)?, class == "real-time").map(|()| String::new())
+}
+
 fn switches(ms: &str, sleep_us: Option<&str>) -> Result<String, String> {
     let sleep_us = sleep_us.map(number).transpose()?;
     vms::switches(number(ms)?.into(), sleep_us)
@@ -120,8 +128,7 @@ fn main() {
             ext::start_threads();
             until(vcpus, vms::Ring::Kernel, file)
         }
-        ["meet", vcpus, iterations, "--until", file] => number(vcpus)
-            .and_then(|vcpus| vms::meet(vcpus, number(iterations)?, &vms::End::File(file.into()))),
+        ["meet", vcpus, iterations, "--until", file] => meet(vcpus, iterations, file),
         ["ext", line] => ext::shell(line),
         ["vm-in-user-space", vcpus, "--until", file] => until(vcpus, vms::Ring::User, file),
         ["vm-that-reports", vcpus, cpl, "--until", file] => {
@@ -147,9 +154,7 @@ fn main() {
         ["hand-over", threads] => number(threads).and_then(starve::hand_over),
         ["unserved", ms, pids @ ..] => number(ms).and_then(|ms| unserved::longest(ms.into(), pids)),
         ["places", pid, looks] => number(looks).and_then(|looks| places::seen(pid, looks)),
-        ["class", class @ ("real-time" | "normal"), thread] => number(thread)
-            .and_then(|thread| machine::set_class(thread, *class == "real-time"))
-            .map(|()| String::new()),
+        ["class", class @ ("real-time" | "normal"), thread] => set_class(class, thread),
         ["beside", line] => starve::beside(line),
         ["btf", base, file, name] => btf::lengthen(base, file, name),
         ["nested", on, off] => nested::around(on, off),
