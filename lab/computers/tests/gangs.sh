@@ -46,9 +46,11 @@ turns_above() {
 	try=0
 	while [ $try -lt 80 ]; do
 		sleep 1
-		above $1 $2 && return
+		above $1 $2 > /dev/null && return
 		try=$((try + 1))
 	done
+	above $1 $2
+	echo "refused: $(value ${1%/*}/turns_refused), CPUs without turns: $(value $U/turns_excluded_cpus)"
 	false
 }
 # By what the kernel counts: in mode off the module counts nothing.
