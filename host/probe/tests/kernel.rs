@@ -39,7 +39,9 @@ fn is_on_a_cpu_ready_or_asleep(loaded: Result<Probe, Error>) {
     // The two readings are slightly later than the readings of the clock.
     assert!(times.total().abs_diff(wall) < 2_000_000, "{spent:?} of {wall}");
     let asleep = times[State::Blocked] + times[State::Halted];
-    assert!(asleep.abs_diff(200_000_000) < 20_000_000, "{spent:?}");
+    // On a busy computer its time to sleep may begin, or be over, while it waits for a CPU.
+    let ready: u64 = spent.iter().filter(|(state, _)| state.is_ready()).map(|(_, ns)| ns).sum();
+    assert!(asleep < 220_000_000 && asleep + ready > 180_000_000, "{spent:?}");
     assert!(after.wakes > before.wakes && after.switches > before.switches);
     probe.watch(&BTreeSet::new()).unwrap();
     assert!(probe.read().unwrap().is_empty());

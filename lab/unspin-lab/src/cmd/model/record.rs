@@ -190,7 +190,7 @@ mod tests {
         let of = |on_cpu_ns, ready_ns, halts| OfVcpu { on_cpu_ns, ready_ns, halts };
         assert_eq!(counts.vcpus, [of(2 * second, 0, 500), of(second / 2, second / 4, 9)]);
         let text = counts.profile("web1", SHARE).unwrap().toml("From a test.");
-        assert!(text.contains("# type 4: less parallel, blocks rarely\n"), "{text}");
+        assert!(text.contains("# type 2: less parallel, blocks often\n"), "{text}");
         assert!(document("null").counts().unwrap_err().downcast_ref::<Cannot>().is_some());
     }
 }
