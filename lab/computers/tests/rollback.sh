@@ -30,6 +30,7 @@ rounds() {
 		turns || { echo "round $round"; return 1; }
 		"$2" || { echo "round $round: $2"; return 1; }
 		nobody_waits $((4 * VMS)) $pids || { echo "round $round"; return 1; }
+		[ $((round % 5)) != 0 ] || say "$2: $round rounds, longest time without CPU time so far: $worst ms"
 		round=$((round + 1))
 	done
 }
