@@ -31,7 +31,6 @@ struct found {
 	u32 cpu;
 	bool idle;
 	u32 looks;
-	bool left_out;	/* a list has more vCPUs than a look covers */
 	u32 calls;
 	u32 fillers;
 	u32 ready;	/* candidates that do not wait for a lock */
@@ -39,6 +38,11 @@ struct found {
 	struct unspin_slot *filler[GANG_FILLERS_MAX];
 	struct gang_filler candidate[GANG_FILLERS_MAX];
 };
+
+static u32 looks_most(void)
+{
+	return LOOKS_MAX - min(unspin_test_value(looks_fewer), LOOKS_MAX);
+}
 
 static bool may_come(const struct unspin_slot *slot, u32 cpu)
 {
@@ -52,10 +56,8 @@ static bool collect(struct unspin_slot *slot, void *data)
 	struct found *found = data;
 	u16 target = READ_ONCE(slot->turn.target);
 
-	if (++found->looks > LOOKS_MAX - min(unspin_test_value(looks_fewer), LOOKS_MAX)) {
-		found->left_out = true;
+	if (++found->looks > looks_most())
 		return false;
-	}
 	if (!unspin_turn_is_asleep(slot))
 		return true;
 	if (unspin_may_run(slot, found->on)) {
@@ -228,14 +230,15 @@ void unspin_hole_look(void)
 	struct unspin_cpu *on = this_cpu_ptr(&unspin_cpu);
 	struct found found = { .on = on, .cpu = smp_processor_id(), .idle = is_idle_task(current) };
 	struct unspin_slot *target;
-	bool later, left_out;
+	bool later;
 
 	unspin_turn_hole(found.idle && READ_ONCE(on->owner));
 	rcu_read_lock();	/* keeps slots and their threads */
 	later = leaves(on) || (!found.idle && !READ_ONCE(on->cur));
 	target = READ_ONCE(on->target);
 	unspin_turn_each_parked(found.cpu, collect, &found);
-	left_out = found.left_out;	/* not those of other CPUs' lists */
+	if (found.looks > looks_most())
+		count_left_out();
 	/* The target vCPU of this CPU may be parked on another CPU: it is called once this CPU is idle. */
 	if (target && found.idle && unspin_turn_is_asleep(target) && unspin_may_run(target, on) &&
 	    may_come(target, found.cpu))
@@ -248,6 +251,4 @@ void unspin_hole_look(void)
 		fill(on, &found);
 	}
 	rcu_read_unlock();
-	if (left_out)
-		count_left_out();
 }

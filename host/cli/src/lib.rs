@@ -14,6 +14,7 @@ pub mod help;
 pub mod host;
 pub mod man;
 pub mod progress;
+pub mod seconds;
 pub mod sysfs;
 pub mod verdict;
 pub mod vms;

@@ -6,19 +6,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+pub use unspin_cli::seconds::seconds;
 
-const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 /// Longest delay of the reaction to a signal.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// Parses an option's number of seconds, 0.1 to 3600.
-pub fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number".to_string())?;
-    if !SECONDS.contains(&seconds) {
-        return Err(format!("allowed: {} to {}", SECONDS.start(), SECONDS.end()));
-    }
-    Ok(Duration::from_secs_f64(seconds))
-}
 
 /// A flag that becomes true when a signal that ends commands arrives. Such signals no longer end
 /// the process.
@@ -50,18 +41,4 @@ pub fn wait(time: Duration, stop: &AtomicBool, at: &mut dyn FnMut(Duration)) -> 
         std::thread::sleep(LOOK.min(time.saturating_sub(start.elapsed())));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_within_bounds() {
-        assert_eq!(seconds("0.1").unwrap(), Duration::from_millis(100));
-        assert_eq!(seconds("3600").unwrap(), Duration::from_secs(3600));
-        for wrong in ["0", "-1", "nan", "inf", "3600.1", "5s", ""] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -265,7 +265,7 @@ check "and it, thawed, with them" grows $U/vms/$b-0/cpu_cycles
 taskset -a -p 1 $c > /dev/null
 check "one that is moved to one CPU runs there" grows $U/vms/$c-0/cpu_cycles
 taskset -a -p f $c > /dev/null
-# SCHED_RR, whose threads leave others 5 % of the time.
+# The kernel leaves others 5 % of a real-time thread's CPU.
 thread=$(grep -l '^CPU' /proc/$c/task/*/comm | head -n 1 | cut -d / -f 5)
 check "one vCPU becomes real-time" unspin-inside class real-time $thread
 check "its VM has no turns" becomes $U/vms/$c-0/turns_refused "it has vCPUs of a real-time or deadline class"

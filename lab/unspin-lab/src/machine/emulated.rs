@@ -89,19 +89,19 @@ impl Machine for Emulated {
         self.program(&mut Go::new(stop, &mut |text| say!("{text}")))?;
         let hash = self.lab.image_hash(self.timed.emulator).map_err(explain)?;
         let Computer { emulator, quantum, pause, topology, module, .. } = self.timed.computer(1);
-        let hash = match module {
-            true => hash,
-            false => unspin_computers::sha256(&[hash.as_bytes(), b"module=no"]),
+        let mut settings = match emulator {
+            Emulator::QemuAmd => format!("quantum={quantum},pause={pause}"),
+            _ => String::new(),
         };
-        Ok(match emulator {
-            Emulator::QemuAmd => {
-                let mut settings = format!("quantum={quantum},pause={pause}");
-                if let Some(topology) = topology {
-                    settings += &format!(",topology={topology}");
-                }
-                unspin_computers::sha256(&[hash.as_bytes(), settings.as_bytes()])
-            }
-            _ => hash,
+        if let Some(topology) = topology {
+            settings += &format!(",topology={topology}");
+        }
+        if !module {
+            settings += ",module=no";
+        }
+        Ok(match settings.is_empty() {
+            true => hash,
+            false => unspin_computers::sha256(&[hash.as_bytes(), settings.as_bytes()]),
         })
     }
 

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+use unspin_vmm::{set_fifo, set_normal};
 
 /// TSS pages KVM needs on Intel, away from guest memory.
 const KVM_TSS_ADDR: usize = 0xfffb_d000;
@@ -110,20 +111,14 @@ pub fn pin(cpu: usize) -> Result<(), String> {
 
 /// Gives the calling thread a real-time class, so that it runs before all other threads.
 pub fn be_realtime() -> Result<(), String> {
-    set_policy(0, libc::SCHED_FIFO, 1)
+    set_class(0, true)
 }
 
-/// Gives a thread SCHED_RR, or SCHED_OTHER.
+/// Gives a thread SCHED_FIFO, or SCHED_OTHER; 0 is the calling one.
 pub fn set_class(thread: u32, real_time: bool) -> Result<(), String> {
-    let (policy, priority) = if real_time { (libc::SCHED_RR, 1) } else { (libc::SCHED_OTHER, 0) };
-    set_policy(thread, policy, priority)
-}
-
-fn set_policy(thread: u32, policy: i32, sched_priority: i32) -> Result<(), String> {
-    let param = libc::sched_param { sched_priority };
-    // SAFETY: `param` is valid; 0 is the calling thread.
-    let done = unsafe { libc::sched_setscheduler(thread as libc::pid_t, policy, &param) };
-    os(done, "sched_setscheduler")
+    let thread = thread as libc::pid_t;
+    let done = if real_time { set_fifo(thread, 1) } else { set_normal(thread) };
+    done.map_err(|e| format!("sched_setscheduler: {e}"))
 }
 
 fn os(returned: i32, what: &str) -> Result<(), String> {

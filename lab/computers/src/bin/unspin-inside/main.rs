@@ -64,7 +64,7 @@ const USAGE: &str = "usage: unspin-inside COMMAND
                                    no CPU time, and the longest between two looks, ms
   places PROCESS LOOKS             where a VM's vCPUs are, at so many looks: how often all of them wanted to
                                    run, had a core each, and these in one cache
-  class real-time|normal THREAD    gives a thread SCHED_RR or SCHED_OTHER
+  class real-time|normal THREAD    gives a thread SCHED_FIFO or SCHED_OTHER
   btf BASE FILE STRUCT             makes a structure longer in a module's type information
   hand-over THREADS                a vCPU that one thread after the other runs
   exit-cycles ROUNDS               hundredths of TSC cycles that an exit and its re-entry take

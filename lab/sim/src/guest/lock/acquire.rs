@@ -24,19 +24,20 @@ impl Guest {
     pub fn lock(&mut self, core: &mut Core, v: VcpuId, number: u32) -> bool {
         let index = self.lock_index(core, v, number);
         let now = core.now_ns;
-        let head = self.locks[index].head;
-        let head_pending = head != VcpuId::NONE && self.cpus[head].wait.pending;
-        let lock = &mut self.locks[index];
-        let ticket = lock.requests;
-        lock.requests += 1;
+        let lock = &self.locks[index];
         let others_first = match lock.protocol {
             Protocol::Preemptable(_) | Protocol::PvQueued { in_order: true, .. } => {
                 lock.waiters > 0
             }
             Protocol::Lease(kept) => kept.wish,
-            Protocol::PvQueued { in_order: false, .. } => head_pending,
+            Protocol::PvQueued { in_order: false, .. } => {
+                lock.head != VcpuId::NONE && self.cpus[lock.head].wait.pending
+            }
             Protocol::Fifo { .. } | Protocol::Tas | Protocol::PvTicket { .. } => false,
         };
+        let lock = &mut self.locks[index];
+        let ticket = lock.requests;
+        lock.requests += 1;
         if lock.owner == VcpuId::NONE && !others_first {
             self.own_at_once(core, v, index);
             return true;

@@ -162,7 +162,6 @@ impl Guest {
         let wait = &mut self.cpus[v].wait;
         let behind = std::mem::replace(&mut wait.behind, VcpuId::NONE);
         let competed = std::mem::take(&mut wait.competing);
-        wait.pending = false;
         let lock = &mut self.locks[index];
         lock.waiters -= 1;
         if let (true, Protocol::Preemptable(kept)) = (competed, &mut lock.protocol) {

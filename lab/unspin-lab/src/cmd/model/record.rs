@@ -11,6 +11,9 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
+use unspin_cli::seconds::seconds;
+use unspin_diagnosis::State;
 use unspin_host::{place, Host, VmProcess};
 use unspin_model::{Counts, OfVcpu};
 use unspin_text::{printable, shown};
@@ -29,17 +32,11 @@ pub struct Args {
     /// How long to record, 0.1 to 3600.
     #[arg(long = "for", value_name = "SECONDS", requires = "record", conflicts_with = "profiles")]
     #[arg(default_value = "10", value_parser = seconds)]
-    seconds: f64,
+    seconds: Duration,
     /// File for the recorded profile [default: standard output].
     #[arg(short = 'o', long = "output", value_name = "FILE", requires = "record")]
     #[arg(conflicts_with = "profiles")]
     output: Option<PathBuf>,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number".to_string())?;
-    let is_allowed = (0.1..=3600.0).contains(&seconds);
-    is_allowed.then_some(seconds).ok_or("allowed: 0.1 to 3600".into())
 }
 
 impl Args {
@@ -52,7 +49,7 @@ impl Args {
         let host = Host::at(&place::proc());
         // A wrong name is an error on any computer, even if that cannot watch vCPUs.
         let vm = vms::find_process(vms::processes(&host)?, &host, given)?;
-        let counted = counted(&vm, self.seconds)?;
+        let counted = counted(&vm, self.seconds.as_secs_f64())?;
         let recorded = counted.counts()?.profile(&printable(vm.title()), SHARE);
         let recorded = recorded.with_context(|| format!("no profile of VM {}", vm.title()))?;
         let title = printable(vm.title());
@@ -147,18 +144,18 @@ impl Counted {
 
 impl Vcpu {
     fn counts(&self, ns: &dyn Fn(f64) -> u64) -> OfVcpu {
-        let sum = |is: &dyn Fn(&str) -> bool| -> u64 {
-            self.states.iter().flatten().filter(|(name, _)| is(name)).map(|(_, s)| ns(*s)).sum()
+        let sum = |is: &dyn Fn(State) -> bool| -> u64 {
+            let states = self.states.iter().flatten();
+            let known = states.filter_map(|(name, s)| Some((State::of_name(name)?, s)));
+            known.filter(|(state, _)| is(*state)).map(|(_, s)| ns(*s)).sum()
         };
-        let is_ready = |name: &str| name.starts_with("ready:") || name == "throttled";
-        // While it polls after HLT it does not want a CPU.
-        let rests = ["halted", "blocked", "stopped", "parked", "poll"];
         OfVcpu {
-            on_cpu_ns: sum(&|name| !is_ready(name) && !rests.contains(&name)),
-            ready_ns: sum(&is_ready),
-            halts: match self.exits.keys().all(|reason| reason == "exit:other") {
+            // While it polls after HLT it does not want a CPU.
+            on_cpu_ns: sum(&|state| state.is_on_cpu() && state != State::Poll),
+            ready_ns: sum(&|state| state.is_ready() || state == State::Throttled),
+            halts: match self.exits.keys().all(|reason| reason == State::ExitOther.name()) {
                 true => self.wakes, // This host hides the reasons of exits.
-                false => self.exits.get("exit:halt").copied().unwrap_or(0),
+                false => self.exits.get(State::ExitHalt.name()).copied().unwrap_or(0),
             },
         }
     }
