@@ -10,6 +10,7 @@
 #include "hot.h"
 #include "park.h"
 #include "testing.h"
+#include "turn.h"
 #include "vms.h"
 #include "window.h"
 
@@ -88,11 +89,13 @@ static struct unspin_slot *entry_of_other(struct kvm_vcpu *vcpu, struct unspin_s
 
 	if (cur && cur->held == current) {
 		unspin_run_stop(cur, now);
+		if (__this_cpu_read(unspin_cpu.in_turns))
+			unspin_turn_switched_out(cur, false, now);
 		WRITE_ONCE(cur->out_tsc, now);
 		unspin_waiting_add(cur, HVS_NOT_PREEMPTED);
 	}
 	slot = unspin_slot_find(vcpu);
-	if (unlikely(!slot))
+	if (unlikely(!slot || slot->vm->kvm != vcpu->kvm))
 		slot = unspin_slot_add(vcpu, GFP_ATOMIC);
 	__this_cpu_write(unspin_cpu.cur, slot);
 	if (!slot)

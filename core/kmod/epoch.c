@@ -135,11 +135,11 @@ void unspin_epoch_work(struct work_struct *work)
 	struct unspin_vm *vm = container_of(work, struct unspin_vm, epoch_work);
 	u64 now = unspin_now();
 
-	raw_spin_lock_irq(&vm->epoch_lock);
+	raw_spin_lock(&vm->epoch_lock);
 	rcu_read_lock();
 	epoch_end_or_restart(vm, now);
 	rcu_read_unlock();
-	raw_spin_unlock_irq(&vm->epoch_lock);
+	raw_spin_unlock(&vm->epoch_lock);
 }
 
 void unspin_epoch_report(struct unspin_slot *slot, u64 now)

@@ -87,7 +87,8 @@ static noinline notrace void switch_of_vcpu(struct unspin_slot *out, bool preemp
 	struct unspin_slot *in = first ? slot_of_thread(first) : NULL;
 	u64 now = unspin_now();
 
-	if (unlikely(__this_cpu_read(unspin_cpu.in_turns)) && out)
+	/* If another thread runs that vCPU by now, the time is its. */
+	if (unlikely(__this_cpu_read(unspin_cpu.in_turns)) && out && out->held == prev)
 		unspin_turn_switched_out(out, !preempt && prev_state != TASK_RUNNING, now);
 
 	/* The picked vCPU arrives: the one that leaves loses its core to the yield. */

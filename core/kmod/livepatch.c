@@ -12,12 +12,33 @@
 #include "livepatch.h"
 #include "settings.h"
 
+/* Livepatches that are being loaded; under unspin_mutex. With more at a time the module stays aside. */
+static const struct module *coming[8];
+
+/* Notes that a livepatch is being loaded, or no longer is. Returns whether any is. */
+static bool note(const struct module *patch, bool comes)
+{
+	bool any = false;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(coming); i++) {
+		if (comes && !coming[i]) {
+			coming[i] = patch;
+			return true;
+		}
+		if (!comes && coming[i] == patch)
+			coming[i] = NULL;
+		any |= !!coming[i];
+	}
+	return any || comes;
+}
+
 static void step_aside(const struct module *patch)
 {
 	int err;
 
 	mutex_lock(&unspin_mutex);
-	err = unspin_attach_aside(true);
+	err = unspin_attach_aside(note(patch, true));
 	mutex_unlock(&unspin_mutex);
 	if (err)
 		pr_warn("the kernel may refuse livepatch %s: a hook cannot be released (%d)\n", patch->name, err);
@@ -29,7 +50,7 @@ static void come_back(const struct module *patch)
 	int err;
 
 	mutex_lock(&unspin_mutex);
-	err = unspin_attach_aside(false);
+	err = unspin_attach_aside(note(patch, false));
 	if (err) {
 		unspin_fail_open(NULL, "a livepatch redirects a function that the module needs, all VMs are set to off");
 		unspin_settings_all_off();

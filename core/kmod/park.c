@@ -3,8 +3,8 @@
  * Parks vCPUs: keeps them from running during another VM's turn.
  *
  * A thread that is about to enter its guest and has pending work calls
- * xfer_to_guest_mode_handle_work(). KVM holds no locks there, so the thread may sleep. That call is
- * redirected to unspin_park(). TIF_NOTIFY_RESUME gives a thread such work; the kernel clears the
+ * xfer_to_guest_mode_handle_work(). KVM holds no locks there, so the thread may sleep. If the vCPU must wait, that
+ * call is redirected to unspin_park(). TIF_NOTIFY_RESUME gives a thread such work; the kernel clears the
  * flag by itself. If the thread was in user space meanwhile, the flag is lost, and work.park asks
  * again at the entry into the guest.
  *
@@ -17,7 +17,6 @@
 #include <linux/ftrace.h>
 #include <linux/irq_work.h>
 #include <linux/ktime.h>
-#include <linux/module.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 
@@ -102,23 +101,29 @@ static long sleep_until_called(struct unspin_slot *slot, long left)
 	return left;
 }
 
-/* The wait ended by its deadline. The second time in a row, the VM loses its turns. */
-static void waited_in_vain(struct unspin_slot *slot)
+/*
+ * The wait ended by its deadline. The second time in a row, the VM loses its turns, unless no turn ended meanwhile:
+ * then the planner is held up, which is no fault of this VM's turns (turns.c watches it).
+ */
+static void waited_in_vain(struct unspin_slot *slot, bool is_planner_held_up)
 {
 	unspin_count(slot, UNSPIN_C_PARKS_LATE, 1);
+	slot->turn.pass = 1;
+	if (is_planner_held_up)
+		return;
 	if (slot->turn.late)
 		unspin_turn_refuse(slot->vm, UNSPIN_REFUSED_LATE);
 	slot->turn.late = !slot->turn.late;
-	slot->turn.pass = 1;
 }
 
 /*
- * Waits until its turn comes, it may fill a hole, or it has a signal. Own thread. False: the deadline
- * passed. Then it runs up to its next exit, in any VM's turn.
+ * Waits until its turn comes, it may fill a hole, or it has a signal. Own thread. If the deadline passes, it runs
+ * up to its next exit, in any VM's turn.
  */
-static bool wait_for_turn(struct unspin_slot *slot)
+static void wait_for_turn(struct unspin_slot *slot)
 {
 	long left = msecs_to_jiffies(GANG_PARK_MAX_MS);
+	u32 ended = READ_ONCE(unspin_turns_ended);
 	u64 start = unspin_now();
 	bool may_run;
 
@@ -137,10 +142,9 @@ static bool wait_for_turn(struct unspin_slot *slot)
 	} while (left && !signal_pending(current) && !may_run);
 	unspin_count(slot, UNSPIN_C_PARKED_CYCLES, unspin_now() - start);
 	if (!left)
-		waited_in_vain(slot);
+		waited_in_vain(slot, READ_ONCE(unspin_turns_ended) == ended);
 	else if (may_run)
 		slot->turn.late = 0;
-	return left;
 }
 
 /* The vCPU that this thread is about to enter, or NULL. The slot stays while the thread is here. */
@@ -161,54 +165,66 @@ static struct unspin_slot *own_slot(void)
 	return slot;
 }
 
-/* Parks the vCPU if it must wait. False: its wait ended by the deadline. */
-static bool wait_if_it_must(struct unspin_slot *slot)
+/* Parks the vCPU if it must wait. */
+static void wait_if_it_must(struct unspin_slot *slot)
 {
 	bool asked = READ_ONCE(slot->work.park);
 
 	if (!compat_at_instruction_boundary(slot->vcpu)) {
 		if (must_wait(slot))
 			WRITE_ONCE(slot->work.park, 1);
-		return true;
+		return;
 	}
 	/* A full barrier: a later request sees the flag clear, or this thread sees the new owner. */
 	if (asked)
 		xchg(&slot->work.park, 0);
 	if (!must_wait(slot)) {
 		slot->turn.spun = 0;
-		return true;
+		return;
 	}
 	if (asked)
 		overstay_count(slot, unspin_now());
-	return wait_for_turn(slot);
+	wait_for_turn(slot);
 }
 
-/* Runs instead of xfer_to_guest_mode_handle_work(). "vcpu" is undefined on kernels that pass none. */
-static int unspin_park(struct kvm_vcpu *vcpu)
+/*
+ * Runs instead of xfer_to_guest_mode_handle_work(), and leaves the thread's work to it: on its way into the guest
+ * KVM finds the work still pending and calls again, no longer between two instructions of the guest. That work may
+ * sleep for as long as a program likes (for its memory, for example), and must not keep the module's text.
+ */
+static int unspin_park(void)
 {
 	struct unspin_slot *slot = own_slot();
-	bool in_time = true;
-	int err;
 
-	do {
-		if (slot) {
-			unspin_user_code_read(slot);
-			in_time = wait_if_it_must(slot);
-		}
-		err = compat_handle_work(vcpu);
-		/* Prevents a tail call, which would look like a call by KVM and be redirected again. */
-		barrier();
-		/* It may have been preempted in there, and run again in another VM's turn. */
-	} while (!err && in_time && slot && slot->work.park &&
-		 compat_at_instruction_boundary(slot->vcpu) && must_wait(slot));
+	if (slot) {
+		unspin_user_code_read(slot);
+		wait_if_it_must(slot);
+	}
 	unspin_redirect_end(UNSPIN_REDIRECT_PARK);
-	return err;
+	return 0;
+}
+
+/* Whether unspin_park() has something to do. If not, the kernel's own function runs. */
+static bool is_parks(struct unspin_slot *slot)
+{
+	bool waits;
+
+	if (READ_ONCE(slot->user.code_wanted))
+		return true;
+	waits = must_wait(slot);
+	if (compat_at_instruction_boundary(slot->vcpu))
+		return waits || READ_ONCE(slot->work.park);
+	if (waits)
+		WRITE_ONCE(slot->work.park, 1);
+	return false;
 }
 
 static void notrace hook_handle_work(unsigned long ip, unsigned long parent_ip,
 				     struct ftrace_ops *op, struct ftrace_regs *fregs)
 {
-	if (within_module_core(parent_ip, THIS_MODULE))
+	struct unspin_slot *slot = own_slot();
+
+	if (!slot || !is_parks(slot))
 		return;
 	unspin_redirect_begin(UNSPIN_REDIRECT_PARK);
 	compat_ftrace_set_ip(fregs, (unsigned long)unspin_park);
@@ -270,7 +286,7 @@ int unspin_park_attach(void (*got_on)(struct unspin_slot *slot))
 	return unspin_redirect(&park_ops, "xfer_to_guest_mode_handle_work");
 }
 
-/* All vCPUs may run by now, so threads in unspin_park() wake up, at the latest by their deadline. */
+/* All vCPUs may run by now, so threads in unspin_park() leave, at the latest by their deadline. */
 int unspin_park_detach(void)
 {
 	int err = unspin_unhook(&park_ops);

@@ -50,6 +50,7 @@ static void leave_out(struct unspin_vm *vm)
 {
 	WRITE_ONCE(vm->refused, UNSPIN_REFUSED_BOUNDS);
 	WRITE_ONCE(vm->in_turns, 0);
+	WRITE_ONCE(vm->judged, 0);
 	WRITE_ONCE(vm->gang, 0);
 	unspin_turn_call_vm(vm);
 }
@@ -164,6 +165,10 @@ static enum unspin_refusal refused_by_threads(const struct unspin_vm *vm)
 			continue;
 		if (unspin_is_realtime(task))
 			return UNSPIN_REFUSED_REALTIME;
+#ifdef SCHED_EXT
+		if (READ_ONCE(task->policy) == SCHED_EXT)
+			return UNSPIN_REFUSED_SCHED_EXT;
+#endif
 #ifdef CONFIG_SCHED_CORE
 		if (READ_ONCE(task->core_cookie))
 			return UNSPIN_REFUSED_CORE_SCHEDULING;
@@ -204,17 +209,19 @@ static void vm_look(u32 i, u64 now)
 
 	why[i] = refused(vm);
 	part_take(vm, why[i]);
+	/* A scheduler of sched_ext may make turns itself, and read "vcrd". */
+	WRITE_ONCE(vm->judged, vm->in_turns || why[i] == UNSPIN_REFUSED_SCHED_EXT);
 	row->high = READ_ONCE(vm->gang);	/* in the turn that ends */
 	unspin_wanted_vm(vm, i);
 	for (v = row->first; v < row->first + row->count; v++) {
 		struct task_struct *task = READ_ONCE(slot_at[v]->held);
 
-		if (!task || !vm->in_turns) {
-			host.vcpus[v] = (struct gang_vcpu){ .cpu = GANG_NONE };
-			continue;
+		if (task && vm->judged) {
+			vcpu_look(&host.vcpus[v], slot_at[v], task, took_part, now);
+			unspin_wanted_vcpu(slot_at[v], i);
 		}
-		vcpu_look(&host.vcpus[v], slot_at[v], task, took_part, now);
-		unspin_wanted_vcpu(slot_at[v], i);
+		if (!task || !vm->in_turns)
+			host.vcpus[v] = (struct gang_vcpu){ .cpu = GANG_NONE };
 	}
 }
 
@@ -253,7 +260,8 @@ static void gangs_choose(u64 now)
 		struct unspin_vm *vm = vm_at[i];
 		bool wanted = vm->in_turns && READ_ONCE(vm->gang_wanted);
 
-		host.vms[i].high = wanted && now >= READ_ONCE(vm->missed_until_tsc);
+		host.vms[i].high = wanted && !unspin_time_left(READ_ONCE(vm->missed_until_tsc), now,
+							       (u64)tsc_khz * UNSPIN_MISSED_PAUSE_MS);
 		if (wanted && !host.vms[i].high)
 			why[i] = UNSPIN_REFUSED_MISSED;
 	}
@@ -374,16 +382,24 @@ static void publish(bool owned)
 	preempt_enable();
 }
 
-/* The longest turn for which no vCPU waits longer than half of the time limit. */
+/*
+ * The longest turn for which no vCPU waits longer than half of the time limit: by how many want a CPU on the
+ * average, and on the CPU with the most vCPUs, which may be pinned there.
+ */
 static u64 turn_most_us(void)
 {
-	u32 i, wanting = 0, usable = 0;
+	u32 i, wanting = 0, usable = 0, most = 1;
 
 	for (i = 0; i < host.vm_count; i++)
 		wanting += host.vms[i].wanting;
-	for (i = 0; i < host.cpu_count; i++)
+	for (i = 0; i < host.cpu_count; i++) {
 		usable += host.cpus[i].usable;
-	return GANG_PARK_MAX_MS * USEC_PER_MSEC / (2 * (wanting / max(usable, 1u) + 1));
+		host.cpus[i].seen = 0;
+	}
+	for (i = 0; i < host.vcpu_count; i++)
+		if (host.vcpus[i].wants && host.vcpus[i].cpu < host.cpu_count)
+			most = max(most, ++host.cpus[host.vcpus[i].cpu].seen);
+	return GANG_PARK_MAX_MS * USEC_PER_MSEC / (2 * max(most, wanting / max(usable, 1u) + 1));
 }
 
 /* The length that the VM with the first claim asks for, within bounds. */

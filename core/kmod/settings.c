@@ -283,6 +283,7 @@ int unspin_settings_mode(struct unspin_vm *vm, enum unspin_mode mode)
 		set->mode = before;
 		changed(vm, UNSPIN_OWN_MODE);
 		*own = own_before;
+		modes_changed();	/* detaches what was attached before it failed */
 	}
 	return err;
 }

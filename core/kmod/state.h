@@ -197,6 +197,7 @@ struct unspin_vm {
 	u8 crowded;			/* more vCPUs than CPUs they may run on: left to KVM meanwhile */
 	u8 told_large;
 	u8 in_turns;			/* its vCPUs wait while others have a turn; written by the planner */
+	u8 judged;			/* planner: whether it spins is judged; always if it is in turns */
 	u8 gang;			/* its vCPUs run together in its own turns; written by the planner */
 	u8 sampled;			/* its vCPUs are sampled now for spinning in user space */
 	u8 hears_guest;			/* reports of its guest count: when its vCPUs should run together */

@@ -145,10 +145,10 @@ static void totals_since_reset(struct unspin_vm *vm, struct unspin_totals *total
 	struct unspin_totals base;
 	u32 c;
 
-	raw_spin_lock_irq(&vm->epoch_lock);
+	raw_spin_lock(&vm->epoch_lock);
 	unspin_totals_read(vm, totals);
 	base = vm->reset_base;
-	raw_spin_unlock_irq(&vm->epoch_lock);
+	raw_spin_unlock(&vm->epoch_lock);
 	for (c = 0; c < UNSPIN_COUNTERS_COUNT; c++)
 		totals->count[c] -= base.count[c];
 	totals->cpu_cycles -= min(totals->cpu_cycles, base.cpu_cycles);
@@ -266,14 +266,14 @@ static ssize_t reset_store(struct kobject *kobj, struct kobj_attribute *attr, co
 		return bad_value(kobj, "reset", buf, "1", -EINVAL);
 	mutex_lock(&unspin_mutex);
 	unspin_settings_apply(vm, UNSPIN_APPLY_RESTART);
-	raw_spin_lock_irq(&vm->epoch_lock);
+	raw_spin_lock(&vm->epoch_lock);
 	unspin_totals_read(vm, &vm->reset_base);
 	vm->epochs = 0;
 	vm->last_ppm = 0;
 	vm->turns_base = READ_ONCE(vm->turns);
 	vm->turn_cycles_base = READ_ONCE(vm->turn_cycles);
 	atomic64_set(&vm->fail_open_events, 0);
-	raw_spin_unlock_irq(&vm->epoch_lock);
+	raw_spin_unlock(&vm->epoch_lock);
 	mutex_unlock(&unspin_mutex);
 	return len;
 }

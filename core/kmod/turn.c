@@ -8,7 +8,6 @@
 #include "turn.h"
 
 #define MISSED_MAX 2		/* arrivals in a row on another CPU than it was called to */
-#define MISSED_PAUSE_MS 1000u
 #define HOLES_LOOKS 16u		/* CPUs that are checked for a hole, from the next one on */
 
 const char unspin_turn_of_others[] = "";
@@ -186,7 +185,7 @@ static void missed(struct unspin_slot *slot)
 	if (++slot->turn.missed < MISSED_MAX)
 		return;
 	slot->turn.missed = 0;
-	WRITE_ONCE(vm->missed_until_tsc, unspin_now() + (u64)tsc_khz * MISSED_PAUSE_MS);
+	WRITE_ONCE(vm->missed_until_tsc, unspin_now() + (u64)tsc_khz * UNSPIN_MISSED_PAUSE_MS);
 	unspin_count(slot, UNSPIN_C_PARKS_MISSED, 1);
 }
 

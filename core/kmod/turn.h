@@ -27,6 +27,9 @@
 
 #include "state.h"
 
+/* How long a VM whose vCPUs missed their target CPUs has no turns. */
+#define UNSPIN_MISSED_PAUSE_MS 1000u
+
 /* Owner during the turn of all VMs whose vCPUs need not run together. */
 extern const char unspin_turn_of_others[];
 
@@ -172,6 +175,9 @@ void unspin_turn_switched_in(struct unspin_slot *slot, struct task_struct *task,
 void unspin_turn_filler_spins(struct unspin_slot *slot);
 /* A thread woke up. Its run queue may be locked. */
 void unspin_turn_woke_up(struct task_struct *task);
+
+/* How many turns have ended: the planner's. */
+extern u32 unspin_turns_ended;
 
 /*
  * The VM neither has turns nor waits for other VMs' turns until its settings are written. Logged and

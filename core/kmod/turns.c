@@ -25,7 +25,7 @@
 
 static struct task_struct *planner;	/* NULL: turns are off. Under unspin_mutex */
 static int hook_stays;			/* the error with which the kernel kept a hook: no more turns */
-static u32 turns_ended;			/* for the watchdog */
+u32 unspin_turns_ended;
 static u32 watch_ended, watch_stuck;	/* the watchdog's own */
 
 UNSPIN_TEST_PARAM(uint, force_stuck, 0600, "the next turn lasts so many tenths of a second longer");
@@ -45,7 +45,7 @@ static int plan(void *unused)
 		us = unspin_plan_turn();
 		while (unlikely(unspin_test_take(force_stuck)))
 			msleep(100);
-		WRITE_ONCE(turns_ended, turns_ended + 1);
+		WRITE_ONCE(unspin_turns_ended, unspin_turns_ended + 1);
 		/* Counts from the time it should have begun, but leaves the planning CPU at least half a turn. */
 		end = max(ktime_add_us(end, us), ktime_add_us(ktime_get(), us / 2));
 	}
@@ -122,6 +122,7 @@ static void vms_take_part(bool part)
 	list_for_each_entry_rcu(vm, &unspin_vms, all) {
 		WRITE_ONCE(vm->in_turns, part && READ_ONCE(vm->waits_for_turns) &&
 					 !READ_ONCE(vm->refused_until_set));
+		WRITE_ONCE(vm->judged, vm->in_turns);
 		WRITE_ONCE(vm->gang, 0);
 		WRITE_ONCE(vm->refused, UNSPIN_REFUSED_NONE);
 	}
@@ -144,7 +145,7 @@ static int begin(void)
 		goto no_probe;
 	unspin_user_begin();
 	vms_take_part(true);
-	watch_ended = turns_ended;
+	watch_ended = unspin_turns_ended;
 	watch_stuck = 0;
 	err = planner_start();
 	if (!err)
@@ -212,7 +213,7 @@ int unspin_turns_update(void)
 
 void unspin_turns_watch(void)
 {
-	u32 ended = READ_ONCE(turns_ended);
+	u32 ended = READ_ONCE(unspin_turns_ended);
 
 	lockdep_assert_held(&unspin_mutex);
 	if (!planner)

@@ -13,6 +13,7 @@
 #include <linux/smp.h>
 #include <linux/srcu.h>
 #include <linux/string.h>
+#include <linux/uaccess.h>
 
 #include "compat/compat.h"
 #include "symbols.h"
@@ -40,10 +41,10 @@ static bool ticks;		/* the timer runs, or its function will start it again */
 
 /* --- in an interrupt of the vCPU's CPU --- */
 
-/* Nobody judges a VM that has left turns, so its "sampled" is stale: check both. */
+/* "sampled" is stale once a VM is no longer judged: check both. */
 static bool is_looked_at(const struct unspin_vm *vm)
 {
-	return READ_ONCE(vm->sampled) && READ_ONCE(vm->in_turns);
+	return READ_ONCE(vm->sampled) && READ_ONCE(vm->judged);
 }
 
 /* The vCPU that this interrupt took out of its guest, or NULL. */
@@ -212,7 +213,13 @@ static u32 guest_read(struct kvm_vcpu *vcpu, u64 from, u8 *to, u32 bytes)
 		(void *)unspin_symbols.read_guest;
 	u64 exception[16] = { };	/* room for struct x86_exception, which the guest does not get */
 
-	return read(vcpu, from, to, bytes, exception) ? 0 : bytes;
+	int err;
+
+	/* Memory that is not there would have to be fetched, for as long as its program likes. */
+	pagefault_disable();
+	err = read(vcpu, from, to, bytes, exception);
+	pagefault_enable();
+	return err ? 0 : bytes;
 }
 
 void unspin_user_code_read(struct unspin_slot *slot)

@@ -16,6 +16,7 @@
 #include "numbers.h"
 #include "settings.h"
 #include "sysfs.h"
+#include "testing.h"
 #include "turn.h"
 #include "vms.h"
 
@@ -24,6 +25,7 @@
  * VM ends. This limits the slots of a program that does nothing else.
  */
 #define SLOTS_MADE_MAX (2 * KVM_MAX_VCPUS)
+UNSPIN_TEST_PARAM(uint, slots_made_most, 0600, "vCPUs that a VM may make, instead of twice those that it can have");
 
 static struct workqueue_struct *workqueue;	/* ordered: a directory is added before it is removed */
 static u64 next_generation;			/* under unspin_lock */
@@ -255,6 +257,10 @@ struct unspin_slot *unspin_slot_add(struct kvm_vcpu *vcpu, gfp_t gfp)
 
 	raw_spin_lock_irqsave(&unspin_lock, flags);
 	vm = vm_find(vcpu->kvm);
+	/* Before anything can fail: the slot of a vCPU that KVM refused is not that of the next one at its address. */
+	old = unspin_slot_find(vcpu);
+	if (old && old->vm->kvm != vcpu->kvm)
+		slot_unhash(old);
 	raw_spin_unlock_irqrestore(&unspin_lock, flags);
 	/* The VM cannot end, so a found one stays. If two CPUs create it, the code below keeps one. */
 	if (!vm)
@@ -268,7 +274,7 @@ struct unspin_slot *unspin_slot_add(struct kvm_vcpu *vcpu, gfp_t gfp)
 
 	raw_spin_lock_irqsave(&unspin_lock, flags);
 	old = unspin_slot_find(vcpu);
-	if (old && old->vm->kvm == vcpu->kvm) {
+	if (old) {
 		raw_spin_unlock_irqrestore(&unspin_lock, flags);
 		kfree(slot);
 		if (fresh)
@@ -276,12 +282,10 @@ struct unspin_slot *unspin_slot_add(struct kvm_vcpu *vcpu, gfp_t gfp)
 		return old;
 	}
 	vm = vm_find(vcpu->kvm);
-	if (vm && vm->slots_made >= SLOTS_MADE_MAX) {
+	if (vm && vm->slots_made >= (unspin_test_value(slots_made_most) ?: SLOTS_MADE_MAX)) {
 		raw_spin_unlock_irqrestore(&unspin_lock, flags);
 		goto no_memory;
 	}
-	if (old)
-		slot_unhash(old);
 	if (!vm) {
 		vm = fresh;
 		fresh = NULL;
@@ -387,23 +391,29 @@ void unspin_vm_end(const struct kvm *kvm)
 
 	raw_spin_lock_irqsave(&unspin_lock, flags);
 	vm = vm_find(kvm);
-	if (vm) {
-		list_for_each_entry(slot, &vm->slots, of_vm)
-			slot_unhash(slot);
-		vm_unlink(vm);
-		atomic_inc(&unspin_census);
-		unspin_turn_forget(vm);
-		/*
-		 * A CPU still notes the vCPU of a thread that has not been switched since it
-		 * ran it. The thread's next vCPU could have the same address.
-		 */
-		for_each_possible_cpu(cpu) {
-			slot = READ_ONCE(per_cpu(unspin_cpu.cur, cpu));
-			if (slot && slot->vm == vm)
-				cmpxchg(&per_cpu(unspin_cpu.cur, cpu), slot, NULL);
-		}
-		queue_work(workqueue, &vm->reap_work);
+	raw_spin_unlock_irqrestore(&unspin_lock, flags);
+	if (!vm)
+		return;
+	/* It gets no more vCPUs, but may have made thousands. */
+	list_for_each_entry(slot, &vm->slots, of_vm) {
+		raw_spin_lock_irqsave(&unspin_lock, flags);
+		slot_unhash(slot);
+		raw_spin_unlock_irqrestore(&unspin_lock, flags);
 	}
+	raw_spin_lock_irqsave(&unspin_lock, flags);
+	vm_unlink(vm);
+	atomic_inc(&unspin_census);
+	unspin_turn_forget(vm);
+	/*
+	 * A CPU still notes the vCPU of a thread that has not been switched since it
+	 * ran it. The thread's next vCPU could have the same address.
+	 */
+	for_each_possible_cpu(cpu) {
+		slot = READ_ONCE(per_cpu(unspin_cpu.cur, cpu));
+		if (slot && slot->vm == vm)
+			cmpxchg(&per_cpu(unspin_cpu.cur, cpu), slot, NULL);
+	}
+	queue_work(workqueue, &vm->reap_work);
 	raw_spin_unlock_irqrestore(&unspin_lock, flags);
 }
 

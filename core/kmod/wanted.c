@@ -28,16 +28,22 @@ static const struct demand_params params = {
 	.hold_max_us = DEMAND_HOLD_MAX_US,
 };
 
+/* Whether its waste of this kind is to be judged. */
+static bool asks_for(const struct unspin_vm *vm, enum unspin_coscheduling kind)
+{
+	enum unspin_coscheduling set = vm->set.coscheduling;
+
+	return vm->judged && READ_ONCE(vm->gang_asked) && (set == kind || set == UNSPIN_COSCHEDULING_VCRD_BOTH);
+}
+
 static bool asks_for_ple(const struct unspin_vm *vm)
 {
-	return READ_ONCE(vm->gang_asked) && (vm->set.coscheduling == UNSPIN_COSCHEDULING_VCRD_PLE ||
-					     vm->set.coscheduling == UNSPIN_COSCHEDULING_VCRD_BOTH);
+	return asks_for(vm, UNSPIN_COSCHEDULING_VCRD_PLE);
 }
 
 static bool asks_for_user(const struct unspin_vm *vm)
 {
-	return READ_ONCE(vm->gang_asked) && (vm->set.coscheduling == UNSPIN_COSCHEDULING_VCRD_USER ||
-					     vm->set.coscheduling == UNSPIN_COSCHEDULING_VCRD_BOTH);
+	return asks_for(vm, UNSPIN_COSCHEDULING_VCRD_USER);
 }
 
 void unspin_wanted_vm(const struct unspin_vm *vm, u32 at)

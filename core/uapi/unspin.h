@@ -68,6 +68,7 @@
 	X(LEFT_TO_KVM, "the VM is left to KVM") \
 	X(REALTIME, "it has vCPUs of a real-time or deadline class") \
 	X(CORE_SCHEDULING, "it has core-scheduling cookies") \
+	X(SCHED_EXT, "sched_ext schedules its vCPUs") \
 	X(BOUNDS, "more VMs or vCPUs take part than the module supports") \
 	X(UNPLACED, "its vCPUs have too few CPUs to run together") \
 	X(MISSED, "its vCPUs do not run on the CPUs they are woken for") \

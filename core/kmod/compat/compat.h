@@ -29,7 +29,6 @@
 	 LINUX_VERSION_CODE < KERNEL_VERSION(major, (minor) + 1, 0))
 #define COMPAT_IS_TESTED (COMPAT_SERIES(6, 1) || COMPAT_SERIES(6, 12) || COMPAT_SERIES(7, 3))
 
-#include "entry.h"
 #include "ftrace.h"
 #include "hrtimer.h"
 #include "kvm.h"

@@ -33,6 +33,14 @@ rmmod unspin
 umount $BTF
 check "and nothing stays" gone
 
+# --- vCPUs that KVM refuses, at addresses where another VM's come next ---
+load
+echo observe > $D/mode
+echo 16 > $U/parameters/slots_made_most
+not_counted() { cycles=$(unspin-inside refused 20) && [ "$cycles" = 0 ] || { echo "$cycles cycles"; false; }; }
+check "a VM at the module's limit of vCPUs is not taken for another" not_counted
+rmmod unspin
+
 # --- a livepatch in the way ---
 load
 check "a livepatch of what the module hooks" insmod /modules/patched.ko

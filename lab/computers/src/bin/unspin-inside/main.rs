@@ -43,6 +43,8 @@ const USAGE: &str = "usage: unspin-inside COMMAND
   many VMS FIRST SECOND            makes so many VMs with a vCPU each, which never run, and a shell runs
                                    FIRST; makes one more, twice, a shell runs SECOND between: how long the
                                    two took, us
+  refused TIMES                    KVM refuses so many vCPUs of 2 VMs, then one of a third, and the second VM
+                                   gets one that runs; says what CPU time is counted for the third
   text save FILE                   check values of all functions of kernel and KVM
   text diff FILE FILE              names of the functions that differ
   fail load FILE OPTIONS REFUSED   loads a module with each of its own allocations failing in turn;
@@ -141,6 +143,7 @@ fn main() {
         ["many", count, first, second] => {
             number(count).and_then(|count| many::hold(count, first, second))
         }
+        ["refused", times] => number(times).and_then(many::refused),
         ["online"] => online::all(),
         ["text", "save", file] => text::save(file),
         ["text", "diff", a, b] => text::diff(a, b),
