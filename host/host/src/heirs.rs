@@ -2,7 +2,7 @@
 //! Threads that a thread with `SCHED_EXT` starts: they have its policy and its CPUs from their start, and are in no
 //! journal.
 
-use crate::journal::{Back, Change, Target};
+use crate::journal::{Back, Change, Hands, Target};
 use crate::{cpus, policy, Host};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,15 +16,24 @@ impl Host {
     /// others.
     pub fn cpus_before(&self, changes: &[Change], pid: u32, heir: u32) -> Option<BTreeSet<u32>> {
         let list = cpus::list(&self.allowed_cpus(heir));
+        let of_heir = Target::Affinity { tid: heir };
         let is_it = |change: &&Change| {
             let Target::Affinity { tid } = change.target else { return false };
-            change.set == list
+            self.is_still(&of_heir, &list, &change.set)
                 && self.start_time(tid) == Some(change.key)
                 && self.process_of(tid) == Some(pid)
         };
         let of_first = |change: &&Change| change.target != Target::Affinity { tid: pid };
-        let found = changes.iter().filter(is_it).min_by_key(of_first);
-        found.and_then(|change| cpus::parse(&change.was))
+        let mut found = changes.iter().filter(is_it).min_by_key(of_first)?;
+        // The CPUs that a thread had before may have been set by an earlier change.
+        let is_before = |change: &&Change, later: &Change| {
+            (change.target == later.target && change.key == later.key) && change.set == later.was
+        };
+        let mut earlier = changes;
+        while let Some(at) = earlier.iter().position(|change| is_before(&change, found)) {
+            (earlier, found) = (&earlier[..at], &earlier[at]);
+        }
+        cpus::parse(&found.was)
     }
 
     /// Gives threads in no journal their CPUs and policy back, in the processes whose threads got theirs. `rest` are

@@ -398,7 +398,8 @@ impl Hands for Host {
                 let cpus = cpus::parse(value).filter(|cpus| !cpus.is_empty());
                 let cpus = cpus.ok_or(ErrorKind::InvalidInput)?;
                 // Then it may also use CPUs that the cpuset gets later.
-                match self.cpuset(*tid).is_some_and(|set| set.is_subset(&cpus)) {
+                let is_free = |set: BTreeSet<u32>| set.is_subset(&cpus) || set.is_disjoint(&cpus);
+                match self.cpuset(*tid).is_some_and(is_free) {
                     true => cpus::set_affinity(*tid, &(0..cpus::NUMBERS).collect()),
                     false => cpus::set_affinity(*tid, &cpus),
                 }
@@ -415,10 +416,14 @@ impl Hands for Host {
         }
     }
 
-    /// A cpuset that lost CPUs takes them from its threads.
+    /// A cpuset that lost CPUs takes them from its threads. One that has none of theirs gives them all that it has.
     fn is_still(&self, target: &Target, is: &str, set: &str) -> bool {
         let Target::Affinity { tid } = target else { return is == set };
-        let left = || Some(cpus::list(&(&cpus::parse(set)? & &self.cpuset(*tid)?)));
+        let left = || {
+            let (set, cpuset) = (cpus::parse(set)?, self.cpuset(*tid)?);
+            let both = &set & &cpuset;
+            Some(cpus::list(if both.is_empty() { &cpuset } else { &both }))
+        };
         is == set || left().is_some_and(|left| is == left)
     }
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The scheduling policy of a thread, as sched_setattr(2) has it: nice value and flags stay when it changes.
+//! The scheduling policy of a thread: nice value, slice and SCHED_RESET_ON_FORK stay when it changes.
 
-use crate::slice::{get, result, Attr};
+use crate::slice::{get, result};
 use std::io;
 
 /// Threads for a scheduler of sched_ext. While none is loaded, they are scheduled as `SCHED_OTHER`.
 pub const EXT: i32 = 7;
+/// Of sched_getattr(2).
+const SCHED_FLAG_RESET_ON_FORK: u64 = 1;
 
 /// That of a thread: a `SCHED_` number of sched(7).
 ///
@@ -19,16 +21,21 @@ pub fn of(tid: u32) -> io::Result<i32> {
 /// policies are refused, because theirs would be lost.
 ///
 /// # Errors
-/// As sched_setattr(2): no permission, for example. `InvalidInput` for another policy.
+/// As sched_setscheduler(2): no permission, for example. `InvalidInput` for another policy.
 pub fn set(tid: u32, policy: i32) -> io::Result<()> {
     let is = get(tid)?;
     let is_alike = |policy| matches!(policy, libc::SCHED_OTHER | libc::SCHED_BATCH | EXT);
     if !is_alike(policy) || !is_alike(is.policy as i32) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let attr = Attr { size: size_of::<Attr>() as u32, policy: policy as u32, ..is };
-    // SAFETY: the kernel reads as many bytes as the structure says it has.
-    result(unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const attr, 0) })
+    // sched_setattr(2) would also make the slice that it reads the thread's own.
+    let keeps =
+        if is.flags & SCHED_FLAG_RESET_ON_FORK != 0 { libc::SCHED_RESET_ON_FORK } else { 0 };
+    let priority = libc::sched_param { sched_priority: 0 };
+    // SAFETY: `priority` is valid.
+    result(unsafe {
+        libc::syscall(libc::SYS_sched_setscheduler, tid, policy | keeps, &raw const priority)
+    })
 }
 
 #[cfg(test)]

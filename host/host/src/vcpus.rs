@@ -93,11 +93,15 @@ pub fn find(process: &Path, monitor: Monitor, descriptors: &Descriptors) -> (Vec
     tids.sort_unstable();
     let named = |tid: &u32| {
         let comm = read_kernel(tasks.join(tid.to_string()).join("comm")).ok()?;
-        let index = monitor.vcpu_index(&comm).filter(|index| descriptors.may_have(*index))?;
-        Some(Vcpu { index, tid: *tid })
+        Some(Vcpu { index: monitor.vcpu_index(&comm)?, tid: *tid })
     };
     let mut vcpus: Vec<Vcpu> = tids.iter().filter_map(named).collect();
     vcpus.sort_unstable();
+    // QEMU's descriptors have numbers of APICs, which leave some out if cores of a socket are no power of 2.
+    let is_each_named = vcpus.iter().map(|vcpu| vcpu.index).eq(0..descriptors.count() as u32);
+    if !is_each_named {
+        vcpus.retain(|vcpu| descriptors.may_have(vcpu.index));
+    }
     if vcpus.len() >= descriptors.count() {
         let count = vcpus.len();
         return (vcpus, count);

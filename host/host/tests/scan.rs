@@ -120,6 +120,15 @@ fn vcpus_are_those_that_kvm_has() {
     assert_eq!(of(30), Some((1, vec![(1, 31)], true)));
     call(30, 30, 20);
     assert_eq!(of(30), Some((2, vec![(0, 30), (1, 31)], true)));
+    // 2 sockets of 3 cores: the second begins with APIC 4.
+    let names: Vec<String> = (0..6).map(|n| format!("CPU {n}/KVM")).collect();
+    let threads: Vec<(u32, &str)> =
+        names.iter().zip(51..).map(|(name, tid)| (tid, name.as_str())).collect();
+    fake.process(50, qemu, VM, &[&[(50, "qemu")], &threads[..]].concat());
+    for (fd, apic) in [0, 1, 2, 4, 5, 6].iter().enumerate() {
+        fake.descriptor(50, 20 + fd as u32, &format!("anon_inode:kvm-vcpu:{apic}"));
+    }
+    assert_eq!(of(50), Some((6, (0..6).zip(51..).collect(), true)));
     fake.process(40, qemu, "anon_inode:kvm-vm-stats", &[(40, "CPU 0/KVM")]);
     fake.descriptor(40, 20, "anon_inode:kvm-vcpu-stats:0");
     assert_eq!(of(40), None, "it holds no VM");

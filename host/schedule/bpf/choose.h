@@ -44,24 +44,6 @@ __noinline u32 least_unit(u32 vm, u64 set, u32 cpu)
 	return best;
 }
 
-/* Units of a VM that were not to be had there in this choice. */
-__noinline u64 tried(u32 cpu, u32 vm)
-{
-	struct cpu *c = &cpus[bound(cpu)];
-	u64 set = zero;
-	u32 i;
-
-	bpf_for(i, 0, c->tries) {
-		u32 at = i, id;
-
-		asm volatile("" : "+r"(at));
-		id = c->tried[at & (TRIES - 1)];
-		if (vm_part(id) == vm)
-			set |= bit(unit_part(id));
-	}
-	return set;
-}
-
 /* Who is owed most of those that wait and "before", but those that were tried. */
 __noinline u32 pick(u32 cpu, u32 before)
 {
@@ -73,7 +55,7 @@ __noinline u32 pick(u32 cpu, u32 before)
 		u64 set = v->waits, key = had(v);
 		u32 unit;
 
-		if (cpus[bound(cpu)].tries)
+		if (cpus[bound(cpu)].tries || cpus[bound(cpu)].tried_others)
 			set &= ~tried(cpu, vm);
 		if (before != NOBODY && vm_part(before) == vm)
 			set |= bit(unit_part(before));
@@ -97,17 +79,21 @@ __noinline u32 pick(u32 cpu, u32 before)
 __noinline int choose_in_turn(u32 cpu, u32 before)
 {
 	struct cpu *c = &cpus[bound(cpu)];
-	u32 id;
+	u32 id, i;
 
-	if (!c->late) {
-		id = late_one(cpu);
-		if (id != NOBODY && take(id)) {
+	bpf_for(i, 0, TRIES) {
+		id = c->late ? NOBODY : late_one(cpu);
+		if (id == NOBODY)
+			break;
+		if (take(id)) {
 			/* There may be several threads: those that come next go behind other VMs' units. */
 			if (unit_part(id) == OTHERS)
 				unit_of(id)->ready_at = bpf_ktime_get_ns();
 			c->late = LATE_NEXT;
 			return 1;
 		}
+		if (!note_tried(cpu, id))
+			break;
 	}
 	id = c->prefer;
 	c->prefer = NOBODY;
@@ -126,6 +112,7 @@ __noinline int choose(u32 cpu, u32 before)
 	c->yielded = 0;
 	c->spinner = NOBODY;
 	c->tries = 0;
+	c->tried_others = 0;
 	if (id != NOBODY && planned_cpu(id) == cpu) {
 		if (choose_in_turn(cpu, before))
 			return 0;
@@ -138,9 +125,7 @@ __noinline int choose(u32 cpu, u32 before)
 		return 0;
 	if (spinner != NOBODY && spinner == before && follow(cpu, spinner))
 		return 0;
-	bpf_for(i, 0, TRIES) {
-		u32 at = i;
-
+	bpf_for(i, 0, TRIES + VMS_MAX) {
 		id = pick(cpu, yielded ? NOBODY : before);
 		if (id == NOBODY)
 			break;
@@ -149,9 +134,8 @@ __noinline int choose(u32 cpu, u32 before)
 			return 0;
 		if (id == before)
 			return 1;
-		asm volatile("" : "+r"(at));
-		c->tried[at & (TRIES - 1)] = id;
-		c->tries = at + 1;
+		if (!note_tried(cpu, id))
+			break;
 	}
 	bpf_for(i, 0, settings.count) {
 		id = id_of(i, OTHERS);

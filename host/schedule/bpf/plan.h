@@ -7,7 +7,7 @@
 #ifndef UNSPIN_SCHEDULE_PLAN_H
 #define UNSPIN_SCHEDULE_PLAN_H
 
-#include "state.h"
+#include "place.h"
 
 #define NEVER (~0ull)
 #define MS 1000000ull
@@ -18,17 +18,16 @@
 #define GANG_NS (400 * MS)
 /* After how many turns a vCPU or a stranger is late; a VM's other threads are after one. Gangs wait for many. */
 #define LATE_TURNS 64
+/*
+ * How many of its turns a VM may be ahead. The others may not want, or not be able to use, the CPUs that it had: one
+ * that later wants them would keep it from running for as long as it was ahead.
+ */
+#define AHEAD_TURNS 16
 
 /* A gang whose vCPUs are to run together, or alone. */
 static __always_inline u32 is_gang(struct vm *v)
 {
 	return v->gang && count_bits(vcpus_in(v->waits | v->runs)) > 1;
-}
-
-static __always_inline u32 cpu_at(u32 i)
-{
-	asm volatile("" : "+r"(i));
-	return config.cpus[i & (CPUS_MAX - 1)];
 }
 
 /* Where a unit is to run in this turn, or NOBODY. */
@@ -55,7 +54,7 @@ __noinline int judge(u32 vm, u64 now)
 	if (now < v->apart_until || vcpus_of(vm) > ours)
 		gang = GANG_NEVER;
 	if (gang != GANG_AUTO) {
-		v->gang = gang == GANG_ALWAYS;
+		v->gang = gang != GANG_NEVER;
 		return 0;
 	}
 	ran = report.vms[vm].ran_ns - v->looked_ran;
@@ -74,6 +73,23 @@ static __always_inline void lift(struct vm *v, struct unit *u)
 {
 	if (u->vt + config.slice_ns < v->unit_vt)
 		u->vt = v->unit_vt - config.slice_ns;
+}
+
+/* Notes vCPUs that are in a queue whose bit is not set: the number of a thread may have changed meanwhile. */
+__noinline int look_at_queues(u32 vm, u64 now)
+{
+	struct vm *v = vm_of(vm << 6);
+	u32 unit;
+
+	bpf_for(unit, 0, vcpus_of(vm)) {
+		u32 id = id_of(vm, unit);
+
+		if (v->waits & bit(unit) || scx_bpf_dsq_nr_queued(QUEUE + id) <= 0)
+			continue;
+		unit_of(id)->ready_at = now;
+		__sync_fetch_and_or(&v->waits, bit(unit));
+	}
+	return 0;
 }
 
 /* Which units of a VM are late, and what the least virtual time of those that are ready is. */
@@ -114,13 +130,13 @@ __noinline int look_at_units(u32 vm, u64 now)
 __noinline u32 late_unit(u32 vm, u32 cpu)
 {
 	struct vm *v = vm_of(vm << 6);
-	u64 first = NEVER;
+	u64 first = NEVER, set = v->late & v->waits & ~tried(cpu, vm);
 	u32 unit, best = NOBODY;
 
 	bpf_for(unit, 0, UNITS) {
 		struct unit *u = unit_of(id_of(vm, unit));
 
-		if (!(v->late & v->waits & bit(unit)) || !may_use(u, cpu) || u->ready_at >= first)
+		if (!(set & bit(unit)) || !may_use(u, cpu) || u->ready_at >= first)
 			continue;
 		first = u->ready_at;
 		best = unit;
@@ -162,32 +178,51 @@ static __always_inline void look_at_strangers(void)
 		__sync_fetch_and_and(&vms[STRANGERS].runs, ~bit(OTHERS));
 }
 
-/* VMs pay, and none is owed more than it could use in two turns. */
+/* The virtual time of a turn in which all units of a VM run. */
+static __always_inline u64 turn_of(u32 vm)
+{
+	return config.turn_ns * (vcpus_of(vm) + 1) * WEIGHT_USUAL / weight_of(vm << 6);
+}
+
+/*
+ * VMs pay, and none is owed more than it could use in two turns. Where nobody waits, none is owed anything: all
+ * have what they want.
+ */
 __noinline int settle(u64 now)
 {
-	u64 waiting = NEVER, running = NEVER, floor;
-	u32 i, vm;
+	u64 waiting = NEVER, running = zero, ahead = zero, floor;
+	u32 i, vm, look = zero;
 
 	bpf_for(i, 0, config.cpu_count) {
 		charge(cpu_at(i), now);
 		charge_host(cpu_at(i), now);
 	}
 	look_at_strangers();
+	if (now - looked_at > 1000 * MS) {
+		looked_at = now;
+		look = 1;
+	}
 	bpf_for(vm, 0, settings.count) {
 		struct vm *v = vm_of(vm << 6);
 
+		if (look)
+			look_at_queues(vm, now);
 		look_at_units(vm, now);
 		if (v->waits && v->vt < waiting)
 			waiting = v->vt;
-		if (v->runs && v->vt < running)
+		if (v->runs && v->vt > running)
 			running = v->vt;
+		if (v->waits | v->runs && v->vt > ahead + AHEAD_TURNS * turn_of(vm))
+			ahead = v->vt - AHEAD_TURNS * turn_of(vm);
 	}
 	floor = waiting != NEVER ? waiting : running;
-	if (floor != NEVER && floor > vnow)
+	if (ahead > floor)
+		floor = ahead;
+	if (floor > vnow)
 		vnow = floor;
 	bpf_for(vm, 0, settings.count) {
 		struct vm *v = vm_of(vm << 6);
-		u64 lag = 2 * config.turn_ns * (vcpus_of(vm) + 1) * WEIGHT_USUAL / weight_of(vm << 6);
+		u64 lag = 2 * turn_of(vm);
 
 		judge(vm, now);
 		if (v->vt + lag < vnow)
@@ -211,132 +246,6 @@ __noinline u32 least_vm(u64 but)
 		best = vm;
 	}
 	return best;
-}
-
-static __always_inline int is_free(u32 cpu)
-{
-	struct cpu *c = &cpus[bound(cpu)];
-
-	return is_ours(cpu) && !c->is_off && !c->is_taken && c->next == NOBODY;
-}
-
-static __always_inline void give(u32 id, u32 cpu)
-{
-	cpus[bound(cpu)].next = id;
-	unit_of(id)->next = cpu;
-}
-
-static __always_inline u32 place_of(u32 cpu)
-{
-	return config.places[bound(cpu)];
-}
-
-/* The first free CPU that a vCPU may use, the one that it ran on before others; NOBODY if there is none. */
-__noinline u32 free_for(u32 id)
-{
-	struct unit *u = unit_of(id);
-	u32 i, last = u->cpu;
-
-	if (is_free(last) && may_use(u, last))
-		return last;
-	bpf_for(i, 0, config.cpu_count)
-		if (is_free(cpu_at(i)) && may_use(u, cpu_at(i)))
-			return cpu_at(i);
-	return NOBODY;
-}
-
-/*
- * Where in the list of CPUs a place begins that has this many free ones: where the vCPU ran last if it has, else
- * the first; NOBODY if none has.
- */
-__noinline u32 room_for(u32 count, u32 id)
-{
-	u32 i, begin = zero, free = zero, place = NOBODY, best = NOBODY, last = place_of(unit_of(id)->cpu);
-
-	bpf_for(i, 0, config.cpu_count) {
-		if (place_of(cpu_at(i)) != place) {
-			place = place_of(cpu_at(i));
-			begin = i;
-			free = zero;
-		}
-		free += is_free(cpu_at(i));
-		if (free < count)
-			continue;
-		if (place == last)
-			return begin;
-		if (best == NOBODY)
-			best = begin;
-	}
-	return best;
-}
-
-/* Gives vCPUs of a set that may use all CPUs a free one: from a place on, or, without, the one that they ran on. */
-__noinline u32 place_rest(u32 vm, u64 set, u32 from)
-{
-	u32 unit, at = from, placed = zero, i;
-
-	bpf_for(unit, 0, vcpus_of(vm)) {
-		struct unit *u = unit_of(id_of(vm, unit));
-		u32 last = u->cpu;
-
-		if (!(set & bit(unit)) || !is_free(last) ||
-		    (from != NOBODY && place_of(last) != place_of(cpu_at(from))))
-			continue;
-		give(id_of(vm, unit), last);
-		placed++;
-	}
-	at = from == NOBODY ? zero : from;
-	unit = zero;
-	bpf_for(i, 0, CPUS_MAX + UNITS) {
-		u32 cpu = cpu_at(at);
-		struct unit *u;
-
-		if (unit >= vcpus_of(vm))
-			break;
-		u = unit_of(id_of(vm, unit));
-		if (!(set & bit(unit)) || u->next != NOBODY) {
-			unit++;
-			continue;
-		}
-		if (is_free(cpu)) {
-			give(id_of(vm, unit), cpu);
-			placed++;
-			unit++;
-		}
-		at = at + 1 < config.cpu_count ? at + 1 : 0;
-	}
-	return placed;
-}
-
-/*
- * Gives each vCPU of a set a CPU: first those that may use only one, then those that may use some, and at last
- * those that may use all, in one place if there is room. Returns how many got one.
- */
-__noinline u32 place(u32 vm, u64 set)
-{
-	u64 rest = set;
-	u32 unit, placed = zero, pass, first = NOBODY;
-
-	bpf_for(pass, 0, 2) {
-		bpf_for(unit, 0, vcpus_of(vm)) {
-			u32 id = id_of(vm, unit), choices = unit_of(id)->choices, cpu;
-
-			if (!(set & bit(unit)) || choices >= ours || (choices == 1) == pass)
-				continue;
-			rest &= ~bit(unit);
-			cpu = free_for(id);
-			if (cpu == NOBODY)
-				continue;
-			give(id, cpu);
-			placed++;
-		}
-	}
-	bpf_for(unit, 0, vcpus_of(vm))
-		if (rest & bit(unit) && first == NOBODY)
-			first = id_of(vm, unit);
-	if (first == NOBODY)
-		return placed;
-	return placed + place_rest(vm, rest, room_for(count_bits(rest), first));
 }
 
 /* A unit runs on a CPU, or goes on there: whether it fills a hole. There is none where the vCPU of the turn waits. */
@@ -392,7 +301,7 @@ __noinline int begin(void)
 	bpf_for(i, 0, config.cpu_count) {
 		struct cpu *c = &cpus[bound(cpu_at(i))];
 
-		c->planned = c->next;
+		c->planned = c->next == HELD ? NOBODY : c->next;
 		c->late = 0;
 	}
 	bpf_for(i, 0, config.cpu_count) {
@@ -451,6 +360,7 @@ __noinline u64 plan(u64 now)
 	bpf_for(i, 0, VMS_MAX) {
 		struct vm *v;
 		u32 count;
+		u64 set;
 
 		vm = least_vm(done);
 		if (vm == NOBODY || !left)
@@ -458,8 +368,7 @@ __noinline u64 plan(u64 now)
 		done |= bit(vm);
 		v = vm_of(vm << 6);
 		if (is_gang(v)) {
-			u64 set = vcpus_in(v->waits | v->runs);
-
+			set = vcpus_in(v->waits | v->runs);
 			count = count_bits(set);
 			if (count > left && left < all)
 				continue;
@@ -467,7 +376,9 @@ __noinline u64 plan(u64 now)
 				v->apart_until = now + taken_ns;
 			turns++;
 		} else {
-			count = count_bits(v->waits | v->runs);
+			set = v->waits | v->runs;
+			count = count_bits(set);
+			hold(vm, set);
 		}
 		left -= count < left ? count : left;
 	}

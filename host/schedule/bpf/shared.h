@@ -17,6 +17,7 @@
 #define GANG_NEVER 0
 #define GANG_AUTO 1	/* while they spin, as pause-loop exits show */
 #define GANG_ALWAYS 2
+#define GANG_SPINS 3	/* for now: it spins in user space, as the command says */
 
 /* Before it is loaded. */
 struct config {

@@ -2,7 +2,7 @@
 /*
  * What is known of VMs and CPUs. Threads that wait are in the kernel's queues, one for each vCPU, and one for all
  * other threads of a VM. The bits here say in which queue a look is worth while: a bit that is wrong costs a look,
- * or a wait until the timer looks everywhere.
+ * or a wait until the timer looks everywhere, once a second.
  */
 #ifndef UNSPIN_SCHEDULE_STATE_H
 #define UNSPIN_SCHEDULE_STATE_H
@@ -66,8 +66,9 @@ struct cpu {
 	u32 is_ours;
 	u32 is_off;
 	u32 late;	/* whether a unit that was late got it in this turn */
-	u32 tries;	/* units that were not to be had here, in this choice */
+	u32 tries;	/* vCPUs that were not to be had here, in this choice */
 	u32 tried[TRIES];
+	u64 tried_others;	/* VMs whose other threads were not */
 	u64 host_since;	/* up to when the host's task that runs is counted, or 0 */
 	u64 host_before;	/* their time when the last turn was planned */
 	u64 taken_ns;	/* for how long they use more than half of it */
@@ -82,6 +83,7 @@ struct cpu cpus[CPUS_MAX];
 u64 vnow;	/* the virtual time of the VM that is owed most */
 u64 turn_end;
 u64 planned_at;	/* when the last turn was planned */
+u64 looked_at;	/* when the timer last looked at all queues */
 u32 ours;	/* how many of the command's CPUs are not left to tasks of the host */
 /*
  * 0, which the verifier does not know: a loop that counts from a number that it knows has a state for each round.
@@ -188,6 +190,42 @@ static __always_inline u32 count_bits(u64 set)
 static __always_inline u64 vcpus_in(u64 set)
 {
 	return set & ~bit(OTHERS);
+}
+
+/* Units of a VM that were not to be had there in this choice. */
+__noinline u64 tried(u32 cpu, u32 vm)
+{
+	struct cpu *c = &cpus[bound(cpu)];
+	u64 set = c->tried_others >> (vm & 63) & 1 ? bit(OTHERS) : zero;
+	u32 i;
+
+	bpf_for(i, 0, c->tries) {
+		u32 at = i, id;
+
+		asm volatile("" : "+r"(at));
+		id = c->tried[at & (TRIES - 1)];
+		if (vm_part(id) == vm)
+			set |= bit(unit_part(id));
+	}
+	return set;
+}
+
+/* A unit was not to be had there. Whether another may be tried. */
+static __always_inline int note_tried(u32 cpu, u32 id)
+{
+	struct cpu *c = &cpus[bound(cpu)];
+	u32 at = c->tries;
+
+	if (unit_part(id) == OTHERS) {
+		c->tried_others |= bit(vm_part(id));
+		return 1;
+	}
+	if (at >= TRIES)
+		return 0;
+	asm volatile("" : "+r"(at));
+	c->tried[at & (TRIES - 1)] = id;
+	c->tries = at + 1;
+	return 1;
 }
 
 /* Counts a task of the host that runs on a CPU up to now. */

@@ -168,12 +168,11 @@ int BPF_PROG(enqueue, struct task_struct *p, u64 flags)
 	__sync_fetch_and_or(&v->waits, bit(unit_part(id)));
 	dsq_insert(p, QUEUE + id, config.slice_ns, flags);
 	cpu = planned_cpu(id);
-	if (cpu == NOBODY && v->in_turn && unit_part(id) != OTHERS && is_gang(v)) {
+	if (cpu == NOBODY && v->in_turn && unit_part(id) != OTHERS && is_gang(v))
 		cpu = claim(id);
-		if (cpu != NOBODY)
-			__sync_fetch_and_add(&report.returned, 1);
-	}
 	if (cpu != NOBODY) {
+		if (cpus[bound(cpu)].fills)
+			__sync_fetch_and_add(&report.returned, 1);
 		/* Who was chosen there before it, because it is late or owed more, has a slice. */
 		if (cpus[bound(cpu)].id != id && (flags & SCX_ENQ_WAKEUP || (u32)scx_bpf_task_cpu(p) != cpu))
 			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);

@@ -23,6 +23,8 @@ pub enum Gang {
     /// While they spin for each other, as pause-loop exits show.
     Auto = 1,
     Always = 2,
+    /// They spin in user space, which pause-loop exits do not show.
+    Spins = 3,
 }
 
 #[repr(C)]

@@ -2,7 +2,8 @@
 STATE=/sys/kernel/sched_ext/state
 EXT=7
 start() {
-	unspin-inside vm $1 --until $2 > /tmp/vm-$3 &
+	# What holds a scheduler (hold) is not the VM's.
+	unspin-inside vm $1 --until $2 > /tmp/vm-$3 9>&- &
 	vm=$!
 	settle has_vcpus $vm $1
 }

@@ -210,7 +210,7 @@ within_quota() {
 	of=$(($(ticks $a) - of))
 	others=$(($(ticks $b) + $(ticks $c) - others))
 	echo "the VM had $of ticks, the two others $others"
-	[ $of -gt 40 ] && [ $of -le 90 ] && [ $others -ge 1350 ]
+	[ $of -gt 40 ] && [ $of -le ${QUOTA_TICKS_MAX:-90} ] && [ $others -ge 1350 ]
 }
 mkdir /tmp/cgroup/quota
 if echo +cpu > /tmp/cgroup/cgroup.subtree_control && echo "20000 100000" > /tmp/cgroup/quota/cpu.max; then

@@ -34,12 +34,17 @@ fn vms_are_scheduled_and_given_back() {
 
 #[test]
 fn shares_are_those_of_cgroups_and_strangers_have_little() {
-    boot("schedule-shares", include_str!("schedule_shares.sh"), 24);
+    boot("schedule-shares", include_str!("schedule_shares.sh"), 34);
 }
 
 #[test]
 fn threads_that_start_and_tasks_of_the_host() {
     boot("schedule-threads", include_str!("schedule_threads.sh"), 60);
+}
+
+#[test]
+fn a_vm_that_spins_in_user_space_is_a_gang() {
+    boot("schedule-spins", include_str!("schedule_spins.sh"), 20);
 }
 
 #[test]

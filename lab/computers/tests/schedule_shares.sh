@@ -94,4 +94,36 @@ touch /tmp/stop-g
 check "a VM worked" wait $g
 touch /tmp/stop
 for vm in $a $b; do check "a VM worked" wait $vm; done
+
+# --- a VM had CPUs that no other wanted, and is not kept from running once another does ---
+start 2 /tmp/stop-ahead ahead
+ahead=$vm
+start 1 /tmp/stop-ahead less
+less=$vm
+check "ahead: the kernel takes it" schedule --cpus 0-3 --no-gangs
+settle later $ahead $(($(time_of $ahead) + 1500))
+start 4 /tmp/stop-ahead more
+check "ahead: a VM that starts later is taken" settle all_are $vm $EXT
+worst=0
+check "ahead: the one that had more runs on" nobody_waits 2 $ahead
+say "ahead: longest time without CPU time: $worst ms"
+check "ahead: it ends" end
+touch /tmp/stop-ahead
+for vm in $ahead $less $vm; do check "a VM worked" wait $vm; done
+
+# --- a VM that may only run on one CPU, beside a gang that may run on all and needs the others ---
+start 1 /tmp/stop-one one
+one=$vm
+for tid in $(threads $one); do taskset -p 1 $tid > /dev/null; done
+start 3 /tmp/stop-one gang
+gang=$vm
+check "one CPU: the kernel takes it" schedule --cpus 0-3 --gang pid:$gang
+check "one CPU: threads are its" settle all_are $one $EXT
+sleep 1
+worst=0
+check "one CPU: each has the CPUs that it needs" nobody_waits 4 $one $gang
+say "one CPU: longest time without CPU time: $worst ms"
+check "one CPU: it ends" end
+touch /tmp/stop-one
+for vm in $one $gang; do check "a VM worked" wait $vm; done
 finish

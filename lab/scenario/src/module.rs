@@ -104,10 +104,12 @@ pub fn sets_window(arm: &Arm) -> bool {
 }
 
 /// The module's name for the arm's coscheduling. If the module does not make the turns, that is
-/// none.
+/// none; unless `unspin schedule` makes them, and reads from the module who spins in user space.
 fn coscheduling(arm: &Arm) -> Coscheduling {
-    if arm.coscheduling_mechanism != CoschedulingMechanism::Park {
-        return Coscheduling::NONE;
+    match (arm.coscheduling_mechanism, arm.coscheduling) {
+        (CoschedulingMechanism::Park, _) => {}
+        (CoschedulingMechanism::Scheduler, Asked::VcrdBoth) => return Coscheduling::VCRD_USER,
+        _ => return Coscheduling::NONE,
     }
     match arm.coscheduling {
         Asked::None => Coscheduling::NONE,
@@ -191,6 +193,8 @@ mod tests {
             run.arm.coscheduling_mechanism = other;
             assert_eq!(ModuleSettings::of(&run, &run.arm).coscheduling, Coscheduling::NONE);
         }
+        run.arm.coscheduling = Asked::VcrdBoth;
+        assert_eq!(ModuleSettings::of(&run, &run.arm).coscheduling, Coscheduling::VCRD_USER);
     }
 
     #[test]

@@ -162,9 +162,9 @@ fn read_mechanism(t: &Table, coscheduling: Option<Coscheduling>) -> Option<Cosch
              \"sched-ext\"",
         ),
         CoschedulingMechanism::Scheduler => (
-            &[Coscheduling::None, Coscheduling::Con, Coscheduling::VcrdPle][..],
-            "unspin schedule only sees spinning that causes PLE exits",
-            "coscheduling = \"none\", \"con\" or \"vcrd-ple\" with coscheduling_mechanism = \
+            &[Coscheduling::None, Coscheduling::Con, Coscheduling::VcrdPle, Coscheduling::VcrdBoth][..],
+            "unspin schedule sees spinning that causes PLE exits, and with the module also spinning in user space",
+            "coscheduling = \"none\", \"con\", \"vcrd-ple\" or \"vcrd-both\" with coscheduling_mechanism = \
              \"scheduler\"",
         ),
     };

@@ -156,11 +156,34 @@ fn of_scheduler(collector: &Collector, written: Option<Written<Document>>, text:
             text.sample(&[("vm", label)], seconds(time(taken)));
         }
     }
-    let help = "Turns in which vCPUs of the VM ran together";
-    text.family("unspin_vm_schedule_turns", Kind::Counter, help);
-    for (label, taken) in taken_ones() {
-        text.sample(&[("vm", label)], taken.turns);
+    let counts: [Time; 2] = [
+        ("turns", "Turns in which vCPUs of the VM ran together", |vm| vm.turns),
+        ("ple_exits", "Pause-loop exits of the VM", |vm| vm.ple_exits),
+    ];
+    for (name, help, count) in counts {
+        text.family(&format!("unspin_vm_schedule_{name}"), Kind::Counter, help);
+        for (label, taken) in taken_ones() {
+            text.sample(&[("vm", label)], count(taken));
+        }
     }
+    let help = "Whether the VM's vCPUs run together";
+    text.family("unspin_vm_schedule_gang", Kind::Info, help);
+    for (label, taken) in taken_ones() {
+        text.sample(&[("vm", label), ("gang", &taken.gang)], 1);
+    }
+    let help = "Why unspin schedule has refused the VM";
+    text.family("unspin_vm_schedule_refused", Kind::Info, help);
+    for (label, pid) in vms() {
+        if let Some(refused) = document.refused.iter().find(|refused| refused.process == pid) {
+            text.sample(&[("vm", label), ("why", &refused.why)], 1);
+        }
+    }
+    text.family(
+        "unspin_schedule_cpus_left",
+        Kind::Info,
+        "CPUs that it has left to tasks of the host",
+    );
+    text.sample(&[("cpus", &document.left)], 1);
 }
 
 fn of_exporter(collector: &Collector, own: &Own, took: Duration, text: &mut Text) {

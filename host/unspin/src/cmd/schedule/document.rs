@@ -30,7 +30,7 @@ pub struct Document {
     schema: u32,
     cpus: String,
     /// CPUs that are left to tasks of the host.
-    left: String,
+    pub left: String,
     pub vms: Vec<Taken>,
     pub refused: Vec<Refused>,
     /// Turns in which vCPUs of a VM ran together.
@@ -61,7 +61,7 @@ pub struct Taken {
     pub ple_exits: u64,
     /// Turns in which its vCPUs ran together.
     pub turns: u64,
-    gang: String,
+    pub gang: String,
 }
 
 /// A VM that is not taken.
@@ -69,7 +69,7 @@ pub struct Taken {
 pub struct Refused {
     pub process: u32,
     name: String,
-    why: String,
+    pub why: String,
 }
 
 fn name(gang: Gang) -> &'static str {
@@ -77,6 +77,7 @@ fn name(gang: Gang) -> &'static str {
         Gang::Never => "never",
         Gang::Auto => "auto",
         Gang::Always => "always",
+        Gang::Spins => "spins in user space",
     }
 }
 

@@ -6,6 +6,7 @@ mod fit;
 mod host_use;
 mod shares;
 mod taken;
+mod user_spin;
 
 pub use document::{Document, Taken};
 
@@ -55,8 +56,9 @@ pub struct Args {
     /// The CPUs for VMs, such as 8-63.
     #[arg(long, value_name = "LIST", value_parser = cpu_list, required_unless_present = "check")]
     cpus: Option<Cpus>,
-    /// This VM's vCPUs always run together. Otherwise they do while the kernel reports that they spin, which
-    /// Intel processors do for the guest's kernel only. May be given several times.
+    /// This VM's vCPUs always run together. Otherwise they do while pause-loop exits show that they spin, which
+    /// Intel processors report for the guest's kernel only, or while the module finds that they spin in user
+    /// space (coscheduling=vcrd-user or vcrd-both, and a mode other than off and observe). May be given several times.
     #[arg(long, value_name = "VM", conflicts_with = "no_gangs")]
     gang: Vec<OsString>,
     /// No VM's vCPUs run together.
@@ -76,6 +78,8 @@ pub struct Args {
     proc: PathBuf,
     #[arg(long, hide = true, default_value_os_t = unspin_host::place::sys().join("fs/cgroup"))]
     cgroups: PathBuf,
+    #[arg(long, hide = true, default_value_os_t = crate::sysfs::root())]
+    sysfs: PathBuf,
     #[arg(long, hide = true, default_value = JOURNAL)]
     journal: PathBuf,
     /// Prints `ready` once VMs are taken, and exits when its standard input is closed.

@@ -5,6 +5,7 @@ use super::document::Document;
 use super::fit::{Fit, Seen, Thread};
 use super::host_use::HostUse;
 use super::shares::shares;
+use super::user_spin::UserSpins;
 use super::Args;
 use crate::exit::Cannot;
 use crate::out;
@@ -28,6 +29,7 @@ pub struct Taking<'a> {
     cpus: BTreeSet<u32>,
     left: BTreeSet<u32>,
     host_use: HostUse,
+    user_spins: UserSpins,
     /// Since when tasks of the host use too much of all CPUs that remain.
     all_used_since: Option<Instant>,
     scheduler: Scheduler,
@@ -36,6 +38,8 @@ pub struct Taking<'a> {
     /// VMs whose threads could not be given to it, by process and start time, and why. They are not tried again.
     failed: BTreeMap<(u32, Option<u64>), String>,
     vms: Vec<(VmProcess, Vm)>,
+    /// The first look is over: a VM that is named may have ended since.
+    began: bool,
     refused: Vec<(VmProcess, String)>,
 }
 
@@ -56,6 +60,7 @@ impl<'a> Taking<'a> {
         let (given, failed) = (BTreeMap::new(), BTreeMap::new());
         let (vms, refused) = (Vec::new(), Vec::new());
         let (left, host_use) = (BTreeSet::new(), HostUse::begin(Instant::now()));
+        let user_spins = UserSpins::new(args.sysfs.clone());
         Taking {
             args,
             host,
@@ -63,11 +68,13 @@ impl<'a> Taking<'a> {
             cpus,
             left,
             host_use,
+            user_spins,
             all_used_since: None,
             scheduler,
             given,
             failed,
             vms,
+            began: false,
             refused,
         }
     }
@@ -89,8 +96,9 @@ impl<'a> Taking<'a> {
     pub fn look(&mut self, undo: &mut Undo) -> anyhow::Result<bool> {
         let leaves = self.leave_cpus()?;
         let all = vms::processes(self.host)?;
-        let gangs = self.named(&all, &self.args.gang)?;
+        let gangs = self.gangs(&all);
         let chosen = self.chosen(&all)?;
+        let in_user_space = self.user_spins.look(Instant::now(), self.host, &chosen);
         let groups = Groups::of(&self.tree, self.host, &all);
         let (mut vms, mut refused) = (Vec::new(), Vec::new());
         let fits: Vec<(VmProcess, Result<Fit, String>)> =
@@ -98,7 +106,7 @@ impl<'a> Taking<'a> {
         let fit = fits.iter().filter_map(|(vm, fit)| Some((vm.pid, fit.as_ref().ok()?.vcpus)));
         let shares = shares(&self.tree, &groups, &fit.collect::<Vec<_>>());
         for (process, fit) in fits {
-            let gang = self.gang(gangs.contains(&process.pid));
+            let gang = self.gang(&gangs, &in_user_space, process.pid);
             let weight = shares.get(&process.pid).copied().unwrap_or(WEIGHT_USUAL);
             let vm = |fit: &Fit| Vm {
                 weight,
@@ -124,7 +132,8 @@ impl<'a> Taking<'a> {
         if leaves {
             self.scheduler.leave(&self.left)?;
         }
-        let changed = leaves || vms != self.vms || refused != self.refused;
+        let changed = leaves || shown(&vms) != shown(&self.vms) || refused != self.refused;
+        self.began = true;
         (self.vms, self.refused) = (vms, refused);
         Ok(changed)
     }
@@ -177,20 +186,35 @@ impl<'a> Taking<'a> {
         (vm.pid, self.host.start_time(vm.pid))
     }
 
-    fn gang(&self, is_declared: bool) -> Gang {
-        match (self.args.no_gangs, is_declared) {
-            (true, _) => Gang::Never,
-            (_, true) => Gang::Always,
+    fn gang(&self, declared: &BTreeSet<u32>, in_user_space: &BTreeSet<u32>, pid: u32) -> Gang {
+        match pid {
+            _ if self.args.no_gangs => Gang::Never,
+            _ if declared.contains(&pid) => Gang::Always,
+            _ if in_user_space.contains(&pid) => Gang::Spins,
             _ => Gang::Auto,
         }
     }
 
-    /// The processes of VMs that are named. One that is not there is an error only before any VM is taken: it
-    /// may have ended since.
+    /// The processes of VMs that are named. One that is not there is an error only at the first look: it may have
+    /// ended since.
     fn named(&self, all: &[VmProcess], names: &[OsString]) -> anyhow::Result<BTreeSet<u32>> {
         let found = names.iter().map(|vm| vms::find_process(all.to_vec(), self.host, vm));
-        let found = found.filter(|vm| vm.is_ok() || self.vms.is_empty());
+        let found = found.filter(|vm| vm.is_ok() || !self.began);
         found.map(|vm| vm.map(|vm| vm.pid)).collect()
+    }
+
+    /// The processes of VMs of --gang. One that is not there may start later.
+    fn gangs(&self, all: &[VmProcess]) -> BTreeSet<u32> {
+        let found = self.args.gang.iter().map(|vm| vms::find_process(all.to_vec(), self.host, vm));
+        let known = |vm: anyhow::Result<VmProcess>| match vm {
+            Ok(vm) => Some(vm.pid),
+            Err(e) if !self.began => {
+                say!("unspin: --gang: {e:#}; a VM of this name that starts later is a gang");
+                None
+            }
+            Err(_) => None,
+        };
+        found.filter_map(known).collect()
     }
 
     fn chosen(&self, all: &[VmProcess]) -> anyhow::Result<Vec<VmProcess>> {
@@ -298,6 +322,11 @@ impl<'a> Taking<'a> {
             false => out::print(&document.text()),
         }
     }
+}
+
+/// What is worth a report if it changes: VMs start and end threads all the time.
+fn shown(vms: &[(VmProcess, Vm)]) -> Vec<(u32, u32, Gang, u32)> {
+    vms.iter().map(|(_, vm)| (vm.pid, vm.vcpus, vm.gang, vm.weight)).collect()
 }
 
 /// Makes the thread the scheduler's, unless it has ended.

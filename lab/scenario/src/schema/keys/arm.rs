@@ -61,7 +61,8 @@ table! { ARM: Arm = "[[arm]]", "A configuration to compare. The names `alone` an
                Xen's Credit with ASMan's coscheduling schedules all vCPU threads by sched_ext \
                (kernel 7.3; with coscheduling = \"none\", which is plain Credit, \"con\" or \
                \"vcrd\"). scheduler: unspin schedule has all threads of the VMs (kernel 7.3; \
-               with coscheduling = \"none\", \"con\" or \"vcrd-ple\"; docs/schedule.md)");
+               with coscheduling = \"none\", \"con\", \"vcrd-ple\" or, with yield_to or window of the module, \
+               \"vcrd-both\"; docs/schedule.md)");
     TURN_US: Maybe<Integer<u32>> = "turn_us", Maybe(integer(
         Number::TURN.least(), Number::TURN.most(), " microseconds")) =>
         .usually("6000")

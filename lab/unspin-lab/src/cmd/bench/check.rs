@@ -48,8 +48,13 @@ impl Bench<'_> {
 /// other means do not need the module.
 fn check_coscheduling(l: &Loaded) -> Result<(), Usage> {
     for (i, arm) in l.scenario.arms.iter().enumerate() {
-        let parks = arm.coscheduling_mechanism == CoschedulingMechanism::Park;
-        if arm.coscheduling != Coscheduling::None && parks && !module::acts(arm) {
+        let needs = match arm.coscheduling_mechanism {
+            CoschedulingMechanism::Park => arm.coscheduling != Coscheduling::None,
+            // It reads from the module who spins in user space.
+            CoschedulingMechanism::Scheduler => arm.coscheduling == Coscheduling::VcrdBoth,
+            _ => false,
+        };
+        if needs && !module::acts(arm) {
             let message = format!("arm {:?} leaves its VMs to KVM alone", arm.name);
             let allowed =
                 "yield_to or window of the module in addition to coscheduling".to_string();
