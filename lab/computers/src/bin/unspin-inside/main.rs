@@ -96,6 +96,11 @@ fn switches(ms: &str, sleep_us: Option<&str>) -> Result<String, String> {
     vms::switches(number(ms)?.into(), sleep_us)
 }
 
+fn vm_for(vcpus: &str, ms: &str) -> Result<String, String> {
+    let end = vms::End::After(number(ms)?.into());
+    vms::run(number(vcpus)?, vms::Ring::Kernel, &end)
+}
+
 fn clock(ms: &str, beside_us: Option<&str>) -> Result<String, String> {
     let beside_us = beside_us.map(number).transpose()?;
     clock::run(number(ms)?.into(), beside_us.map(u64::from))
@@ -119,9 +124,7 @@ fn main() {
     }
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
-        ["vm", vcpus, "--ms", ms] => number(ms).and_then(|ms| {
-            vms::run(number(vcpus)?, vms::Ring::Kernel, &vms::End::After(ms.into()))
-        }),
+        ["vm", vcpus, "--ms", ms] => vm_for(vcpus, ms),
         // A name, to be found on the command line.
         ["vm", vcpus, "--until", file] | ["vm", vcpus, "--until", file, "-name", _] => {
             until(vcpus, vms::Ring::Kernel, file)
