@@ -45,14 +45,12 @@ impl UserSpins {
     /// The processes of VMs that spin in user space now.
     fn spinning(&self, host: &Host, vms: &[VmProcess]) -> BTreeSet<u32> {
         let Ok(module) = Module::open_same_version(&self.sysfs) else { return BTreeSet::new() };
-        let is = |id: &String, name: &str, of: &dyn Fn(&str) -> bool| {
-            module.file(Whose::Vm(id), name).is_ok_and(|value| of(&value))
-        };
+        let file = |id: &str, name| module.file(Whose::Vm(id), name).unwrap_or_default();
         let of_user = [Coscheduling::VCRD_USER, Coscheduling::VCRD_BOTH].map(Coscheduling::name);
-        let high = module.ids().unwrap_or_default().into_iter().filter(|id| {
-            is(id, "vcrd", &|value| value == "1")
-                && is(id, "coscheduling", &|value| of_user.contains(&value))
-        });
+        let is_high = |id: &String| {
+            file(id, "vcrd") == "1" && of_user.contains(&file(id, "coscheduling").as_str())
+        };
+        let high = module.ids().unwrap_or_default().into_iter().filter(is_high);
         let makers: BTreeSet<u32> = high.filter_map(|id| maker_of(&id)).collect();
         let made = |pid: &u32| host.threads(*pid).iter().any(|tid| makers.contains(tid));
         vms.iter().map(|vm| vm.pid).filter(|pid| !makers.is_empty() && made(pid)).collect()
