@@ -22,7 +22,7 @@
  * How many of its turns a VM may be ahead. The others may not want, or not be able to use, the CPUs that it had: one
  * that later wants them would keep it from running for as long as it was ahead.
  */
-#define AHEAD_TURNS 16
+#define AHEAD_TURNS 8
 
 /* A gang whose vCPUs are to run together, or alone. */
 static __always_inline u32 is_gang(struct vm *v)

@@ -95,29 +95,36 @@ check "a VM worked" wait $g
 touch /tmp/stop
 for vm in $a $b; do check "a VM worked" wait $vm; done
 
-# --- a VM had CPUs that no other wanted, and is not kept from running once another does ---
-start 2 /tmp/stop-ahead ahead
+# --- a VM had more than one that waits for a single CPU, and is not kept from running once another starts ---
+start 2 /tmp/stop-ahead narrow
+narrow=$vm
+for tid in $(threads $narrow); do taskset -p 8 $tid > /dev/null; done
+start 3 /tmp/stop-ahead ahead
 ahead=$vm
-start 1 /tmp/stop-ahead less
-less=$vm
 check "ahead: the kernel takes it" schedule --cpus 0-3 --no-gangs
 settle later $ahead $(($(time_of $ahead) + 1500))
 start 4 /tmp/stop-ahead more
 check "ahead: a VM that starts later is taken" settle all_are $vm $EXT
 worst=0
-check "ahead: the one that had more runs on" nobody_waits 2 $ahead
+check "ahead: the one that had more runs on" nobody_waits 3 $ahead
 say "ahead: longest time without CPU time: $worst ms"
 check "ahead: it ends" end
 touch /tmp/stop-ahead
-for vm in $ahead $less $vm; do check "a VM worked" wait $vm; done
+for vm in $narrow $ahead $vm; do check "a VM worked" wait $vm; done
 
-# --- a VM that may only run on one CPU, beside a gang that may run on all and needs the others ---
+# --- a VM that may only run on one CPU, beside a gang that ran there, and may run on the others ---
 start 1 /tmp/stop-one one
 one=$vm
 for tid in $(threads $one); do taskset -p 1 $tid > /dev/null; done
 start 3 /tmp/stop-one gang
 gang=$vm
+for tid in $(threads $gang); do taskset -p 7 $tid > /dev/null; done
+kill -STOP $one
 check "one CPU: the kernel takes it" schedule --cpus 0-3 --gang pid:$gang
+check "one CPU: threads are its" settle all_are $gang $EXT
+go_on $gang
+for tid in $(threads $gang); do taskset -p f $tid > /dev/null; done
+kill -CONT $one
 check "one CPU: threads are its" settle all_are $one $EXT
 sleep 1
 worst=0
