@@ -100,6 +100,9 @@ static struct unspin_slot *entry_of_other(struct kvm_vcpu *vcpu, struct unspin_s
 	__this_cpu_write(unspin_cpu.cur, slot);
 	if (!slot)
 		return NULL;
+	/* Another thread ran it up to now, and has kept its CPU since. */
+	if (__this_cpu_read(unspin_cpu.in_turns) && slot->held && slot->held != current && !slot->out_tsc)
+		WRITE_ONCE(slot->turn.ran_cycles, slot->turn.ran_cycles + now - slot->in_tsc);
 	unspin_switched_in(slot, current, now);
 	slot->work.refresh = 1;		/* it may have been switched out and in meanwhile */
 	return slot;

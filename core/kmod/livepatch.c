@@ -12,7 +12,7 @@
 #include "livepatch.h"
 #include "settings.h"
 
-/* Livepatches that are being loaded; under unspin_mutex. With more at a time the module stays aside. */
+/* Livepatches that are being loaded; under unspin_mutex. No more than these are known at a time. */
 static const struct module *coming[8];
 
 /* Notes that a livepatch is being loaded, or no longer is. Returns whether any is. */

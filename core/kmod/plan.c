@@ -210,7 +210,7 @@ static void vm_look(u32 i, u64 now)
 	why[i] = refused(vm);
 	part_take(vm, why[i]);
 	/* A scheduler of sched_ext may make turns itself, and read "vcrd". */
-	WRITE_ONCE(vm->judged, vm->in_turns || why[i] == UNSPIN_REFUSED_SCHED_EXT);
+	WRITE_ONCE(vm->judged, vm->in_turns || refused_by_threads(vm) == UNSPIN_REFUSED_SCHED_EXT);
 	row->high = READ_ONCE(vm->gang);	/* in the turn that ends */
 	unspin_wanted_vm(vm, i);
 	for (v = row->first; v < row->first + row->count; v++) {

@@ -213,7 +213,7 @@ struct unspin_vm {
 	struct unspin_large *large;	/* slots beyond these; once there it stays */
 
 	atomic_t epoch_exits ____cacheline_aligned;
-	raw_spinlock_t epoch_lock;	/* the fields below; taken with interrupts off */
+	raw_spinlock_t epoch_lock;	/* the fields below */
 	struct aple_state aple;
 	struct aple_params params;
 	struct unspin_totals epoch_base;

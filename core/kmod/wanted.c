@@ -114,6 +114,8 @@ void unspin_wanted_judge(struct unspin_vm **vms, u32 count)
 		else if (READ_ONCE(vm->hears_guest))
 			WRITE_ONCE(vm->gang_wanted,
 				   !!unspin_time_left(READ_ONCE(vm->high_until_tsc), now, high_most));
+		else if (vm->set.coscheduling != UNSPIN_COSCHEDULING_CON)
+			WRITE_ONCE(vm->gang_wanted, false);	/* it is no longer judged */
 		WRITE_ONCE(vm->sampled, to_sample(vm, user_spins[i], demands[i].high, now_us));
 		any_sampled |= vm->sampled;
 	}

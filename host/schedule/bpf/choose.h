@@ -72,16 +72,13 @@ __noinline u32 pick(u32 cpu, u32 before)
 	return best;
 }
 
-/*
- * The next threads of a CPU in a turn: one that is late, one that woke up and is owed more than a turn gives (for a
- * slice: so a VM that answers does so as without turns), or the vCPU that has the CPU. Whether there is one.
- */
-__noinline int choose_in_turn(u32 cpu, u32 before)
+/* Takes a unit that is late and may run there, once in the time between two plans. */
+__noinline int take_late(u32 cpu)
 {
 	struct cpu *c = &cpus[bound(cpu)];
-	u32 id, i;
+	u32 i, id;
 
-	bpf_for(i, 0, TRIES) {
+	bpf_for(i, 0, TRIES + VMS_MAX) {
 		id = c->late ? NOBODY : late_one(cpu);
 		if (id == NOBODY)
 			break;
@@ -95,6 +92,20 @@ __noinline int choose_in_turn(u32 cpu, u32 before)
 		if (!note_tried(cpu, id))
 			break;
 	}
+	return 0;
+}
+
+/*
+ * The next threads of a CPU in a turn: one that is late, one that woke up and is owed more than a turn gives (for a
+ * slice: so a VM that answers does so as without turns), or the vCPU that has the CPU. Whether there is one.
+ */
+__noinline int choose_in_turn(u32 cpu, u32 before)
+{
+	struct cpu *c = &cpus[bound(cpu)];
+	u32 id;
+
+	if (take_late(cpu))
+		return 1;
 	id = c->prefer;
 	c->prefer = NOBODY;
 	if (id != NOBODY && take(id))
@@ -119,6 +130,9 @@ __noinline int choose(u32 cpu, u32 before)
 		if (id == before)
 			return 1;
 	}
+	/* A VM that is owed more may want its vCPU's only CPU all the time. */
+	if (take_late(cpu))
+		return 0;
 	id = c->prefer;
 	c->prefer = NOBODY;
 	if (id != NOBODY && take(id))

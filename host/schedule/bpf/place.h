@@ -143,21 +143,33 @@ __noinline u32 place(u32 vm, u64 set)
 	return placed + place_rest(vm, rest, room_for(count_bits(rest), first));
 }
 
-/* Keeps CPUs free for those vCPUs of a VM without a turn that may use only some: gangs can use others. */
-__noinline int hold(u32 vm, u64 set)
+/*
+ * Keeps CPUs free for those vCPUs of a VM without a turn that may use only some: gangs can use others. Returns how
+ * many CPUs its units need.
+ */
+__noinline u32 hold(u32 vm, u64 set)
 {
-	u32 unit;
+	u32 unit, count = zero;
+
+	/* Other threads may have different CPUs. */
+	count += set >> OTHERS & 1;
 
 	bpf_for(unit, 0, vcpus_of(vm)) {
 		u32 id = id_of(vm, unit), cpu;
 
-		if (!(set & bit(unit)) || unit_of(id)->choices >= ours)
+		if (!(set & bit(unit)))
 			continue;
+		if (unit_of(id)->choices >= ours) {
+			count++;
+			continue;
+		}
 		cpu = free_for(id);
-		if (cpu != NOBODY)
-			cpus[bound(cpu)].next = HELD;
+		if (cpu == NOBODY)
+			continue;
+		cpus[bound(cpu)].next = HELD;
+		count++;
 	}
-	return 0;
+	return count;
 }
 
 #endif

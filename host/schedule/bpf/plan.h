@@ -19,10 +19,11 @@
 /* After how many turns a vCPU or a stranger is late; a VM's other threads are after one. Gangs wait for many. */
 #define LATE_TURNS 64
 /*
- * How many of its turns a VM may be ahead. The others may not want, or not be able to use, the CPUs that it had: one
- * that later wants them would keep it from running for as long as it was ahead.
+ * By how many of its turns a VM may be ahead of the one before it. That one may not want, or not be able to use, the
+ * CPUs that it had. If it then wants them, or one that starts does, it waits for as long as it was ahead.
  */
 #define AHEAD_TURNS 8
+#define REBASE (1ull << 60)
 
 /* A gang whose vCPUs are to run together, or alone. */
 static __always_inline u32 is_gang(struct vm *v)
@@ -178,10 +179,64 @@ static __always_inline void look_at_strangers(void)
 		__sync_fetch_and_and(&vms[STRANGERS].runs, ~bit(OTHERS));
 }
 
-/* The virtual time of a turn in which all units of a VM run. */
+/* The virtual time of a turn in which all units of a VM run; strangers may be on each CPU. */
 static __always_inline u64 turn_of(u32 vm)
 {
-	return config.turn_ns * (vcpus_of(vm) + 1) * WEIGHT_USUAL / weight_of(vm << 6);
+	return config.turn_ns * (vm == STRANGERS ? ours : vcpus_of(vm) + 1) * WEIGHT_USUAL / weight_of(vm << 6);
+}
+
+/* The VM that has had least, but those of a set. */
+__noinline u32 first_vm(u64 but)
+{
+	u64 least = NEVER;
+	u32 vm, best = NOBODY;
+
+	bpf_for(vm, 0, settings.count) {
+		if (but >> (vm & 63) & 1 || vm_of(vm << 6)->vt >= least)
+			continue;
+		least = vm_of(vm << 6)->vt;
+		best = vm;
+	}
+	return best;
+}
+
+/* Shortens what VMs are ahead of vnow, and of each other: their order stays, and so do small differences. */
+__noinline int close_gaps(void)
+{
+	u64 done = zero, before = vnow, back = zero;
+	u32 i, vm;
+
+	bpf_for(i, 0, VMS_MAX) {
+		u64 vt, most;
+
+		vm = first_vm(done);
+		if (vm == NOBODY)
+			break;
+		done |= bit(vm);
+		vt = vm_of(vm << 6)->vt;
+		if (vt < vnow)
+			continue;
+		most = AHEAD_TURNS * turn_of(vm);
+		if (vt - before > most)
+			back += vt - before - most;
+		before = vt;
+		__sync_fetch_and_sub(&vm_of(vm << 6)->vt, back);
+	}
+	return 0;
+}
+
+/* Virtual times do not overflow: that of a VM of a small weight may grow a million times as fast as time. */
+__noinline int rebase(void)
+{
+	u32 vm;
+
+	bpf_for(vm, 0, settings.count) {
+		struct vm *v = vm_of(vm << 6);
+
+		__sync_fetch_and_sub(&v->vt, v->vt > REBASE ? REBASE : v->vt);
+	}
+	vnow -= REBASE;
+	return 0;
 }
 
 /*
@@ -190,7 +245,7 @@ static __always_inline u64 turn_of(u32 vm)
  */
 __noinline int settle(u64 now)
 {
-	u64 waiting = NEVER, running = zero, ahead = zero, floor;
+	u64 waiting = NEVER, running = zero, most = zero, floor;
 	u32 i, vm, look = zero;
 
 	bpf_for(i, 0, config.cpu_count) {
@@ -212,12 +267,8 @@ __noinline int settle(u64 now)
 			waiting = v->vt;
 		if (v->runs && v->vt > running)
 			running = v->vt;
-		if (v->waits | v->runs && v->vt > ahead + AHEAD_TURNS * turn_of(vm))
-			ahead = v->vt - AHEAD_TURNS * turn_of(vm);
 	}
 	floor = waiting != NEVER ? waiting : running;
-	if (ahead > floor)
-		floor = ahead;
 	if (floor > vnow)
 		vnow = floor;
 	bpf_for(vm, 0, settings.count) {
@@ -227,7 +278,13 @@ __noinline int settle(u64 now)
 		judge(vm, now);
 		if (v->vt + lag < vnow)
 			v->vt = vnow - lag;
+		if (v->vt > most)
+			most = v->vt;
 	}
+	if (most > vnow + AHEAD_TURNS * config.turn_ns)
+		close_gaps();
+	if (vnow > 2 * REBASE)
+		rebase();
 	return 0;
 }
 
@@ -377,8 +434,7 @@ __noinline u64 plan(u64 now)
 			turns++;
 		} else {
 			set = v->waits | v->runs;
-			count = count_bits(set);
-			hold(vm, set);
+			count = hold(vm, set);
 		}
 		left -= count < left ? count : left;
 	}

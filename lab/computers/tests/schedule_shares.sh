@@ -95,10 +95,14 @@ check "a VM worked" wait $g
 touch /tmp/stop
 for vm in $a $b; do check "a VM worked" wait $vm; done
 
-# --- a VM had more than one that waits for a single CPU, and is not kept from running once another starts ---
+# --- a VM had more than two that wait for a single CPU, and is not kept from running once another starts ---
 start 2 /tmp/stop-ahead narrow
 narrow=$vm
-for tid in $(threads $narrow); do taskset -p 8 $tid > /dev/null; done
+start 1 /tmp/stop-ahead single
+single=$vm
+for of in $narrow $single; do
+	for tid in $(threads $of); do taskset -p 8 $tid > /dev/null; done
+done
 start 3 /tmp/stop-ahead ahead
 ahead=$vm
 check "ahead: the kernel takes it" schedule --cpus 0-3 --no-gangs
@@ -106,11 +110,32 @@ settle later $ahead $(($(time_of $ahead) + 1500))
 start 4 /tmp/stop-ahead more
 check "ahead: a VM that starts later is taken" settle all_are $vm $EXT
 worst=0
-check "ahead: the one that had more runs on" nobody_waits 3 $ahead
+check "ahead: those on one CPU and the one that had more run on" nobody_waits 6 $ahead $narrow $single
 say "ahead: longest time without CPU time: $worst ms"
 check "ahead: it ends" end
 touch /tmp/stop-ahead
-for vm in $narrow $ahead $vm; do check "a VM worked" wait $vm; done
+for vm in $narrow $single $ahead $vm; do check "a VM worked" wait $vm; done
+
+# --- a vCPU whose only CPU another VM wants, which is owed more for ever because it can use only that ---
+start 4 /tmp/stop-wide wide
+wide=$vm
+mask=1
+for tid in $(vcpus $wide); do
+	[ $mask != 1 ] || first=$tid
+	taskset -p $(printf %x $mask) $tid > /dev/null
+	mask=$((2 * mask))
+done
+start 1 /tmp/stop-wide small
+small=$vm
+for tid in $(threads $small); do taskset -p 1 $tid > /dev/null; done
+check "owed more: the kernel takes it" schedule --cpus 0-3 --no-gangs
+go_on $small
+switched() { sed -n 's/^nonvoluntary_ctxt_switches:[^0-9]*//p' /proc/$wide/task/$first/status; }
+switched_later() { [ "$(switched)" -gt $1 ]; }
+check "owed more: the vCPU there runs now and then" settle switched_later $(($(switched) + 4))
+check "owed more: it ends" end
+touch /tmp/stop-wide
+for vm in $wide $small; do check "a VM worked" wait $vm; done
 
 # --- a VM that may only run on one CPU, beside a gang that ran there, and may run on the others ---
 start 1 /tmp/stop-one one
