@@ -24,7 +24,7 @@ u32 unspin_window_default_cycles;
 
 #ifdef UNSPIN_TEST
 bool unspin_force_pause_intercept;
-module_param_named(force_pause_intercept, unspin_force_pause_intercept, bool, 0400);
+module_param_named(force_pause_intercept, unspin_force_pause_intercept, bool, 0600);
 MODULE_PARM_DESC(force_pause_intercept, "for tests: every PAUSE exits, on emulators without a pause filter (AMD)");
 #endif
 UNSPIN_TEST_PARAM(uint, force_mismatches, 0600,

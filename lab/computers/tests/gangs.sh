@@ -343,7 +343,8 @@ check "by both kinds together, too" turns_grow $U/vms/$c-0/turns
 echo none > $D/coscheduling
 
 # --- spinning in user space ---
-# Each PAUSE exits here, so vCPUs that spin are hardly ever found in their guests.
+# Where each PAUSE exits, vCPUs that spin are hardly ever found in their guests. Those of this VM do not.
+echo 0 > $U/parameters/force_pause_intercept
 unspin-inside vm-in-user-space 4 --until /tmp/stop-user > /tmp/vm-user &
 user=$!
 settle [ -e $U/vms/$user-0 ]
@@ -368,6 +369,7 @@ echo aple > $U/vms/$c-0/mode
 check "looks end" not grows_soon $U/vms/$a-0/user_samples
 touch /tmp/stop-user
 check "the VM that spun worked: $(cat /tmp/vm-user)" wait $user
+echo 1 > $U/parameters/force_pause_intercept
 
 # --- guests that report ---
 echo vcrd > $D/coscheduling

@@ -122,7 +122,7 @@ wide=$vm
 mask=1
 for tid in $(vcpus $wide); do
 	[ $mask != 1 ] || first=$tid
-	taskset -p $(printf %x $mask) $tid > /dev/null
+	taskset -p "$(printf %x $mask)" $tid > /dev/null
 	mask=$((2 * mask))
 done
 start 1 /tmp/stop-wide small

@@ -1,8 +1,9 @@
 # unspin schedule under QEMU beside the module, which finds out which VMs spin in user space. Sourced after
 # inside.sh and ext.sh.
 mkdir -p /run
-# Each PAUSE exits here, so vCPUs that spin are hardly ever found in their guests.
+# The module needs a processor that can intercept PAUSE. The vCPUs' PAUSEs do not exit: they are found in their guests.
 insmod /modules/unspin.ko force_pause_intercept=1 look_always=1
+echo 0 > $U/parameters/force_pause_intercept
 unspin-inside vm-in-user-space 4 --until /tmp/stop > /tmp/vm-u &
 u=$!
 settle has_vcpus $u 4
