@@ -16,22 +16,22 @@ use unspin_text::{read_text, shown};
 /// What of a scenario to run.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Select {
-    /// Run only these arms and the baseline; may be repeated.
+    /// Only these arms and the baseline: a list with commas, or several such options.
     #[arg(long = "arm", value_name = "NAME", value_delimiter = ',')]
     pub arms: Vec<String>,
-    /// Run only these profiles, or programs of Linux guests.
+    /// Only these profiles, or programs of Linux guests.
     #[arg(long = "profile", value_name = "NAME", value_delimiter = ',')]
     pub profiles: Vec<String>,
-    /// Run only these numbers of VMs.
+    /// Only these numbers of VMs.
     #[arg(long, value_name = "N", value_delimiter = ',')]
     pub vms: Vec<u32>,
-    /// Run only these cgroup layouts.
+    /// Only these cgroup layouts.
     #[arg(long, value_name = "LAYOUT", value_delimiter = ',', value_parser = named::<CgroupLayout>())]
     pub cgroup: Vec<CgroupLayout>,
-    /// Run only these of the swept locks, with the names of `unspin-lab plan --list`.
+    /// Only these of the swept locks, with the names of `unspin-lab plan --list`.
     #[arg(long = "lock", value_name = "LOCK", value_delimiter = ',')]
     pub locks: Vec<String>,
-    /// Run only these of the swept locks of Linux guests.
+    /// Only these of the swept locks of Linux guests.
     #[arg(long, value_name = "LOCK", value_delimiter = ',', value_parser = named::<GuestLock>())]
     pub guest_lock: Vec<GuestLock>,
     /// Number of repeats, instead of the scenario's.

@@ -12,9 +12,9 @@ use std::process::Command;
 
 const MORE: &str = "\
 Locks:
-  tas_nap         for spin locks: the first that asks gets it; who waits for long sleeps
+  tas_nap         for spin locks: the first that asks gets it; a thread that has waited for long sleeps between tries
   lease           for mutexes only: few threads use it at a time, the others sleep in line
-  preemptable     for measurements: first come, first served, but who has no CPU is overtaken; waiters \
+  preemptable     for measurements: first come, first served, but waiters without a CPU are overtaken; waiters \
 spin
   pv_preemptable  for measurements: the same, but waiters sleep
   tas             for measurements: the first that asks gets it; waiters spin
@@ -26,7 +26,7 @@ replaced
   UNSPIN_MUTEX=1        pthread_mutex_lock() and pthread_mutex_unlock() too
   UNSPIN_TAU_NS=N       tau in nanoseconds
   UNSPIN_VERBOSE=1      print a line of counts on standard error when a process exits
-  A wrong value of these three is reported on standard error, and ignored.
+  A wrong value of UNSPIN_MUTEX, UNSPIN_TAU_NS or UNSPIN_VERBOSE is reported on standard error, and ignored.
   LD_PRELOAD            the library is appended to its list
 
 Exit code: that of the program; 2 if the program is not found, 77 if it cannot be started.
