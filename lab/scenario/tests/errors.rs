@@ -448,12 +448,13 @@ fn each_way_of_scheduling_needs_its_scheduler() {
         assert_eq!([refused(&s, "kvm"), refused(&s, "emulated")], [None, None]);
     }
     let scheduler = |turns: &str| fifo(turns).replace("\"fifo\"", "\"scheduler\"");
-    for turns in ["vcrd", "vcrd-user", "vcrd-both"] {
-        let (at, fix) = ("arm[0].coscheduling_mechanism", "\"con\" or \"vcrd-ple\"");
+    for turns in ["vcrd", "vcrd-user"] {
+        let (at, fix) = ("arm[0].coscheduling_mechanism", "\"vcrd-ple\" or \"vcrd-both\"");
         check(arm, &scheduler(&format!("coscheduling = \"{turns}\"\n")), at, fix);
     }
-    for turns in ["", "coscheduling = \"con\"\n", "coscheduling = \"vcrd-ple\"\n"] {
-        let s = parse_scenario("x.toml", "x", &GOOD.replace(arm, &scheduler(turns))).unwrap();
+    for turns in ["none", "con", "vcrd-ple", "vcrd-both"] {
+        let by_it = scheduler(&format!("coscheduling = \"{turns}\"\n"));
+        let s = parse_scenario("x.toml", "x", &GOOD.replace(arm, &by_it)).unwrap();
         assert!(refused(&s, "sim").is_some());
         assert_eq!(refused(&s, "emulated"), None);
     }
