@@ -217,9 +217,9 @@ static void first_is(struct found *found, struct unspin_slot *slot)
 /* Counts a list that is too long at most once per second, and logs the first. */
 static void count_left_out(void)
 {
-	s64 now = unspin_now(), next = atomic64_read(&next_counted_tsc);
+	u64 now = unspin_now(), next = atomic64_read(&next_counted_tsc), second = (u64)tsc_khz * MSEC_PER_SEC;
 
-	if (unspin_time_left(next, now, (u64)tsc_khz * MSEC_PER_SEC) || atomic64_cmpxchg(&next_counted_tsc, next, now + (s64)tsc_khz * MSEC_PER_SEC) != next)
+	if (unspin_time_left(next, now, second) || atomic64_cmpxchg(&next_counted_tsc, next, now + second) != next)
 		return;
 	atomic64_inc(&unspin_fail_open_total);
 	pr_warn_once("more than 64 vCPUs wait for turns on one CPU: some wait until others have left it\n");

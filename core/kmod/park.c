@@ -165,16 +165,11 @@ static struct unspin_slot *own_slot(void)
 	return slot;
 }
 
-/* Parks the vCPU if it must wait. */
+/* Parks the vCPU, which is between two instructions, if it must wait. */
 static void wait_if_it_must(struct unspin_slot *slot)
 {
 	bool asked = READ_ONCE(slot->work.park);
 
-	if (!compat_at_instruction_boundary(slot->vcpu)) {
-		if (must_wait(slot))
-			WRITE_ONCE(slot->work.park, 1);
-		return;
-	}
 	/* A full barrier: a later request sees the flag clear, or this thread sees the new owner. */
 	if (asked)
 		xchg(&slot->work.park, 0);
@@ -198,25 +193,24 @@ static int unspin_park(void)
 
 	if (slot) {
 		unspin_user_code_read(slot);
-		wait_if_it_must(slot);
+		if (compat_at_instruction_boundary(slot->vcpu))
+			wait_if_it_must(slot);
 	}
 	unspin_redirect_end(UNSPIN_REDIRECT_PARK);
 	return 0;
 }
 
-/* Whether unspin_park() has something to do. If not, the kernel's own function runs. */
-static bool is_parks(struct unspin_slot *slot)
+/*
+ * Whether unspin_park() has something to do. If not, the kernel's own function runs. A vCPU that must wait and is not
+ * between two instructions is asked to leave its guest again.
+ */
+static bool has_work(struct unspin_slot *slot)
 {
-	bool waits;
+	bool waits = must_wait(slot), boundary = compat_at_instruction_boundary(slot->vcpu);
 
-	if (READ_ONCE(slot->user.code_wanted))
-		return true;
-	waits = must_wait(slot);
-	if (compat_at_instruction_boundary(slot->vcpu))
-		return waits || READ_ONCE(slot->work.park);
-	if (waits)
+	if (waits && !boundary)
 		WRITE_ONCE(slot->work.park, 1);
-	return false;
+	return READ_ONCE(slot->user.code_wanted) || (boundary && (waits || READ_ONCE(slot->work.park)));
 }
 
 static void notrace hook_handle_work(unsigned long ip, unsigned long parent_ip,
@@ -224,7 +218,7 @@ static void notrace hook_handle_work(unsigned long ip, unsigned long parent_ip,
 {
 	struct unspin_slot *slot = own_slot();
 
-	if (!slot || !is_parks(slot))
+	if (!slot || !has_work(slot))
 		return;
 	unspin_redirect_begin(UNSPIN_REDIRECT_PARK);
 	compat_ftrace_set_ip(fregs, (unsigned long)unspin_park);

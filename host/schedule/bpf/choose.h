@@ -78,8 +78,10 @@ __noinline int take_late(u32 cpu)
 	struct cpu *c = &cpus[bound(cpu)];
 	u32 i, id;
 
+	if (c->late || !late_vms)
+		return 0;
 	bpf_for(i, 0, TRIES + VMS_MAX) {
-		id = c->late ? NOBODY : late_one(cpu);
+		id = late_one(cpu);
 		if (id == NOBODY)
 			break;
 		if (take(id)) {
@@ -96,7 +98,7 @@ __noinline int take_late(u32 cpu)
 }
 
 /*
- * The next threads of a CPU in a turn: one that is late, one that woke up and is owed more than a turn gives (for a
+ * The next threads of a CPU in a turn: one that woke up and is owed more than a turn gives (for a
  * slice: so a VM that answers does so as without turns), or the vCPU that has the CPU. Whether there is one.
  */
 __noinline int choose_in_turn(u32 cpu, u32 before)
@@ -104,8 +106,6 @@ __noinline int choose_in_turn(u32 cpu, u32 before)
 	struct cpu *c = &cpus[bound(cpu)];
 	u32 id;
 
-	if (take_late(cpu))
-		return 1;
 	id = c->prefer;
 	c->prefer = NOBODY;
 	if (id != NOBODY && take(id))
@@ -124,15 +124,15 @@ __noinline int choose(u32 cpu, u32 before)
 	c->spinner = NOBODY;
 	c->tries = 0;
 	c->tried_others = 0;
+	/* A gang may spin on all CPUs, and a VM that is owed more may want one CPU, for ever. */
+	if (take_late(cpu))
+		return 0;
 	if (id != NOBODY && planned_cpu(id) == cpu) {
 		if (choose_in_turn(cpu, before))
 			return 0;
 		if (id == before)
 			return 1;
 	}
-	/* A VM that is owed more may want its vCPU's only CPU all the time. */
-	if (take_late(cpu))
-		return 0;
 	id = c->prefer;
 	c->prefer = NOBODY;
 	if (id != NOBODY && take(id))

@@ -149,10 +149,7 @@ __noinline u32 place(u32 vm, u64 set)
  */
 __noinline u32 hold(u32 vm, u64 set)
 {
-	u32 unit, count = zero;
-
-	/* Other threads may have different CPUs. */
-	count += set >> OTHERS & 1;
+	u32 unit, count = set >> OTHERS & 1;	/* other threads may have different CPUs */
 
 	bpf_for(unit, 0, vcpus_of(vm)) {
 		u32 id = id_of(vm, unit), cpu;

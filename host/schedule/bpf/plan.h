@@ -93,6 +93,11 @@ __noinline int look_at_queues(u32 vm, u64 now)
 	return 0;
 }
 
+static __always_inline void note_late(u32 vm, u64 late)
+{
+	late_vms = late ? late_vms | bit(vm) : late_vms & ~bit(vm);
+}
+
 /* Which units of a VM are late, and what the least virtual time of those that are ready is. */
 __noinline int look_at_units(u32 vm, u64 now)
 {
@@ -108,6 +113,7 @@ __noinline int look_at_units(u32 vm, u64 now)
 	set = v->waits | v->runs;
 	if (!set) {
 		v->late = 0;
+		note_late(vm, 0);
 		return 0;
 	}
 	bpf_for(unit, 0, UNITS) {
@@ -122,6 +128,7 @@ __noinline int look_at_units(u32 vm, u64 now)
 			late |= bit(unit);
 	}
 	v->late = late;
+	note_late(vm, late);
 	if (least != NEVER && least > v->unit_vt)
 		v->unit_vt = least;
 	return 0;
@@ -185,16 +192,18 @@ static __always_inline u64 turn_of(u32 vm)
 	return config.turn_ns * (vm == STRANGERS ? ours : vcpus_of(vm) + 1) * WEIGHT_USUAL / weight_of(vm << 6);
 }
 
-/* The VM that has had least, but those of a set. */
-__noinline u32 first_vm(u64 but)
+/* The VM that has had least, but those of a set; of those that are ready, or of all. */
+__noinline u32 least_vm(u64 but, u32 of_all)
 {
 	u64 least = NEVER;
 	u32 vm, best = NOBODY;
 
 	bpf_for(vm, 0, settings.count) {
-		if (but >> (vm & 63) & 1 || vm_of(vm << 6)->vt >= least)
+		struct vm *v = vm_of(vm << 6);
+
+		if (but >> (vm & 63) & 1 || v->vt >= least || !(of_all || v->waits | v->runs))
 			continue;
-		least = vm_of(vm << 6)->vt;
+		least = v->vt;
 		best = vm;
 	}
 	return best;
@@ -209,7 +218,7 @@ __noinline int close_gaps(void)
 	bpf_for(i, 0, VMS_MAX) {
 		u64 vt, most;
 
-		vm = first_vm(done);
+		vm = least_vm(done, 1);
 		if (vm == NOBODY)
 			break;
 		done |= bit(vm);
@@ -286,23 +295,6 @@ __noinline int settle(u64 now)
 	if (vnow > 2 * REBASE)
 		rebase();
 	return 0;
-}
-
-/* The VM that is ready and is owed most, but those of a set. */
-__noinline u32 least_vm(u64 but)
-{
-	u64 least = NEVER;
-	u32 vm, best = NOBODY;
-
-	bpf_for(vm, 0, settings.count) {
-		struct vm *v = vm_of(vm << 6);
-
-		if (but >> (vm & 63) & 1 || v->vt >= least || !(v->waits | v->runs))
-			continue;
-		least = v->vt;
-		best = vm;
-	}
-	return best;
 }
 
 /* A unit runs on a CPU, or goes on there: whether it fills a hole. There is none where the vCPU of the turn waits. */
@@ -419,7 +411,7 @@ __noinline u64 plan(u64 now)
 		u32 count;
 		u64 set;
 
-		vm = least_vm(done);
+		vm = least_vm(done, 0);
 		if (vm == NOBODY || !left)
 			break;
 		done |= bit(vm);

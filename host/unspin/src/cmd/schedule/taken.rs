@@ -98,7 +98,7 @@ impl<'a> Taking<'a> {
         let all = vms::processes(self.host)?;
         let gangs = self.gangs(&all);
         let chosen = self.chosen(&all)?;
-        let in_user_space = self.user_spins.look(Instant::now(), self.host, &chosen);
+        let in_user_space = self.user_spins.look(Instant::now(), self.host);
         let groups = Groups::of(&self.tree, self.host, &all);
         let (mut vms, mut refused) = (Vec::new(), Vec::new());
         let fits: Vec<(VmProcess, Result<Fit, String>)> =
@@ -187,11 +187,14 @@ impl<'a> Taking<'a> {
     }
 
     fn gang(&self, declared: &BTreeSet<u32>, in_user_space: &BTreeSet<u32>, pid: u32) -> Gang {
-        match pid {
-            _ if self.args.no_gangs => Gang::Never,
-            _ if declared.contains(&pid) => Gang::Always,
-            _ if in_user_space.contains(&pid) => Gang::Spins,
-            _ => Gang::Auto,
+        if self.args.no_gangs {
+            Gang::Never
+        } else if declared.contains(&pid) {
+            Gang::Always
+        } else if in_user_space.contains(&pid) {
+            Gang::Spins
+        } else {
+            Gang::Auto
         }
     }
 

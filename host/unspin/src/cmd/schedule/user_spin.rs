@@ -7,8 +7,8 @@ use crate::sysfs::Module;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use unspin_host::module::{maker_of, Whose};
-use unspin_host::{Host, VmProcess};
+use unspin_host::module::Whose;
+use unspin_host::Host;
 use unspin_uapi::Coscheduling;
 
 /// For how long the VM is a gang at first, and twice as long each time it spins again soon after.
@@ -37,13 +37,13 @@ impl UserSpins {
     }
 
     /// The processes of VMs that are gangs for now. None if the module is not loaded.
-    pub fn look(&mut self, now: Instant, host: &Host, vms: &[VmProcess]) -> BTreeSet<u32> {
-        let spinning = self.spinning(host, vms);
+    pub fn look(&mut self, now: Instant, host: &Host) -> BTreeSet<u32> {
+        let spinning = self.spinning(host);
         self.held(now, &spinning)
     }
 
     /// The processes of VMs that spin in user space now.
-    fn spinning(&self, host: &Host, vms: &[VmProcess]) -> BTreeSet<u32> {
+    fn spinning(&self, host: &Host) -> BTreeSet<u32> {
         let Ok(module) = Module::open_same_version(&self.sysfs) else { return BTreeSet::new() };
         let file = |id: &str, name| module.file(Whose::Vm(id), name).unwrap_or_default();
         let of_user = [Coscheduling::VCRD_USER, Coscheduling::VCRD_BOTH].map(Coscheduling::name);
@@ -51,9 +51,7 @@ impl UserSpins {
             file(id, "vcrd") == "1" && of_user.contains(&file(id, "coscheduling").as_str())
         };
         let high = module.ids().unwrap_or_default().into_iter().filter(is_high);
-        let makers: BTreeSet<u32> = high.filter_map(|id| maker_of(&id)).collect();
-        let made = |pid: &u32| host.threads(*pid).iter().any(|tid| makers.contains(tid));
-        vms.iter().map(|vm| vm.pid).filter(|pid| !makers.is_empty() && made(pid)).collect()
+        high.filter_map(|id| Some(host.of_module_id(&id)?.pid)).collect()
     }
 
     fn held(&mut self, now: Instant, spinning: &BTreeSet<u32>) -> BTreeSet<u32> {
