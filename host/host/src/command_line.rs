@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! QEMU's command line as a list of options.
 
-use crate::qemu::{options, FLAGS};
+use crate::qemu::{is_flag, options};
 use std::path::Path;
 use unspin_text::read_kernel;
 
@@ -25,7 +25,7 @@ fn of_arguments<'a>(args: impl Iterator<Item = &'a [u8]>) -> Vec<QemuOption> {
     while let Some(arg) = args.next() {
         let Some(option) = arg.strip_prefix(b"-") else { continue };
         let option = option.strip_prefix(b"-").unwrap_or(option);
-        let entries = match FLAGS.iter().any(|flag| flag.as_bytes() == option) {
+        let entries = match is_flag(option) {
             true => Vec::new(),
             false => args.next().map(entries).unwrap_or_default(),
         };

@@ -205,11 +205,12 @@ impl Host {
             Err(e) if e.kind() == ErrorKind::PermissionDenied => None,
             _ => return None,
         };
-        let args = read_kernel(process.join("cmdline")).unwrap_or_default();
+        let files = descriptors.as_ref().map_or(&process, |found| &found.files);
+        let args = read_kernel(files.join("cmdline")).unwrap_or_default();
         let mut args: Vec<&[u8]> = args.split(|b| *b == 0).collect();
         // Each argument ends with a NUL.
         args.pop();
-        let (monitor, args) = self.monitor(pid, &args);
+        let (monitor, args) = monitor_of(files, &args);
         if descriptors.is_none() && monitor == Monitor::Other {
             // Threads of any program may have such names.
             return None;
@@ -223,17 +224,6 @@ impl Host {
         let mut vm = VmProcess::new(pid, monitor, self.names(pid, monitor, args), vcpus);
         vm.vcpu_count = count;
         Some(vm)
-    }
-
-    /// The program of a process, and the arguments after its name.
-    fn monitor<'a>(&self, pid: u32, args: &'a [&'a [u8]]) -> (Monitor, &'a [&'a [u8]]) {
-        let Some((program, args)) = args.split_first() else { return (Monitor::Other, &[]) };
-        let mut monitor = Monitor::of(program, args);
-        if monitor == Monitor::Other {
-            let exe = fs::read_link(self.dir(pid).join("exe")).unwrap_or_default();
-            monitor = Monitor::of(exe.as_os_str().as_bytes(), args);
-        }
-        (monitor, args)
     }
 
     /// The names of a VM: from its VMM, and from its cgroups and container.
@@ -256,7 +246,9 @@ impl Host {
 
     /// The options with which QEMU was started, in order; empty if it has ended.
     pub fn qemu_options(&self, pid: u32) -> Vec<QemuOption> {
-        command_line::qemu_options(&self.dir(pid))
+        let process = self.dir(pid);
+        let files = Descriptors::of(&process).map_or(process, |found| found.files);
+        command_line::qemu_options(&files)
     }
 
     /// The cgroup that controls a thread's CPU time.
@@ -430,6 +422,17 @@ impl Hands for Host {
     fn restored(&self, done: &[(Change, Back)], rest: &[Change]) -> io::Result<()> {
         self.restore_heirs(done, rest)
     }
+}
+
+/// The program of the process that this directory shows, and the arguments after its name.
+fn monitor_of<'a>(files: &Path, args: &'a [&'a [u8]]) -> (Monitor, &'a [&'a [u8]]) {
+    let Some((program, args)) = args.split_first() else { return (Monitor::Other, &[]) };
+    let mut monitor = Monitor::of(program, args);
+    if monitor == Monitor::Other {
+        let exe = fs::read_link(files.join("exe")).unwrap_or_default();
+        monitor = Monitor::of(exe.as_os_str().as_bytes(), args);
+    }
+    (monitor, args)
 }
 
 fn set_nice(tid: u32, nice: i32) -> io::Result<()> {

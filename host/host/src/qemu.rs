@@ -7,8 +7,8 @@
 
 use crate::names::{Kind, Names};
 
-/// Options without a value, in QEMU 0.12 to 10. Every other option takes the next argument.
-pub(crate) const FLAGS: &[&str] = &[
+/// Options without a value, in QEMU 0.12 to 10.
+const FLAGS: &[&str] = &[
     "S",
     "alt-grab",
     "async-teardown",
@@ -26,18 +26,6 @@ pub(crate) const FLAGS: &[&str] = &[
     "help",
     "localtime",
     "mem-prealloc",
-    "no-acpi",
-    "no-fd-bootchk",
-    "no-frame",
-    "no-hpet",
-    "no-kvm",
-    "no-kvm-irqchip",
-    "no-kvm-pit",
-    "no-kvm-pit-reinjection",
-    "no-quit",
-    "no-reboot",
-    "no-shutdown",
-    "no-user-config",
     "nodefaults",
     "nodefconfig",
     "nographic",
@@ -63,6 +51,11 @@ pub(crate) const FLAGS: &[&str] = &[
     "xen-domid-restrict",
 ];
 
+/// Whether an option has no value. Every other option takes the next argument.
+pub(crate) fn is_flag(option: &[u8]) -> bool {
+    option.starts_with(b"no-") || FLAGS.iter().any(|flag| flag.as_bytes() == option)
+}
+
 /// Whether a program's path is that of QEMU's emulator in a known distribution.
 pub fn is_qemu(path: &[u8]) -> bool {
     let file = path.rsplit(|b| *b == b'/').next().unwrap_or_default();
@@ -71,14 +64,18 @@ pub fn is_qemu(path: &[u8]) -> bool {
 }
 
 /// Reads the arguments after the program's name. As in QEMU the last name and UUID win, and `-uuid` takes
-/// precedence over `-smbios`.
+/// precedence over `-smbios`. `-avd NAME` and `@NAME` are of Android's emulator, which is a QEMU with options of
+/// its own.
 pub fn names(args: &[&[u8]]) -> Names {
     let (mut name, mut id, mut uuid, mut smbios, mut incus) = (None, None, None, None, None);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
+        if let Some(avd) = arg.strip_prefix(b"@") {
+            name = name.or_else(|| Some(avd.to_vec()));
+        }
         let Some(option) = arg.strip_prefix(b"-") else { continue };
         let option = option.strip_prefix(b"-").unwrap_or(option);
-        if FLAGS.iter().any(|flag| flag.as_bytes() == option) {
+        if is_flag(option) {
             continue;
         }
         let Some(value) = args.next() else { break };
@@ -90,6 +87,7 @@ pub fn names(args: &[&[u8]]) -> Names {
                 }
             }
             b"id" => id = Some(*value),
+            b"avd" => name = name.or_else(|| Some(value.to_vec())),
             b"uuid" => uuid = uuid_of(value),
             b"smbios" => smbios = of_smbios(value).or(smbios),
             b"readconfig" => incus = of_incus(value),
@@ -212,6 +210,9 @@ mod tests {
         assert_eq!(name_in(&[b"-nodefaults", b"--name", b"good", b"disk.img"]).unwrap(), b"good");
         assert_eq!(name_in(&[b"-nodefconfig", b"-name", b"old"]).unwrap(), b"old");
         assert_eq!(name_in(&[b"-name"]), None);
+        assert_eq!(name_in(&[b"-no-window", b"-avd", b"Pixel_7"]).unwrap(), b"Pixel_7");
+        assert_eq!(name_in(&[b"@Pixel_7", b"-no-audio"]).unwrap(), b"Pixel_7");
+        assert_eq!(name_in(&[b"-drive", b"@x", b"-avd"]), None);
         assert_eq!(name_in(&[b"-name", b"a", b"-name", b"b"]).unwrap(), b"b");
         assert_eq!(name_in(&[b"-name", b"a", b"-name", b"debug-threads=on"]).unwrap(), b"a");
     }
@@ -335,7 +336,7 @@ mod tests {
             let said = String::from_utf8_lossy(&out.stderr).into_owned();
             let is_flag = said.contains("-first: invalid option");
             if is_flag || said.contains("-second: invalid option") {
-                assert_eq!(FLAGS.contains(&option), is_flag, "-{option}: {said}");
+                assert_eq!(super::is_flag(option.as_bytes()), is_flag, "-{option}: {said}");
                 asked += 1;
             }
         }

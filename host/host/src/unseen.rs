@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Processes that this user may not look into: VMs among them are missing.
 
-use crate::{Host, Monitor};
+use crate::{monitor_of, Host, Monitor};
 use std::fs;
 use std::io::{Error, ErrorKind};
 use std::path::Path;
@@ -41,7 +41,7 @@ impl Host {
     fn missing(&self, pid: u32) -> Option<String> {
         let line = read_kernel(self.dir(pid).join("cmdline")).unwrap_or_default();
         let args: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
-        let (monitor, _) = self.monitor(pid, &args);
+        let (monitor, _) = monitor_of(&self.dir(pid), &args);
         let is_missing = monitor != Monitor::Other && self.look_at(pid).is_none();
         is_missing.then(|| format!("{pid} ({})", monitor.name()))
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use unspin_text::{read_kernel, read_kernel_text};
 
 /// Link targets of the descriptors of a VM and of a vCPU. From Linux 4.19 on, `:` and the vCPU's number
@@ -38,7 +38,11 @@ pub struct Vcpu {
 /// KVM's descriptors of a process.
 #[derive(Debug, Default)]
 pub struct Descriptors {
+    /// The directory that shows the process's files and command line: its own, or that of another thread
+    /// if the first one has ended.
+    pub files: PathBuf,
     pub has_vm: bool,
+    is_empty: bool,
     /// Numbers of vCPUs. A descriptor may occur twice.
     numbers: BTreeSet<u32>,
     /// Descriptors without a number.
@@ -48,9 +52,27 @@ pub struct Descriptors {
 impl Descriptors {
     /// Reads the process with this directory. Fails if its descriptors are not readable.
     pub fn of(process: &Path) -> io::Result<Descriptors> {
-        let mut found = Descriptors::default();
-        for entry in fs::read_dir(process.join("fd"))? {
-            match fs::read_link(entry?.path()) {
+        let found = Descriptors::shown_in(process)?;
+        let tasks = process.join("task");
+        if found.is_empty {
+            let tids = numbers_in(&tasks).unwrap_or_default().into_iter();
+            let others = tids.filter(|tid| !process.ends_with(tid.to_string()));
+            let mut others = others.map(|tid| Descriptors::shown_in(&tasks.join(tid.to_string())));
+            if let Some(Ok(other)) = others.find(|other| matches!(other, Ok(o) if !o.is_empty)) {
+                return Ok(other);
+            }
+        }
+        Ok(found)
+    }
+
+    /// A thread that has ended shows none.
+    fn shown_in(files: &Path) -> io::Result<Descriptors> {
+        let mut found =
+            Descriptors { files: files.to_path_buf(), is_empty: true, ..Descriptors::default() };
+        for entry in fs::read_dir(files.join("fd"))? {
+            let entry = entry?;
+            found.is_empty = false;
+            match fs::read_link(entry.path()) {
                 Ok(to) => found.add(to.as_os_str().as_bytes()),
                 Err(e) if e.kind() == ErrorKind::PermissionDenied => return Err(e),
                 // It was closed after it was listed, or is a file whose path is too long to be shown.
@@ -115,7 +137,7 @@ pub fn find(process: &Path, monitor: Monitor, descriptors: &Descriptors) -> (Vec
         if stat.flags & PF_USER_WORKER != 0 {
             continue;
         }
-        match running(process, &task) {
+        match running(&descriptors.files, &task) {
             Some(Some(index)) => vcpus.push(Vcpu { index, tid }),
             Some(None) => unnumbered.push(tid),
             None if stat.guest_ticks > 0 => unnumbered.push(tid),
@@ -135,7 +157,7 @@ pub fn find(process: &Path, monitor: Monitor, descriptors: &Descriptors) -> (Vec
 
 /// Whether a thread is within `KVM_RUN`, and of which vCPU: in `16 0x11 0xae80 …` the second number is
 /// the descriptor. The kernel shows this only for sleeping threads.
-fn running(process: &Path, task: &Path) -> Option<Option<u32>> {
+fn running(files: &Path, task: &Path) -> Option<Option<u32>> {
     let call = read_kernel_text(task.join("syscall")).ok()?;
     let hex = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
     let mut words = call.split_whitespace().skip(1);
@@ -143,7 +165,7 @@ fn running(process: &Path, task: &Path) -> Option<Option<u32>> {
     if request & 0xffff != KVM_RUN {
         return None;
     }
-    let link = fs::read_link(process.join("fd").join(fd.to_string())).ok()?;
+    let link = fs::read_link(files.join("fd").join(fd.to_string())).ok()?;
     let rest = link.as_os_str().as_bytes().strip_prefix(VCPU)?;
     match rest {
         b"" => Some(None),

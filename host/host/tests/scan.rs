@@ -85,6 +85,29 @@ fn a_vm_is_seen_beside_what_cannot_be_read() {
     assert_eq!(host.cgroup(10).unwrap().path, "/vms");
 }
 
+/// Then /proc shows neither files nor a command line for the process, only for its other threads.
+#[test]
+fn a_vm_is_found_after_its_first_thread_has_ended() {
+    let fake = Fake::new();
+    fake.0.dir("10/fd");
+    fake.write("10/cmdline", b"");
+    for (tid, comm) in [(10, "main"), (12, "CPU 0/KVM"), (13, "worker")] {
+        fake.thread(10, tid, comm);
+        fake.0.dir(format!("10/task/{tid}/fd"));
+    }
+    let host = Host::at(&fake.0);
+    assert_eq!(host.vm_process(10), None, "no thread shows files");
+    fake.write("10/task/12/cmdline", b"/usr/bin/kvm\0-name\0web\0");
+    fake.0.link("10/task/12/fd/9", VM);
+    fake.0.link("10/task/12/fd/20", "anon_inode:kvm-vcpu:0");
+    fake.0.link("10/task/12/fd/21", "anon_inode:kvm-vcpu:1");
+    fake.write("10/task/13/syscall", b"16 0x15 0xae80 0x0\n");
+    let vm = host.vm_process(10).unwrap();
+    assert_eq!((vm.title(), vm.monitor), ("web", Monitor::Qemu));
+    assert_eq!(vm.vcpus, [Vcpu { index: 0, tid: 12 }, Vcpu { index: 1, tid: 13 }]);
+    assert_eq!(host.vm_process(13).as_ref(), Some(&vm), "by a thread");
+}
+
 /// Old kernels do not number descriptors. A process whose threads are named as vCPUs has only as many as
 /// KVM reports.
 #[test]

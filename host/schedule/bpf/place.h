@@ -143,6 +143,20 @@ __noinline u32 place(u32 vm, u64 set)
 	return placed + place_rest(vm, rest, room_for(count_bits(rest), first));
 }
 
+/* Takes back what place() gave: siblings would wait for the vCPU that got none. */
+static __always_inline void take_back(u32 vm)
+{
+	u32 unit;
+
+	bpf_for(unit, 0, vcpus_of(vm)) {
+		struct unit *u = unit_of(id_of(vm, unit));
+
+		if (u->next != NOBODY)
+			cpus[bound(u->next)].next = NOBODY;
+		u->next = NOBODY;
+	}
+}
+
 /*
  * Keeps CPUs free for those vCPUs of a VM without a turn that may use only some: gangs can use others. Returns how
  * many CPUs its units need.

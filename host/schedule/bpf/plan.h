@@ -316,7 +316,7 @@ __noinline u64 kick_of(u32 cpu, u64 any)
 	if (c->is_off || !is_ours(cpu))
 		return 0;
 	if (planned != NOBODY && vm_of(planned)->waits & bit(unit_part(planned)))
-		return id == NOBODY ? SCX_KICK_IDLE : SCX_KICK_PREEMPT;
+		return SCX_KICK_PREEMPT;	/* also where no thread of ours runs: it may have been chosen just now */
 	if (!any)
 		return 0;
 	if (id == NOBODY)
@@ -408,7 +408,7 @@ __noinline u64 plan(u64 now)
 	left = all;
 	bpf_for(i, 0, VMS_MAX) {
 		struct vm *v;
-		u32 count;
+		u32 count = zero, gang;
 		u64 set;
 
 		vm = least_vm(done, 0);
@@ -416,18 +416,22 @@ __noinline u64 plan(u64 now)
 			break;
 		done |= bit(vm);
 		v = vm_of(vm << 6);
-		if (is_gang(v)) {
+		gang = is_gang(v);
+		if (gang) {
 			set = vcpus_in(v->waits | v->runs);
 			count = count_bits(set);
 			if (count > left && left < all)
 				continue;
-			if (place(vm, set) < count)
+			if (place(vm, set) == count) {
+				turns++;
+			} else {
+				take_back(vm);
 				v->apart_until = now + taken_ns;
-			turns++;
-		} else {
-			set = v->waits | v->runs;
-			count = hold(vm, set);
+				v->gang = gang = 0;
+			}
 		}
+		if (!gang)
+			count = hold(vm, v->waits | v->runs);
 		left -= count < left ? count : left;
 	}
 	begin();

@@ -262,7 +262,8 @@ static __always_inline void charge(u32 cpu, u64 now)
 		__sync_fetch_and_add(&report.vms[vm].filled_ns, ran);
 	else
 		__sync_fetch_and_add(&vm_of(id)->vt, ran * WEIGHT_USUAL / weight_of(id));
-	weight = unit_of(id)->weight;
+	/* In a turn siblings run together, whatever their weights. */
+	weight = c->planned == id ? 100 : unit_of(id)->weight;
 	__sync_fetch_and_add(&unit_of(id)->vt, ran * 100 / (weight ? weight : 100));
 }
 

@@ -214,6 +214,9 @@ int BPF_PROG(running, struct task_struct *p)
 	if (c->late == LATE_NEXT) {
 		c->late = LATE_DONE;
 		scx_bpf_task_set_slice(p, MS);
+	} else if (p->scx.slice > config.slice_ns) {
+		/* The kernel queued it by itself, because it could not migrate. */
+		scx_bpf_task_set_slice(p, config.slice_ns);
 	}
 	if (unit_part(id) != OTHERS && u->ready_at) {
 		vm = vm_part(id);

@@ -12,7 +12,8 @@ use unspin_text::{read_text, Problems, Reader, Table};
 pub const FILE: &str = "/etc/unspin/unspin.toml";
 
 pub const HELP: &str = "\
-The file has up to three kinds of tables. Each takes the settings that `unspin set --help` lists:
+The file may have these tables. Each takes the settings that `unspin set --help` lists; those of several
+tables for one VM are combined:
   [default]             all VMs without a setting of their own
   [vm.\"NAME\"]           the VM of this name, of any kind; if several have it, none is set
   [vm.\"KIND:NAME\"]      every VM that has this name of this kind, as in \"unit:runner\"

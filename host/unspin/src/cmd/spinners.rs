@@ -22,7 +22,7 @@ use unspin_host::{place, Host, VmProcess};
 
 const HELP: &str = "\
 Prints 2 tables per VM: where vCPUs spun for so long that they left the guest (pause-loop exits), and \
-where interrupts of the host stopped them, about once per tick of a running vCPU.
+where interrupts of the host stopped them (about one sample per timer tick of a running vCPU).
 
 The host kernel counts. Nothing is installed in the guest, and the module is optional. Exits are \
 slightly slower while it counts. Requires root.";

@@ -90,12 +90,12 @@ fn steps(out: &mut String) {
     );
     for Kind { name, length, lock, chance, machines, help, .. } in KINDS {
         let length = match length {
-            Length::No => "no",
-            Length::May => "may",
-            Length::Must => "must",
+            Length::No => "–",
+            Length::May => "optional",
+            Length::Must => "required",
         };
-        let lock = if *lock { "may" } else { "no" };
-        let chance = if *chance == Chance::May { "may" } else { "no" };
+        let lock = if *lock { "optional" } else { "–" };
+        let chance = if *chance == Chance::May { "optional" } else { "–" };
         let machines = on(*machines);
         *out += &format!("| `{name}` | {help} | {length} | {lock} | {chance} | {machines} |\n");
     }

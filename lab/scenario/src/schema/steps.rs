@@ -80,7 +80,7 @@ pub(crate) const KINDS: &[Kind] = &[
     ),
     Kind::new("cond-barrier", Op::CondBarrier, May, TOGETHER).on(Machines::Sim).help(
         "a barrier made of a condition variable, whose sleepers wake each other one by one; with a \
-         length first spun for in user space, as PARSEC's is",
+         length, waiters first spin for so many PAUSEs in user space, as in PARSEC's barrier",
     ),
     Kind::new("mutex", Op::Mutex, No, Maybe)
         .of_a_lock()

@@ -43,13 +43,13 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "auto")]
     machine: Choice,
     /// Emulator: bochs (Intel, up to 8 CPUs) or qemu-amd (AMD, up to 16). qemu-amd takes settings, such
-    /// as qemu-amd,quantum=200,pause=1,topology=2x4x2: instructions that a CPU runs before the next CPU,
-    /// instructions that a PAUSE takes, and SOCKETSxCORESxTHREADS. module=no, after either, leaves the
-    /// module out, for arms that do without it.
+    /// as qemu-amd,quantum=200,pause=1,topology=2x4x2: quantum is how many instructions a CPU executes
+    /// before the next CPU's turn, pause the time of a PAUSE in instructions, topology SOCKETSxCORESxTHREADS.
+    /// module=no, after either, boots without the module; only arms that do not need it can run.
     #[arg(long, value_parser = Timed::parse, default_value = "bochs")]
     emulator: Timed,
-    /// Build and load the module if it is not loaded and this host can be the machine. It is unloaded at
-    /// the end.
+    /// Build and load the module if the scenario can run on this host (machine kvm) and it is not loaded.
+    /// It is unloaded at the end.
     #[arg(long)]
     load: bool,
     #[command(flatten)]

@@ -37,7 +37,7 @@ enum Command {
     /// Show existing results, or convert them.
     Report(report::Args),
     /// Try unspin on this host: what it gains, and whether any VM loses. Takes 5 minutes, and restores
-    /// all settings.
+    /// all settings. Needs root, 4 CPUs and a host without VMs.
     Try(try_host::Args),
     /// Compare measured results with the simulator.
     Agree(agree::Args),

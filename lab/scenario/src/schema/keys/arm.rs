@@ -113,11 +113,11 @@ table! { ASYM_PARTS: Asym = "asym = { … }", "Which parts of asymmetric vCPUs a
         .usually(false)
         .on(Machines::Hypervisors)
         .help("with cgroups, the weight of a VM is raised until the VM gets the CPU time due to its \
-               weight; time includes this unless uncorrected. Not in the text");
+               weight; time includes this unless uncorrected. Not in the dissertation");
     UNCORRECTED: Flag = "uncorrected", Flag =>
         .usually(false)
         .on(Machines::Hypervisors)
-        .help("as in the text: time leaves the weight of a VM as it is, and each period alone \
+        .help("as in the dissertation: time leaves the weight of a VM as it is, and each period alone \
                decides about the next. Only machine sim charges a VM for the switches of its vCPUs");
     ASYM_PERIOD_MS: Maybe<Integer<u32>> = "period_ms", Maybe(integer(1, PERIOD_MAX_MS, " ms")) =>
         .usually("each allocation period; 80 on emulated and kvm")
