@@ -45,6 +45,8 @@
  *			waits for, it waits forever. Handlers that return end no wait. errno is preserved.
  *	shared memory	A lock may be shared between processes if UNSPIN_LOCK_LINUX_FUTEX is 0 in all of
  *			them, except mcs and pv_queued, which hold addresses.
+ *	several objects	An executable and its shared libraries may use the same lock, unless one of them is
+ *			compiled with UNSPIN_LOCK_ONE_OBJECT.
  *	trylock		It may fail although the lock is free: if another thread waits for it, or takes it
  *			at the same time.
  *
@@ -68,6 +70,11 @@
 #include UNSPIN_LOCK_ENV_HEADER
 #else
 #include "env_linux.h"
+#endif
+
+/* A thread finds the lock taken, once in each wait: for probes. */
+#ifndef UNSPIN_LOCK_CONTENDED
+#define UNSPIN_LOCK_CONTENDED(lock) ((void)0)
 #endif
 
 #ifndef UNSPIN_LOCK_ENV_SLICE

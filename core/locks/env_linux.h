@@ -9,10 +9,6 @@
 #ifndef UNSPIN_LOCKS_ENV_LINUX_H
 #define UNSPIN_LOCKS_ENV_LINUX_H
 
-#if defined(__STRICT_ANSI__) && !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE)
-#error "-std=c11 hides syscall(): compile with -std=gnu11, or define _DEFAULT_SOURCE"
-#endif
-
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -25,6 +21,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#if defined(__GLIBC__) ? !defined(__USE_MISC) : \
+	defined(__STRICT_ANSI__) && !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE)
+#error "-std=c11 and _POSIX_C_SOURCE hide syscall(): compile with -std=gnu11, or define _DEFAULT_SOURCE"
+#endif
+
 #include "env_cpu.h"
 #include "slice_linux.h"
 
@@ -34,13 +35,25 @@
 #endif
 
 /*
- * With UNSPIN_LOCK_USDT, the probes unspin:wait, unspin:waited and unspin:wake, which perf and bpftrace can
- * count and time: a thread halts, it goes on, a thread wakes others. Arguments: the lock's word, and the
- * key. They need sys/sdt.h (Debian: systemtap-sdt-dev), and cost a NOP each.
+ * Define UNSPIN_LOCK_ONE_OBJECT if each lock is used by one object only: the executable, or one shared library.
+ * FUTEX_WAKE_BITSET picks by a mask of 32 bits. So a wake-up ends the sleep of every 32nd waiter of a lock, and all
+ * but one of them sleep again. With this, those with a key above 31 halt on counters beside the lock, and hardly
+ * any is woken in vain. Each object has counters of its own: a waiter in another one would sleep for ever.
+ */
+#if defined(UNSPIN_LOCK_ONE_OBJECT) && UNSPIN_LOCK_LINUX_FUTEX
+#define UNSPIN_LOCK_LINUX_BEDS 64u
+#endif
+
+/*
+ * With UNSPIN_LOCK_USDT, the probes unspin:contended, unspin:wait, unspin:waited and unspin:wake, which perf and
+ * bpftrace can count and time: a thread finds a lock taken, it halts, it goes on, a thread wakes others.
+ * Arguments: the lock; for the last three its word, and the key. They need sys/sdt.h (Debian:
+ * systemtap-sdt-dev), and cost a NOP each.
  */
 #ifdef UNSPIN_LOCK_USDT
 #include <sys/sdt.h>
 #define UNSPIN_LOCK_LINUX_PROBE(name, word, key) DTRACE_PROBE2(unspin, name, word, key)
+#define UNSPIN_LOCK_CONTENDED(lock) DTRACE_PROBE1(unspin, contended, lock)
 #else
 #define UNSPIN_LOCK_LINUX_PROBE(name, word, key) ((void)0)
 #endif
@@ -63,7 +76,7 @@ static inline unsigned long long unspin_lock_linux_clock_ns(void)
 	return (unsigned long long)now.tv_sec * 1000000000 + (unsigned long long)now.tv_nsec;
 }
 
-/* One per program; 0: not measured yet. */
+/* One per executable or shared library; 0: not measured yet. */
 __attribute__((weak, visibility("hidden"))) atomic_uint unspin_lock_linux_ticks_per_us;
 
 /*
@@ -170,34 +183,30 @@ static inline void unspin_lock_linux_futex(atomic_uint *word, int operation, uns
 	errno = saved;
 }
 
-#define UNSPIN_LOCK_LINUX_BEDS 64u
-
-/*
- * FUTEX_WAKE_BITSET picks by a mask of 32 bits. If all sleepers of a lock halted on its word, a wake-up
- * would end the sleep of every 32nd. So those with a key above 31 halt on one of these counters, except
- * for locks that processes share. A wake-up adds 1 to the counter first, so that it is not missed by a
- * thread that is about to halt.
- */
+#ifdef UNSPIN_LOCK_LINUX_BEDS
+/* A wake-up adds 1 to the counter first, so that it is not missed by a thread that is about to halt. */
 __attribute__((weak, visibility("hidden"))) atomic_uint unspin_lock_linux_beds[UNSPIN_LOCK_LINUX_BEDS];
+#endif
 
-static inline bool unspin_lock_linux_has_bed(unsigned int key)
-{
-	return UNSPIN_LOCK_LINUX_FUTEX && key > 31;
-}
-
+/* The counter on which a waiter with this key halts; NULL: it halts on the lock's word. */
 static inline atomic_uint *unspin_lock_linux_bed(atomic_uint *word, unsigned int key)
 {
-	return &unspin_lock_linux_beds[((uintptr_t)word / 4 + key / 32) % UNSPIN_LOCK_LINUX_BEDS];
+#ifdef UNSPIN_LOCK_LINUX_BEDS
+	if (key > 31)
+		return &unspin_lock_linux_beds[((uintptr_t)word / 4 + key / 32) % UNSPIN_LOCK_LINUX_BEDS];
+#endif
+	(void)word;
+	(void)key;
+	return NULL;
 }
 
 /* @until_ns: 0, or a time of CLOCK_MONOTONIC. */
 static inline void unspin_lock_linux_wait_until(atomic_uint *word, unsigned int seen, unsigned int key,
 						unsigned long long until_ns)
 {
-	atomic_uint *at = word;
+	atomic_uint *at = word, *bed = unspin_lock_linux_bed(word, key);
 
-	if (unspin_lock_linux_has_bed(key)) {
-		atomic_uint *bed = unspin_lock_linux_bed(word, key);
+	if (bed) {
 		/* Either it is added before the waker's, which then ends this wait, or the word shows the change. */
 		unsigned int count = atomic_fetch_add_explicit(bed, 0, memory_order_acq_rel);
 
@@ -236,10 +245,12 @@ static inline void unspin_lock_wait_for(atomic_uint *word, unsigned int seen, un
 
 static inline void unspin_lock_wake(atomic_uint *word, unsigned int key)
 {
+	atomic_uint *bed = unspin_lock_linux_bed(word, key);
+
 	UNSPIN_LOCK_LINUX_PROBE(wake, word, key);
-	if (unspin_lock_linux_has_bed(key)) {
-		word = unspin_lock_linux_bed(word, key);
-		atomic_fetch_add_explicit(word, 1, memory_order_acq_rel);
+	if (bed) {
+		atomic_fetch_add_explicit(bed, 1, memory_order_acq_rel);
+		word = bed;
 	}
 	unspin_lock_linux_futex(word, FUTEX_WAKE_BITSET, INT_MAX, 0, 1u << (key & 31));
 }

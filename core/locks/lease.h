@@ -57,7 +57,7 @@
 struct unspin_lease_lock {
 	union {
 		atomic_uint both;
-		struct {
+		__extension__ struct {
 			atomic_ushort uses;	/* odd: held; each lock and unlock adds 1 */
 			atomic_ushort wish;	/* of the heir */
 		};
@@ -335,6 +335,7 @@ static __attribute__((noinline)) void unspin_lease_lock_slow(struct unspin_lease
 			return;
 		seen = unspin_lease_watch(lock);
 	}
+	UNSPIN_LOCK_CONTENDED(lock);
 	if (seen != UNSPIN_LEASE_GOT)
 		unspin_lease_wait_in_line(lock, seen);
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
  * The locks for C++11 and newer: their C functions, and classes for std::lock_guard, std::unique_lock and
- * std::scoped_lock (Lockable).
+ * std::scoped_lock (Lockable; lease and tas_nap TimedLockable).
  *
  *	unspin::lease lock;
  *	...
  *	std::lock_guard<unspin::lease> guard(lock);
  *
- * C and C++ files of one program may use the same lock. mcs takes a node, and has no class.
+ * C and C++ files of one program may use the same lock. mcs takes a node, and has no class; nor have the
+ * locks of oticket.h.
  */
 #ifndef UNSPIN_LOCKS_HPP
 #define UNSPIN_LOCKS_HPP
@@ -15,6 +16,7 @@
 /* All that the headers include, before the names below are other ones. */
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstddef>
 #include <cstdint>
@@ -93,7 +95,29 @@
 
 namespace unspin {
 
-#define UNSPIN_LOCK_CLASS(name)							\
+/* A time limit in ns. Zero if it is negative, or over; for ever if it is longer than some 292 years. */
+template <class Rep, class Period>
+unsigned long long limit_ns(const std::chrono::duration<Rep, Period> &limit) noexcept
+{
+	const long double ns = std::chrono::duration<long double, std::nano>(limit).count();
+
+	return ns <= 0 ? 0 : ns < 9.2e18L ? static_cast<unsigned long long>(ns) : UNSPIN_LOCK_NS_FOREVER;
+}
+
+#define UNSPIN_LOCK_NOT_TIMED(name)
+#define UNSPIN_LOCK_TIMED(name)							\
+		template <class Rep, class Period>				\
+		bool try_lock_for(const std::chrono::duration<Rep, Period> &limit) noexcept	\
+		{								\
+			return ::unspin_##name##_lock_for(&lock_, limit_ns(limit));	\
+		}								\
+		template <class Clock, class Duration>				\
+		bool try_lock_until(const std::chrono::time_point<Clock, Duration> &at)	\
+		{								\
+			return try_lock_for(at - Clock::now());			\
+		}
+
+#define UNSPIN_LOCK_CLASS(name, TIMED)						\
 	class name {								\
 	public:									\
 		constexpr name() noexcept : lock_() {}				\
@@ -102,21 +126,24 @@ namespace unspin {
 		void lock() noexcept { ::unspin_##name##_lock(&lock_); }	\
 		bool try_lock() noexcept { return ::unspin_##name##_trylock(&lock_); }	\
 		void unlock() noexcept { ::unspin_##name##_unlock(&lock_); }	\
+		TIMED(name)							\
 										\
 	private:								\
 		struct ::unspin_##name##_lock lock_;				\
 	};
 
-UNSPIN_LOCK_CLASS(lease)
-UNSPIN_LOCK_CLASS(preemptable)
-UNSPIN_LOCK_CLASS(pv_preemptable)
-UNSPIN_LOCK_CLASS(pv_queued)
-UNSPIN_LOCK_CLASS(pv_ticket)
-UNSPIN_LOCK_CLASS(tas)
-UNSPIN_LOCK_CLASS(tas_nap)
-UNSPIN_LOCK_CLASS(ticket)
+UNSPIN_LOCK_CLASS(lease, UNSPIN_LOCK_TIMED)
+UNSPIN_LOCK_CLASS(preemptable, UNSPIN_LOCK_NOT_TIMED)
+UNSPIN_LOCK_CLASS(pv_preemptable, UNSPIN_LOCK_NOT_TIMED)
+UNSPIN_LOCK_CLASS(pv_queued, UNSPIN_LOCK_NOT_TIMED)
+UNSPIN_LOCK_CLASS(pv_ticket, UNSPIN_LOCK_NOT_TIMED)
+UNSPIN_LOCK_CLASS(tas, UNSPIN_LOCK_NOT_TIMED)
+UNSPIN_LOCK_CLASS(tas_nap, UNSPIN_LOCK_TIMED)
+UNSPIN_LOCK_CLASS(ticket, UNSPIN_LOCK_NOT_TIMED)
 
 #undef UNSPIN_LOCK_CLASS
+#undef UNSPIN_LOCK_TIMED
+#undef UNSPIN_LOCK_NOT_TIMED
 
 } // namespace unspin
 

@@ -29,7 +29,7 @@ struct unspin_mcs_lock {
 	_Atomic(struct unspin_mcs_node *) tail;
 };
 
-#define UNSPIN_MCS_LOCK_INIT { 0 }
+#define UNSPIN_MCS_LOCK_INIT { (struct unspin_mcs_node *)0 }
 
 static inline bool unspin_mcs_is_locked(struct unspin_mcs_lock *lock)
 {
@@ -56,6 +56,7 @@ static inline void unspin_mcs_lock(struct unspin_mcs_lock *lock, struct unspin_m
 	before = atomic_exchange_explicit(&lock->tail, node, memory_order_acq_rel);
 	if (!before)
 		return;
+	UNSPIN_LOCK_CONTENDED(lock);
 	/* Release orders the node's initialisation before unspin_mcs_unlock() can find it. */
 	atomic_store_explicit(&before->next, node, memory_order_release);
 	/* Acquire pairs with the release of `waiting` in unspin_mcs_unlock(). */

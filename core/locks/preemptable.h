@@ -29,14 +29,14 @@
 /* How the locks of one class wait; may be changed at any time. */
 struct unspin_preemptable_class {
 	/* 0: a test-and-set lock; UNSPIN_PREEMPTABLE_TAU_NS_FOREVER: a ticket lock (section 4.2). */
-	_Atomic(unsigned long long) tau_ns;
+	_Atomic(unsigned long long) tau_ns __attribute__((aligned(8)));
 };
 
 #define UNSPIN_PREEMPTABLE_TAU_NS 2000ULL			/* section 4.2 */
 #define UNSPIN_PREEMPTABLE_TAU_CODE_NS UNSPIN_LOCK_ITERATIONS_NS(1 << 14)	/* figure 3, TIMEOUT_UNIT */
 #define UNSPIN_PREEMPTABLE_TAU_NS_FOREVER UNSPIN_LOCK_NS_FOREVER
 
-/* The class of unspin_preemptable_lock(), one per program. */
+/* The class of unspin_preemptable_lock(), one per executable or shared library. */
 __attribute__((weak, visibility("hidden"))) struct unspin_preemptable_class unspin_preemptable_default = {
 	UNSPIN_PREEMPTABLE_TAU_NS
 };
@@ -131,8 +131,10 @@ static inline void unspin_preemptable_lock_class(struct unspin_preemptable_lock 
 	both = atomic_fetch_add_explicit(&lock->both, UNSPIN_PREEMPTABLE_NEXT_ONE, memory_order_relaxed);
 	mine = both >> 16;
 	ahead = unspin_preemptable_ahead(both, mine);
-	if (ahead)
+	if (ahead) {
+		UNSPIN_LOCK_CONTENDED(lock);
 		unspin_preemptable_wait_turn(&lock->both, mine, ahead, way);
+	}
 	/* Acquire pairs with the release in unspin_preemptable_unlock(). */
 	while (atomic_fetch_or_explicit(&lock->both, UNSPIN_PREEMPTABLE_HELD, memory_order_acquire) &
 	       UNSPIN_PREEMPTABLE_HELD) {

@@ -87,8 +87,10 @@ static inline void unspin_pv_preemptable_lock_class(struct unspin_pv_preemptable
 	both = atomic_fetch_add_explicit(&lock->both, UNSPIN_PV_PREEMPTABLE_NEXT_ONE, memory_order_relaxed);
 	mine = both >> 17;
 	ahead = unspin_preemptable_ahead(both, mine);
-	if (ahead)
+	if (ahead) {
+		UNSPIN_LOCK_CONTENDED(lock);
 		unspin_preemptable_wait_turn(&lock->both, mine, ahead, way);
+	}
 	while (!unspin_pv_preemptable_compete(lock)) {
 		/*
 		 * Set the bit before reading the word again. All writes to one word have one order, so a

@@ -56,7 +56,7 @@ struct unspin_pv_queued_lock {
 
 _Static_assert(sizeof(struct unspin_pv_queued_lock) <= 24, "unspin_pv_queued_lock is at most 24 bytes");
 
-#define UNSPIN_PV_QUEUED_LOCK_INIT { 0, 0, 0 }
+#define UNSPIN_PV_QUEUED_LOCK_INIT { 0, (struct unspin_pv_queued_node *)0, (struct unspin_pv_queued_node *)0 }
 
 static inline bool unspin_pv_queued_is_locked(struct unspin_pv_queued_lock *lock)
 {
@@ -206,6 +206,7 @@ static inline void unspin_pv_queued_lock(struct unspin_pv_queued_lock *lock)
 
 	if (unspin_pv_queued_steal(lock))
 		return;
+	UNSPIN_LOCK_CONTENDED(lock);
 	atomic_store_explicit(&node.next, 0, memory_order_relaxed);
 	atomic_store_explicit(&node.state, UNSPIN_PV_QUEUED_SPINS, memory_order_relaxed);
 	/* Release publishes the node to the next waiter's exchange, with which acquire pairs. */

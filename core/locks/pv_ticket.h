@@ -73,9 +73,13 @@ static inline unsigned int unspin_pv_ticket_draw(struct unspin_pv_ticket_lock *l
 {
 	unsigned int both = atomic_fetch_add_explicit(&lock->both, UNSPIN_PV_TICKET_NEXT_ONE,
 						      memory_order_acquire);
+	unsigned int ahead;
 
 	*mine = both >> 16;
-	return unspin_pv_ticket_ahead(both, *mine);
+	ahead = unspin_pv_ticket_ahead(both, *mine);
+	if (ahead)
+		UNSPIN_LOCK_CONTENDED(lock);
+	return ahead;
 }
 
 /* Spins up to @spin_ns for the turn of @mine. Returns whether it came. */

@@ -92,7 +92,7 @@ enum unspin_slice_state {
 	UNSPIN_SLICE_EXTENDED,
 };
 
-/* One per program: an enum unspin_slice_state. */
+/* One per executable or shared library: an enum unspin_slice_state. */
 __attribute__((weak, visibility("hidden"))) atomic_uint unspin_slice_state;
 
 static inline unsigned int unspin_slice_now(void)

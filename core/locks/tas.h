@@ -38,11 +38,14 @@ static inline bool unspin_tas_trylock(struct unspin_tas_lock *lock)
 
 static inline void unspin_tas_lock(struct unspin_tas_lock *lock)
 {
-	while (!unspin_tas_trylock(lock)) {
+	if (unspin_tas_trylock(lock))
+		return;
+	UNSPIN_LOCK_CONTENDED(lock);
+	do {
 		do
 			unspin_cpu_relax();
 		while (unspin_tas_is_locked(lock));
-	}
+	} while (!unspin_tas_trylock(lock));
 }
 
 /* Release pairs with the acquire in unspin_tas_trylock(). */

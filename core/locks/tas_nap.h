@@ -68,6 +68,7 @@ static inline bool unspin_tas_nap_watch(struct unspin_tas_nap_lock *lock)
 
 static __attribute__((noinline)) void unspin_tas_nap_lock_slow(struct unspin_tas_nap_lock *lock)
 {
+	UNSPIN_LOCK_CONTENDED(lock);
 	while (!unspin_tas_nap_watch(lock))
 		unspin_lock_wait_for(&lock->tas.held, 1, 0, UNSPIN_TAS_NAP_NS);
 }

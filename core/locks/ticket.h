@@ -24,7 +24,7 @@
 struct unspin_ticket_lock {
 	union {
 		atomic_uint both;
-		struct {
+		__extension__ struct {
 			atomic_ushort serving;
 			atomic_ushort next;
 		};
@@ -59,10 +59,11 @@ static inline void unspin_ticket_lock(struct unspin_ticket_lock *lock)
 	/* Acquire (here, and below when the turn comes later) pairs with unspin_ticket_unlock(). */
 	unsigned int both = atomic_fetch_add_explicit(&lock->both, UNSPIN_TICKET_LOCK_NEXT_ONE,
 						      memory_order_acquire);
-	unsigned short mine = both >> 16;
+	unsigned short mine = (unsigned short)(both >> 16);
 
 	if ((unsigned short)both == mine)
 		return;
+	UNSPIN_LOCK_CONTENDED(lock);
 	do
 		unspin_cpu_relax();
 	while (atomic_load_explicit(&lock->serving, memory_order_acquire) != mine);

@@ -168,6 +168,7 @@ fn c() -> cc::Build {
 fn build(s: &Subject, crate_dir: &Path) -> cc::Build {
     let mut build = c();
     build
+        .define("UNSPIN_LOCK_ONE_OBJECT", None)
         .define("LOCK_HEADER", Some(format!("\"{}\"", s.header.display()).as_str()))
         .define("LOCK(op)", Some(format!("{}_##op", s.prefix).as_str()));
     if s.node {

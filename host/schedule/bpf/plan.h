@@ -22,7 +22,7 @@
  * By how many of its turns a VM may be ahead of the one before it. That one may not want, or not be able to use, the
  * CPUs that it had. If it then wants them, or one that starts does, it waits for as long as it was ahead.
  */
-#define AHEAD_TURNS 8
+#define AHEAD_TURNS 4
 #define REBASE (1ull << 60)
 
 /* A gang whose vCPUs are to run together, or alone. */

@@ -23,6 +23,7 @@ static inline unsigned long long unspin_lock_cpu_ticks(void)
 #ifdef SHARED
 #define UNSPIN_LOCK_LINUX_FUTEX 0
 #endif
+#define UNSPIN_LOCK_ONE_OBJECT
 #include "env.h"
 #include "expect.h"
 

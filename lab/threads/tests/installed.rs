@@ -66,6 +66,9 @@ fn the_examples_count() {
     if has("clang++") {
         counts(&["clang++", "-std=c++17"], "counter.cc", "clang-cxx", &[]);
     }
+    if has("clang") {
+        counts(&["clang", "-std=gnu11"], "counter.c", "clang", &[]);
+    }
 }
 
 #[test]
@@ -87,12 +90,26 @@ fn the_example_counts_on_i386_with_64_bits_of_time() {
     counts(&[&compiler[..], &i386, &TIME64].concat(), "counter.c", "i386", &[]);
 }
 
-/// Each header is complete by itself, and C++ names what to include instead.
+/// A lock of each kind that a header has an initializer for.
+fn made(include: &Path, header: &str) -> String {
+    let text = std::fs::read_to_string(include.join("unspin").join(header)).unwrap();
+    let kinds = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("#define UNSPIN_")?.split_once("_LOCK_INIT "));
+    kinds.fold(String::new(), |all, (kind, _)| {
+        all + &format!(
+            "struct unspin_{}_lock of_{kind} = UNSPIN_{kind}_LOCK_INIT;\n",
+            kind.to_lowercase()
+        )
+    })
+}
+
+/// Each header is complete by itself, in both compilers, and C++ names what to include instead.
 #[test]
 fn every_header_can_be_included_alone() {
     let include = root().join("usr/include");
     let source = scratch().join("alone.c");
-    let mut headers = 0;
+    let (mut headers, clang) = (0, has("clang"));
     for entry in std::fs::read_dir(include.join("unspin")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         // Parts of env.h.
@@ -100,18 +117,23 @@ fn every_header_can_be_included_alone() {
             continue;
         }
         headers += 1;
-        std::fs::write(&source, format!("#include <unspin/{name}>\n")).unwrap();
-        let compiles = |language: &str| {
-            let mut compile = Command::new(if language == "c" { "cc" } else { "c++" });
-            compile.args(["-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", language, "-I"]);
-            check(compile.arg(&include).arg(&source))
+        std::fs::write(&source, format!("#include <unspin/{name}>\n{}", made(&include, &name)))
+            .unwrap();
+        let compiles = |compiler: &str, flags: &[&str]| {
+            let language = if compiler.contains("++") { "c++" } else { "c" };
+            let mut compile = Command::new(compiler);
+            compile.args(["-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", language]);
+            check(compile.args(flags).arg("-I").arg(&include).arg(&source))
         };
         if name == "locks.hpp" {
-            compiles("c++").unwrap_or_else(|said| panic!("{name}: {said}"));
+            compiles("c++", &["-pedantic"]).unwrap_or_else(|said| panic!("{name}: {said}"));
         } else {
-            compiles("c").unwrap_or_else(|said| panic!("{name}: {said}"));
+            compiles("cc", &[]).unwrap_or_else(|said| panic!("{name}: {said}"));
+            if clang {
+                compiles("clang", &[]).unwrap_or_else(|said| panic!("{name}: {said}"));
+            }
             if name != "env_cpu.h" {
-                let said = compiles("c++").expect_err(&name);
+                let said = compiles("c++", &[]).expect_err(&name);
                 assert!(said.contains("a C++ program includes locks.hpp"), "{name}: {said}");
             }
         }
@@ -131,12 +153,72 @@ fn a_program_has_probes_if_it_asks_for_them() {
         let program = scratch().join(format!("installed-{of}"));
         let notes = Command::new("readelf").arg("-n").arg(program).output().unwrap();
         let notes = String::from_utf8_lossy(&notes.stdout).into_owned();
-        for probe in ["wait", "waited", "wake"] {
+        for probe in ["contended", "wait", "waited", "wake"] {
             let named = notes.lines().any(|line| line.trim() == format!("Name: {probe}"));
             assert_eq!(named, of == "probes", "{probe}: {notes}");
         }
     }
 }
+
+/// What the classes add to the C functions.
+#[test]
+fn cxx_programs_may_limit_a_wait() {
+    let source = scratch().join("timed.cc");
+    std::fs::write(&source, TIMED).unwrap();
+    let program = scratch().join("timed");
+    for std in ["-std=c++11", "-std=c++20"] {
+        let mut compile = Command::new("c++");
+        compile.args([std, "-Wall", "-Wextra", "-Werror", "-pthread"]).args(pkg_config("--cflags"));
+        check(compile.arg(&source).arg("-o").arg(&program))
+            .unwrap_or_else(|said| panic!("{std}: {said}"));
+        check(&mut Command::new(&program)).unwrap_or_else(|said| panic!("{std}: {said}"));
+    }
+}
+
+/// A program that a POSIX macro hides syscall() from is refused, not compiled with a warning.
+#[test]
+fn a_program_without_syscall_is_refused() {
+    let include = root().join("usr/include");
+    for flags in [&["-std=c11"][..], &["-std=gnu11", "-D_XOPEN_SOURCE=700"]] {
+        let mut compile = Command::new("cc");
+        compile.args(flags).arg("-I").arg(&include).arg("-fsyntax-only");
+        let said = check(compile.arg(locks_dir().join("examples/counter.c"))).expect_err("refused");
+        assert!(said.contains("hide syscall()"), "{said}");
+    }
+}
+
+const TIMED: &str = r#"
+#include <cstdio>
+#include <mutex>
+#include <thread>
+#include <unspin/locks.hpp>
+
+template <class Lock> static bool ends_in_time()
+{
+	using namespace std::chrono;
+	Lock lock;
+	std::unique_lock<Lock> held(lock);
+	bool had[3];
+
+	std::thread other([&] {
+		had[0] = std::unique_lock<Lock>(lock, milliseconds(5)).owns_lock();
+		had[1] = std::unique_lock<Lock>(lock, system_clock::now() - hours(1)).owns_lock();
+	});
+	other.join();
+	std::thread waits([&] { had[2] = std::unique_lock<Lock>(lock, hours::max()).owns_lock(); });
+	held.unlock();
+	waits.join();
+	return !had[0] && !had[1] && had[2];
+}
+
+int main()
+{
+	const bool good = ends_in_time<unspin::lease>() && ends_in_time<unspin::tas_nap>();
+
+	std::puts(good ? "good" : "a limit is wrong");
+	return !good;
+}
+"#;
 
 #[test]
 fn cmake_finds_it() {
