@@ -72,7 +72,7 @@
 #include "env_linux.h"
 #endif
 
-/* A thread finds the lock taken, once in each wait: for probes. */
+/* A thread begins to wait for the lock: for probes. pv_queued spins a little before. */
 #ifndef UNSPIN_LOCK_CONTENDED
 #define UNSPIN_LOCK_CONTENDED(lock) ((void)0)
 #endif

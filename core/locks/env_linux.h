@@ -21,8 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#if defined(__GLIBC__) ? !defined(__USE_MISC) : \
-	defined(__STRICT_ANSI__) && !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE)
+/* glibc's name for what shows it, and musl's. */
+#if !defined(__USE_MISC) && !defined(_GNU_SOURCE) && !defined(_BSD_SOURCE)
 #error "-std=c11 and _POSIX_C_SOURCE hide syscall(): compile with -std=gnu11, or define _DEFAULT_SOURCE"
 #endif
 

@@ -357,9 +357,13 @@ static inline void unspin_lease_lock(struct unspin_lease_lock *lock)
  */
 static inline bool unspin_lease_lock_for(struct unspin_lease_lock *lock, unsigned long long ns)
 {
-	struct unspin_lock_budget limit = unspin_lock_budget(ns, 1);
+	struct unspin_lock_budget limit;
 
-	while (!unspin_lease_trylock(lock)) {
+	if (unspin_lease_trylock(lock))
+		return true;
+	UNSPIN_LOCK_CONTENDED(lock);
+	limit = unspin_lock_budget(ns, 1);
+	do {
 		if (unspin_lease_watch(lock) == UNSPIN_LEASE_GOT) {
 			unspin_lock_hold();
 			return true;
@@ -368,7 +372,7 @@ static inline bool unspin_lease_lock_for(struct unspin_lease_lock *lock, unsigne
 			return false;
 		unspin_lease_nap(&lock->line, atomic_load_explicit(&lock->line, memory_order_relaxed),
 				 0, UNSPIN_LEASE_NAP_NS);
-	}
+	} while (!unspin_lease_trylock(lock));
 	return true;
 }
 

@@ -114,7 +114,10 @@ unsigned long long limit_ns(const std::chrono::duration<Rep, Period> &limit) noe
 		template <class Clock, class Duration>				\
 		bool try_lock_until(const std::chrono::time_point<Clock, Duration> &at)	\
 		{								\
-			return try_lock_for(at - Clock::now());			\
+			typedef std::chrono::duration<long double, std::nano> ns;	\
+										\
+			return try_lock_for(ns(at.time_since_epoch()) -		\
+					    ns(Clock::now().time_since_epoch()));	\
 		}
 
 #define UNSPIN_LOCK_CLASS(name, TIMED)						\

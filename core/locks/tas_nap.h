@@ -82,9 +82,13 @@ static inline void unspin_tas_nap_lock(struct unspin_tas_nap_lock *lock)
 /* Gives up after @ns, or up to some 0.1 ms later. Returns whether it has the lock. */
 static inline bool unspin_tas_nap_lock_for(struct unspin_tas_nap_lock *lock, unsigned long long ns)
 {
-	struct unspin_lock_budget limit = unspin_lock_budget(ns, 1);
+	struct unspin_lock_budget limit;
 
-	while (!unspin_tas_nap_trylock(lock) && !unspin_tas_nap_watch(lock)) {
+	if (unspin_tas_nap_trylock(lock))
+		return true;
+	UNSPIN_LOCK_CONTENDED(lock);
+	limit = unspin_lock_budget(ns, 1);
+	while (!unspin_tas_nap_watch(lock)) {
 		if (unspin_lock_budget_spent(&limit))
 			return false;
 		unspin_lock_wait_for(&lock->tas.held, 1, 0, UNSPIN_TAS_NAP_NS);

@@ -426,6 +426,9 @@ __noinline u64 plan(u64 now)
 				turns++;
 			} else {
 				take_back(vm);
+				/* Others that come first have CPUs that it needs. */
+				if (left < all)
+					continue;
 				v->apart_until = now + taken_ns;
 				v->gang = gang = 0;
 			}

@@ -61,6 +61,10 @@ hold() {
 	settle grep -q . /tmp/said
 	settle grep -q '^ready$' /tmp/said || { cat /tmp/said; return 1; }
 }
+# What unspin schedule says of a VM.
+of() { sed 's/[{}]/\n/g' < /run/unspin/schedule.json | grep "\"process\":$1,"; }
+turns_of() { of $1 | sed -n 's/.*"turns":\([0-9]*\).*/\1/p'; }
+turns_more() { [ "$(turns_of $1)" -gt $2 ]; }
 # Ends it by a signal.
 end_by() {
 	kill -$1 $command

@@ -89,9 +89,16 @@ together() {
 }
 check "some CPUs: its vCPUs run together" together
 check "some CPUs: it ends" end
+# Another one that may use the same CPUs: they have turns there one after the other.
+start 2 /tmp/stop-g h
+h=$vm
+for tid in $(vcpus $h); do taskset -p c $tid > /dev/null; done
+check "the same CPUs: the kernel takes it" schedule --cpus 0-3 --gang pid:$g --gang pid:$h pid:$g pid:$h
+for of in $g $h; do check "the same CPUs: both have turns" settle turns_more $of 100; done
+check "the same CPUs: it ends" end
 kill -CONT $b
 touch /tmp/stop-g
-check "a VM worked" wait $g
+for vm in $g $h; do check "a VM worked" wait $vm; done
 touch /tmp/stop
 for vm in $a $b; do check "a VM worked" wait $vm; done
 

@@ -15,11 +15,7 @@ for vm in $u $a; do
 	settings $vm > /tmp/before-$vm
 done
 refusal() { is $U/vms/$1-0/turns_refused "$2"; }
-# What the command says of a VM.
-of() { sed 's/[{}]/\n/g' < /run/unspin/schedule.json | grep "\"process\":$1,"; }
 gang() { of $1 | grep -q "\"gang\":\"$2\"" || { of $1; false; }; }
-turns_of() { of $1 | sed -n 's/.*"turns":\([0-9]*\).*/\1/p'; }
-turns_more() { [ "$(turns_of $1)" -gt $2 ]; }
 check "the module makes turns of its own" settle refusal $a none
 check "the kernel takes the scheduler" schedule --cpus 0-3
 for vm in $u $a; do

@@ -37,8 +37,8 @@ __attribute__((visibility("default"))) void use(struct shared *shared, unsigned 
 #include <pthread.h>
 #include <stdio.h>
 
-#define THREADS 8
-#define TURNS 2000u
+#define THREADS 40
+#define TURNS 400u
 
 static struct shared shared;
 static void (*use_in_library)(struct shared *, unsigned int);

@@ -198,17 +198,21 @@ template <class Lock> static bool ends_in_time()
 	using namespace std::chrono;
 	Lock lock;
 	std::unique_lock<Lock> held(lock);
-	bool had[3];
+	bool had[5];
 
 	std::thread other([&] {
 		had[0] = std::unique_lock<Lock>(lock, milliseconds(5)).owns_lock();
 		had[1] = std::unique_lock<Lock>(lock, system_clock::now() - hours(1)).owns_lock();
+		had[2] = std::unique_lock<Lock>(lock, steady_clock::time_point::min()).owns_lock();
 	});
 	other.join();
-	std::thread waits([&] { had[2] = std::unique_lock<Lock>(lock, hours::max()).owns_lock(); });
+	std::thread waits([&] {
+		had[3] = std::unique_lock<Lock>(lock, hours::max()).owns_lock();
+		had[4] = std::unique_lock<Lock>(lock, time_point<system_clock, hours>::max()).owns_lock();
+	});
 	held.unlock();
 	waits.join();
-	return !had[0] && !had[1] && had[2];
+	return !had[0] && !had[1] && !had[2] && had[3] && had[4];
 }
 
 int main()
