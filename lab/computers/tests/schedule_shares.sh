@@ -93,7 +93,7 @@ check "some CPUs: it ends" end
 start 2 /tmp/stop-g h
 h=$vm
 for tid in $(vcpus $h); do taskset -p c $tid > /dev/null; done
-check "the same CPUs: the kernel takes it" schedule --cpus 0-3 --gang pid:$g --gang pid:$h pid:$g pid:$h
+check "the same CPUs: the kernel takes it" schedule --cpus 0-3 --gang pid:$g --gang pid:$h pid:$a pid:$g pid:$h
 for of in $g $h; do check "the same CPUs: both have turns" settle turns_more $of 100; done
 check "the same CPUs: it ends" end
 kill -CONT $b
