@@ -94,7 +94,13 @@ start 2 /tmp/stop-g h
 h=$vm
 for tid in $(vcpus $h); do taskset -p c $tid > /dev/null; done
 check "the same CPUs: the kernel takes it" schedule --cpus 0-3 --gang pid:$g --gang pid:$h pid:$a pid:$g pid:$h
-for of in $g $h; do check "the same CPUs: both have turns" settle turns_more $of 100; done
+# A turn of 2 CPUs for 6 ms is 12 ms of CPU time: at least half of it is in turns.
+in_turns() {
+	ran_ms=$(($(of $1 | sed -n 's/.*"ran_ns":\([0-9]*\).*/\1/p') / 1000000))
+	[ $ran_ms -gt 2000 ] || return 1
+	[ $((24 * $(turns_of $1))) -ge $ran_ms ] || { echo "$(turns_of $1) turns in $ran_ms ms of CPU time"; false; }
+}
+for of in $g $h; do check "the same CPUs: both run in turns" settle in_turns $of; done
 check "the same CPUs: it ends" end
 kill -CONT $b
 touch /tmp/stop-g
