@@ -29,6 +29,7 @@ const GENERIC: &[&str] = &[
     "instance",
     "instances",
     "internal",
+    "jailer",
     "json",
     "kvm",
     "kvmtool",
@@ -69,19 +70,24 @@ const GENERIC: &[&str] = &[
 ];
 
 /// The file's name without a suffix for sockets. If that name is generic, the name of the nearest
-/// parent directory that is not.
+/// parent directory that is not, and that is no user's.
 pub fn name(path: &[u8]) -> Option<&[u8]> {
     // The path of an abstract socket begins with @.
     let path = path.strip_prefix(b"@").unwrap_or(path);
-    let mut parts = path.split(|byte| *byte == b'/').rev();
-    let file = without_type(parts.next()?);
+    let parts: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
+    let (file, directories) = parts.split_last()?;
     // A path that ends with a slash is a directory and has no file name.
     if file.is_empty() {
         return None;
     }
-    let numbered = |part: &[u8]| part.iter().all(u8::is_ascii_digit);
-    let directories = parts.filter(|part| !numbered(part));
-    std::iter::once(file).chain(directories).find(|part| !part.is_empty() && !is_generic(part))
+    let is_users = |at: usize| match at.checked_sub(1).map(|at| directories[at]) {
+        Some(b"home") => true,
+        Some(b"user") => directories[at].iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    let others = (0..directories.len()).rev().filter(|at| !is_users(*at));
+    let mut names = std::iter::once(without_type(file)).chain(others.map(|at| directories[at]));
+    names.find(|part| !is_generic(part))
 }
 
 fn without_type(file: &[u8]) -> &[u8] {
@@ -89,7 +95,7 @@ fn without_type(file: &[u8]) -> &[u8] {
     types.iter().find_map(|of| file.strip_suffix(*of)).unwrap_or(file)
 }
 
-/// Whether it consists of generic words only.
+/// Whether it consists of generic words only, or is empty.
 fn is_generic(part: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(part) else { return false };
     let text = text.to_ascii_lowercase();
@@ -118,6 +124,13 @@ mod tests {
             ("/opt/vmm/instances/web/state/control.sock", Some("web")),
             ("/run/web/api", Some("web")),
             ("/run/user/1000/vmm.sock", None),
+            ("/run/user/1000/acme/3/ch.sock", Some("3")),
+            ("/var/lib/acme/12/api.sock", Some("12")),
+            ("/srv/jailer/firecracker/551/root/run/firecracker.socket", Some("551")),
+            ("/srv/jailer/firecracker/root/run/firecracker.socket", None),
+            ("/home/alice/fc/machine_config.json", None),
+            ("/home/alice/web/vm.sock", Some("web")),
+            ("/run//vm/api.sock", None),
             ("/tmp/firecracker.socket", None),
             ("/run/firecracker.socket", None),
             ("api.sock", None),
