@@ -309,6 +309,38 @@ fn a_file_without_an_end_is_not_read() {
     }
 }
 
+/// Each VM is a sibling of all others.
+#[test]
+fn many_vms_are_shaped_in_little_time() {
+    let host = Fake::new();
+    host.write("proc/stat", "cpu  1\ncpu0 1\ncpu1 1");
+    let slice = "sys/fs/cgroup/machine.slice";
+    host.write(&format!("{slice}/cpu.weight"), "100");
+    for pid in (5_000_000..).step_by(10).take(700) {
+        host.0.vm(pid, &["/usr/bin/kvm", "-name", &format!("web{pid}")]);
+        let scope = format!("machine-qemu\\x2d{pid}\\x2dx.scope");
+        host.write(&format!("{slice}/{scope}/cpu.weight"), "100");
+        host.write(&format!("{slice}/{scope}/cgroup.events"), "populated 1");
+        for vcpu in 0..2 {
+            let tid = pid + 1 + vcpu;
+            host.write(&format!("proc/{pid}/task/{tid}/comm"), &format!("CPU {vcpu}/KVM"));
+            let stat = format!("{tid} (x) S {}0", "0 ".repeat(39));
+            host.write(&format!("proc/{tid}/stat"), &stat);
+            host.write(&format!("proc/{tid}/status"), "Cpus_allowed_list:\t0-1");
+            host.write(&format!("proc/{tid}/cgroup"), &format!("0::/machine.slice/{scope}"));
+        }
+        host.write(&format!("proc/{pid}/cgroup"), &format!("0::/machine.slice/{scope}"));
+    }
+    let mut command = unspin(&host, &["shape", "--dry-run", "--once", "--json"]);
+    command.args(["--synthetic-vcpus", "1,0.5", "--cgroups"]).arg(host.path("sys/fs/cgroup"));
+    let begun = Instant::now();
+    let out = output(command);
+    let json: Value =
+        serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", said(&out)));
+    assert_eq!(json["vms"].as_array().unwrap().len(), 700, "{}", said(&out));
+    assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+}
+
 fn fifo(path: &Path) {
     let path = CString::new(path.as_os_str().as_bytes()).unwrap();
     // SAFETY: it gets a string that ends.

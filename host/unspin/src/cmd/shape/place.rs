@@ -6,7 +6,7 @@ use super::nice;
 use crate::cmd::diagnose::show::title;
 use crate::sysfs::Module;
 use crate::vms;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use unspin_host::journal::Target;
 use unspin_host::{
@@ -64,7 +64,7 @@ pub struct Weight {
 
 impl Placed {
     /// The error says why this VM's weights are not set.
-    pub fn of(places: &Places, vm: &VmProcess) -> Result<Placed, String> {
+    pub fn of(places: &Places, vm: &VmProcess, busy: &mut Busy) -> Result<Placed, String> {
         is_fit(places, vm)?;
         is_of_version_2(places.host, vm)?;
         let own: Vec<Cgroup> =
@@ -78,7 +78,7 @@ impl Placed {
         let whole_group = place.group.filter(|_| place.is_own);
         let whole = whole_group.as_ref().map(|group| weight(&places.tree, group)).transpose()?;
         let due_cpus = match (&whole_group, &whole) {
-            (Some(group), Some(whole)) => due_cpus(places, &allowed, group, whole.is),
+            (Some(group), Some(whole)) => due_cpus(places, &allowed, group, whole.is, busy),
             _ => 0.0,
         };
         let has_own = vm.vcpus.iter().zip(&own).all(|(vcpu, group)| {
@@ -217,14 +217,30 @@ fn is_alone(tid: u32, dir: &Path) -> bool {
     threads.next() == Some(&tid.to_string()) && threads.next().is_none()
 }
 
+/// The weights of a cgroup's children with tasks, by the cgroup. They are read once for all VMs, because each VM is
+/// a sibling of others.
+pub type Busy = BTreeMap<Cgroup, BTreeMap<Cgroup, f64>>;
+
+fn busy_in(tree: &Tree, group: &Cgroup) -> BTreeMap<Cgroup, f64> {
+    let children = tree.children(group).into_iter().filter(|child| tree.has_tasks(child));
+    children.filter_map(|child| tree.weight(&child).map(|weight| (child, weight))).collect()
+}
+
 /// The CPUs due to a VM, at most as many as it has vCPUs, by its weight among those of sibling cgroups
 /// with tasks.
-fn due_cpus(places: &Places, allowed: &[BTreeSet<u32>], group: &Cgroup, is: u64) -> f64 {
+fn due_cpus(
+    places: &Places,
+    allowed: &[BTreeSet<u32>],
+    group: &Cgroup,
+    is: u64,
+    busy: &mut Busy,
+) -> f64 {
     let cpus: BTreeSet<u32> = allowed.iter().flat_map(|cpus| usable(places, cpus)).collect();
-    let tree = &places.tree;
-    let beside = group.parent().map(|parent| tree.children(&parent)).unwrap_or_default();
-    let others = beside.iter().filter(|other| *other != group && tree.has_tasks(other));
-    let others: f64 = others.filter_map(|other| tree.weight(other)).sum();
+    let beside = group.parent().map(|parent| {
+        &*busy.entry(parent).or_insert_with_key(|parent| busy_in(&places.tree, parent))
+    });
+    let others = beside.into_iter().flatten().filter(|(other, _)| *other != group);
+    let others: f64 = others.map(|(_, weight)| weight).sum();
     let due = cpus.len() as f64 * is as f64 / (is as f64 + others).max(1.0);
     due.min(allowed.len() as f64)
 }

@@ -4,7 +4,7 @@
 use super::apart::{resolve, Movable};
 use super::decide::Parts;
 use super::document::{Decided, Document};
-use super::place::{left_alone, Placed, Places};
+use super::place::{left_alone, Busy, Placed, Places};
 use super::vm::{last_cpus, Shaped};
 use crate::cmd::written::Writer;
 use crate::exit::Cannot;
@@ -118,10 +118,13 @@ impl<'a> Shaping<'a> {
         let mut old: BTreeMap<u32, Shaped> =
             self.vms.drain(..).map(|vm| (vm.placed.vm.pid, vm)).collect();
         let before = std::mem::take(&mut self.refused);
+        let mut busy = Busy::new();
         for vm in vms {
             let placed = match self.theirs.get(&vm.pid) {
                 Some(why) => Err(why.clone()),
-                None => self.may_touch(&vm).and_then(|()| Placed::of(&self.asked.places, &vm)),
+                None => self
+                    .may_touch(&vm)
+                    .and_then(|()| Placed::of(&self.asked.places, &vm, &mut busy)),
             };
             match placed {
                 Ok(placed) => {
