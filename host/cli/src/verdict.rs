@@ -94,6 +94,12 @@ impl Judgement {
         Judgement { schema: 1, verdict, reasons }
     }
 
+    /// The verdict about a host that does not show its kernel's release, with the reason.
+    pub fn of_unknown(why: String) -> Judgement {
+        let reasons = vec![reason("no-release", Verdict::Cannot, why)];
+        Judgement { schema: 1, verdict: Verdict::Cannot, reasons }
+    }
+
     /// The reason why the host cannot have the module; `None` if it can.
     pub fn obstacle(&self) -> Option<&Reason> {
         self.reasons.first().filter(|reason| reason.verdict == Verdict::Cannot)

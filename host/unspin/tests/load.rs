@@ -151,6 +151,14 @@ fn what_is_not_installed_is_advised_as_the_distribution_has_it() {
 
 /// A static `unspin` in a container uses another host's /proc and /sys.
 #[test]
+fn a_host_that_does_not_show_its_kernel_is_judged() {
+    let host = Host::new();
+    std::fs::remove_file(host.0.join("proc/sys/kernel/osrelease")).unwrap();
+    let (verdict, ids, text) = host.judged(&[]);
+    assert_eq!((&*verdict, &*ids.join(" ")), ("cannot", "no-release"), "{text}");
+}
+
+#[test]
 fn proc_and_sys_may_lie_elsewhere() {
     let host = Host::new();
     host.file("proc/modules", b"");

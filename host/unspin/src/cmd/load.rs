@@ -41,7 +41,10 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let release = host::release(&args.root)?;
+    let release = match host::release(&args.root) {
+        Err(why) if args.check => return check(args, &Judgement::of_unknown(format!("{why:#}"))),
+        release => release?,
+    };
     let from = match (args.build, &args.module) {
         (true, _) => From::Build,
         (_, Some(_)) => From::File,
