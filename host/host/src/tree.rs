@@ -240,7 +240,8 @@ fn outside(group: &Cgroup) -> String {
     )
 }
 
-/// The path relative to `outer` of the directory `inside`, at this depth.
+/// The path relative to `outer` of the directory `inside`, at this depth. If `inside` is not the namespace's root,
+/// as when the host's /sys is mounted in a container, the path of the cgroup there that has this process.
 fn find(inside: &Path, outer: &Path, depth: usize) -> Option<String> {
     let id = |path: &Path| fs::metadata(path).ok().map(|of| (of.dev(), of.ino()));
     let wanted = id(inside)?;
@@ -250,7 +251,13 @@ fn find(inside: &Path, outer: &Path, depth: usize) -> Option<String> {
         let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|is| is.is_dir()));
         level = dirs.map(|entry| entry.path()).collect();
     }
-    let found = level.into_iter().find(|dir| id(dir) == Some(wanted))?;
+    let own = std::process::id().to_string();
+    let is_ours = |dir: &Path| {
+        let pids = read_kernel_text(dir.join("cgroup.procs")).unwrap_or_default();
+        pids.lines().any(|pid| pid == own)
+    };
+    let found = level.iter().find(|dir| id(dir) == Some(wanted));
+    let found = found.or_else(|| level.iter().find(|dir| is_ours(dir)))?;
     Some(format!("/{}", found.strip_prefix(outer).ok()?.to_str()?))
 }
 

@@ -683,6 +683,11 @@ fn from_within_a_namespace_the_hosts_tree_is_read() {
     assert_eq!(blind.place(&Tree::of(&host), 100).unwrap_err(), why, "unknown, and not the root");
     symlink(fake.0.join("outer"), fake.0.join("proc/1/root")).unwrap();
     check("namespace", &host, &vms);
+    let own = format!("7\n{}\n", std::process::id());
+    fake.write("outer/sys/fs/cgroup/kubepods/pod1/own/cgroup.procs", &own);
+    fs::remove_file(fake.0.join("sys/fs/cgroup")).unwrap();
+    symlink(fake.0.join("outer/sys/fs/cgroup"), fake.0.join("sys/fs/cgroup")).unwrap();
+    check("the host's /sys in a namespace", &host, &vms);
 }
 
 #[test]
