@@ -5,6 +5,7 @@
 use crate::exit::Usage;
 use crate::sysfs::Module;
 use anyhow::{bail, Context};
+use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt;
@@ -111,7 +112,16 @@ pub fn called<'a>(vms: &[&'a Vm], given: &str) -> Vec<&'a Vm> {
     let by = |vm: &'a Vm| Some((vm.meant(given.as_bytes())?, vm));
     let mut found: Vec<(By, &Vm)> = vms.iter().filter_map(|vm| by(vm)).collect();
     keep_told(&mut found);
+    keep_running(&mut found);
     found.into_iter().filter(|(by, _)| *by > By::Number).map(|(_, vm)| vm).collect()
+}
+
+/// Of several VMs, keeps those with vCPUs, if there are any.
+fn keep_running<V: Borrow<Vm>>(found: &mut Vec<(By, V)>) {
+    let runs = |vm: &Vm| vm.process.as_ref().is_none_or(VmProcess::has_vcpus);
+    if found.iter().any(|(_, vm)| runs(vm.borrow())) {
+        found.retain(|(_, vm)| runs(vm.borrow()));
+    }
 }
 
 /// The error for a text that names several VMs: which ones, and how to select one.
@@ -181,6 +191,7 @@ fn one(vms: Vec<Vm>, given: &OsStr, meant: impl Fn(&Vm) -> Option<By>) -> anyhow
         }
     }
     keep_told(&mut found);
+    keep_running(&mut found);
     let asked = shortened(given);
     match found.len() {
         1 => {
@@ -300,6 +311,27 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn a_process_without_vcpus_makes_no_name_ambiguous() {
+        let fake = Fake::new();
+        fake.vm("41-0", "phone");
+        fake.vm("42-0", "phone");
+        let find = |given: &str| {
+            let all = processes(&fake.host()).unwrap();
+            find_process(all, &fake.host(), OsStr::new(given)).map(|vm| vm.pid)
+        };
+        assert!(find("name:phone").is_err());
+        fake.0.link("proc/42/fd/20", "anon_inode:kvm-vcpu:0");
+        for (given, pid) in [("phone", 42), ("name:phone", 42), ("41", 41)] {
+            assert_eq!(find(given).unwrap(), pid, "{given}");
+        }
+        let ids: Vec<Vm> = all(&fake.module(), &fake.host()).unwrap();
+        let ids: Vec<&Vm> = ids.iter().collect();
+        let found: Vec<&str> = called(&ids, "name:phone").iter().map(|vm| vm.id.as_str()).collect();
+        assert_eq!(found, ["42-0"]);
+    }
+
     #[test]
     fn a_number_is_not_silently_a_process() {
         let fake = Fake::new();

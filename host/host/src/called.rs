@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds the VM that a text names, and gives VMs distinct titles.
 
-use crate::names::{forms, shown, Kind, ID_DIGITS};
+use crate::names::{shown, Kind, ID_DIGITS};
 use crate::VmProcess;
-use std::collections::{BTreeSet, HashMap};
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 
 const UUID_LENGTH: usize = 36;
 /// Replaces the part that was cut out of a title.
 const CUT: &str = "…";
+/// Limit of a text that is read as `ONE (OTHER)`, in bytes: more than any title or label has.
+const BOTH_MAX: usize = 2048;
 
 /// How a text names a VM, from the weakest to the strongest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,12 +44,12 @@ const APART: [Kind; 7] = [
 /// * `pid:PID`, `process PID`, `vmid:104` and so on: a name of that kind only. `name:NAME` is a name of any
 ///   kind if no VM has it as its kind `name`;
 /// * its title, or its title with `…` in place of a part;
-/// * `ONE (OTHER, …)`: each of them names the VM.
+/// * `ONE (OTHER, …)`, up to 2048 bytes: each of them names the VM.
 ///
 /// A text with a kind does not name VMs that merely have this text as a name: see [`keep_told`].
 pub fn meant(given: &[u8], process: Option<&VmProcess>, id: Option<&str>) -> Option<By> {
     let title = process.map(VmProcess::title);
-    Of { process, id, title, is_any_id: false }.is_called(given)
+    Of { process, id, title }.is_called(given)
 }
 
 /// Of the VMs that a text names, keeps the strongest matches, if they are stronger than a name.
@@ -62,22 +65,15 @@ struct Of<'a> {
     process: Option<&'a VmProcess>,
     id: Option<&'a str>,
     title: Option<&'a str>,
-    /// Whether any module id of the process matches.
-    is_any_id: bool,
 }
 
-impl<'a> Of<'a> {
-    /// Matches without the title, and by any module id.
-    fn any(process: &'a VmProcess) -> Of<'a> {
-        Of { process: Some(process), id: None, title: None, is_any_id: true }
-    }
-
+impl Of<'_> {
     fn is_called(self, given: &[u8]) -> Option<By> {
         let title = self.title.map(str::as_bytes);
         if title == Some(given) {
             return Some(By::Exact);
         }
-        let meant = self.is_meant(given).max(self.is_both(given, true));
+        let meant = self.is_meant(given).max(self.is_both(given));
         // If a part is cut out, the text may also name another VM, whatever its beginning is.
         let is_cut_short = given.ends_with(CUT.as_bytes());
         let meant = if is_cut_short { meant.map(|by| by.min(By::Name)) } else { meant };
@@ -85,25 +81,34 @@ impl<'a> Of<'a> {
     }
 
     /// Matches `ONE (OTHER)` or `ONE (OTH…` if both name the VM. `ONE` may have this form itself.
-    fn is_both(self, given: &[u8], is_first: bool) -> Option<By> {
+    fn is_both(self, given: &[u8]) -> Option<By> {
         let inner = match given.ends_with(CUT.as_bytes()) {
             true => given,
             false => given.strip_suffix(b")")?,
         };
-        let marks = (0..inner.len()).filter(|at| inner[*at..].starts_with(b" ("));
-        let both = marks.filter_map(|at| {
-            let (one, other) = (&inner[..at], &inner[at + 2..]);
-            let other = match other == CUT.as_bytes() {
-                true => By::Name,
-                false => self.is_part(other).max(self.is_list(other))?,
-            };
-            let one = self.is_part(one).or_else(|| match is_first {
-                true => self.is_both(one, false),
-                false => None,
-            })?;
-            Some(one.max(other).min(By::Told))
+        if given.len() > BOTH_MAX {
+            return None;
+        }
+        let marks = || marks(inner, b" (");
+        let one = marks().filter_map(|at| Some((at, self.is_part(&inner[..at])?)));
+        let both = one.flat_map(|(begin, first)| {
+            let ends = marks().filter(move |end| *end > begin);
+            let middle = ends.filter_map(move |end| {
+                let text = inner[begin + 2..end].strip_suffix(b")")?;
+                Some((end, first.max(self.is_other(text)?).min(By::Told)))
+            });
+            middle.chain([(begin, first)])
         });
-        both.max()
+        both.filter_map(|(at, by)| Some(by.max(self.is_other(&inner[at + 2..])?).min(By::Told)))
+            .max()
+    }
+
+    /// Matches the part in parentheses, which may be cut.
+    fn is_other(self, text: &[u8]) -> Option<By> {
+        match text == CUT.as_bytes() {
+            true => Some(By::Name),
+            false => self.is_part(text).max(self.is_list(text)),
+        }
     }
 
     /// Matches a part of a text: a name, or another form.
@@ -115,9 +120,8 @@ impl<'a> Of<'a> {
 
     /// Messages separate a name and what distinguishes it by commas. Names may contain commas, too.
     fn is_list(self, text: &[u8]) -> Option<By> {
-        let commas = (0..text.len()).filter(|at| text[*at..].starts_with(b", "));
         let both = |at: usize| Some(self.is_part(&text[..at])?.max(self.is_part(&text[at + 2..])?));
-        commas.filter_map(both).max()
+        marks(text, b", ").filter_map(both).max()
     }
 
     fn is_meant(self, given: &[u8]) -> Option<By> {
@@ -155,15 +159,18 @@ impl<'a> Of<'a> {
         self.id == Some(text)
             || maker == Some(text)
             || self.process.is_some_and(|vm| text.parse() == Ok(vm.pid))
-            || (self.is_any_id && is_id(text))
     }
+}
+
+/// Where `mark` is in the text.
+fn marks<'a>(text: &'a [u8], mark: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
+    (0..text.len()).filter(move |at| text[*at..].starts_with(mark))
 }
 
 /// Whether `given` is the title with `…` in place of a part.
 fn is_cut(title: &[u8], given: &[u8]) -> bool {
     let cut = CUT.as_bytes();
-    let mut marks = (0..given.len()).filter(|at| given[*at..].starts_with(cut));
-    marks.any(|at| {
+    marks(given, cut).any(|at| {
         let (begin, end) = (&given[..at], &given[at + cut.len()..]);
         let kept = begin.len() + end.len();
         kept > 0 && kept < title.len() && title.starts_with(begin) && title.ends_with(end)
@@ -194,37 +201,62 @@ pub fn is_explicit(given: &[u8]) -> bool {
 
 /// Whether commands would read the text as more than a name, or as the beginning of more.
 fn is_special(text: &str) -> bool {
-    let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let is_like_uuid = text.len() == UUID_LENGTH && text.contains('-');
-    (is_hex && text.len() >= ID_DIGITS)
-        || is_like_uuid
-        || explicit(text.as_bytes()).is_some()
-        || text.starts_with("process ")
-        || text.contains(CUT)
-        || text.contains(" (")
+    text.contains(" (") || is_hex(text) || is_like_uuid(text) || says_more(text)
 }
 
-/// How many VMs have a name, of a kind or of any kind.
-type Known = HashMap<(Option<Kind>, Vec<u8>), u32>;
+/// Whether it may be the beginning of a generated id.
+fn is_hex(text: &str) -> bool {
+    text.len() >= ID_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn is_like_uuid(text: &str) -> bool {
+    text.len() == UUID_LENGTH && text.contains('-')
+}
+
+/// Whether it begins as a text does that names a VM without its name.
+pub(crate) fn is_told(text: &str) -> bool {
+    is_explicit(text.as_bytes()) || text.starts_with("process ")
+}
+
+fn says_more(text: &str) -> bool {
+    is_told(text) || text.contains(CUT)
+}
+
+/// The texts that name a VM: forms of its names, each with its kind and without, and its process id.
+type Texts<'a> = HashSet<(Option<Kind>, Cow<'a, [u8]>)>;
+
+/// How many VMs have a text, and how many of those with vCPUs.
+type Counts<'a> = HashMap<(Option<Kind>, Cow<'a, [u8]>), [u32; 2]>;
+
+fn texts(vm: &VmProcess) -> Texts<'_> {
+    let forms = vm.names.forms().map(|(kind, form)| match kind {
+        // Upper and lower case are equal in a UUID.
+        Kind::Uuid => (kind, Cow::from(form.to_ascii_lowercase())),
+        _ => (kind, Cow::from(form)),
+    });
+    let both = forms.flat_map(|(kind, form)| [(None, form.clone()), (Some(kind), form)]);
+    both.chain([(None, Cow::from(vm.pid.to_string().into_bytes()))]).collect()
+}
 
 /// Gives each of these VMs a title that names no other of them: its best name, and what distinguishes it
-/// from others with that name. `makers`: the threads that created VMs, if the module's ids contain them.
+/// from others with that name. A process without vCPUs takes no name from a VM. `makers`: the threads that created
+/// VMs, if the module's ids contain them.
 pub fn tell_apart(vms: &mut [VmProcess], makers: &[u32]) {
-    let mut known = Known::new();
-    for vm in vms.iter() {
-        let mut of_vm = BTreeSet::from([(None, vm.pid.to_string().into_bytes())]);
-        for (kind, name) in vm.names.iter() {
-            for form in forms(kind, name) {
-                of_vm.insert((None, form.clone()));
-                of_vm.insert((Some(kind), form));
-            }
-        }
-        of_vm.into_iter().for_each(|text| *known.entry(text).or_default() += 1);
+    let mut counts = Counts::new();
+    let own: Vec<Texts> = vms.iter().map(texts).collect();
+    for (vm, text) in
+        vms.iter().zip(&own).flat_map(|(vm, own)| own.iter().map(move |text| (vm, text)))
+    {
+        let [all, with_vcpus] = counts.entry(text.clone()).or_default();
+        *all += 1;
+        *with_vcpus += u32::from(vm.has_vcpus());
     }
     for maker in makers {
-        *known.entry((None, maker.to_string().into_bytes())).or_default() += 1;
+        let text = (None, Cow::from(maker.to_string().into_bytes()));
+        counts.entry(text).or_default().iter_mut().for_each(|count| *count += 1);
     }
-    let titles: Vec<Title> = vms.iter().map(|vm| title(vm, vms, &known)).collect();
+    let title = |(vm, own)| Told { vm, own, counts: &counts }.title();
+    let titles: Vec<Title> = vms.iter().zip(&own).map(title).collect();
     for (vm, title) in vms.iter_mut().zip(titles) {
         vm.title = title;
     }
@@ -254,41 +286,62 @@ impl From<String> for Title {
     }
 }
 
-fn title(vm: &VmProcess, all: &[VmProcess], known: &Known) -> Title {
-    let count = |kind: Option<Kind>, text: &[u8]| {
-        known.get(&(kind, text.to_vec())).copied().unwrap_or_default()
-    };
-    let explicit = format!("pid:{}", vm.pid);
-    let Some((kind, name)) = vm.names.best() else { return explicit.into() };
-    let short = shown(kind, name);
-    let others = || all.iter().filter(|other| other.pid != vm.pid);
-    // Whether it names this VM, and no other as strongly.
-    let is_alone = |text: &str| {
-        let by = Of::any(vm).is_called(text.as_bytes());
-        let others = || others().filter_map(|other| Of::any(other).is_called(text.as_bytes()));
-        match by {
-            Some(by) if by > By::Name => others().all(|by| by <= By::Name),
-            Some(_) => others().next().is_none(),
-            None => false,
+/// A VM to be told apart from others.
+struct Told<'a> {
+    vm: &'a VmProcess,
+    own: &'a Texts<'a>,
+    counts: &'a Counts<'a>,
+}
+
+impl Told<'_> {
+    fn title(&self) -> Title {
+        let by_pid = format!("pid:{}", self.vm.pid);
+        let Some((kind, name)) = self.vm.names.best() else { return by_pid.into() };
+        let short = shown(kind, name);
+        // Another VM may have this as its module id, or as its cut title.
+        let is_taken = is_id(&short) || name.to_string().contains(CUT);
+        if !is_taken && !self.is_of_others(None, &short) && !self.is_claimed(&short) {
+            return short.into();
         }
-    };
-    let is_odd = is_special(&short);
-    // Another VM may have this as its module id, or as its cut title.
-    let is_taken = is_id(&short) || name.to_string().contains(CUT);
-    if count(None, short.as_bytes()) == 1 && !is_taken && (!is_odd || is_alone(&short)) {
-        return short.into();
+        let is_odd = is_special(&short);
+        let apart = APART.iter().filter_map(|kind| Some((*kind, self.vm.names.get(*kind)?)));
+        let apart = apart.map(|(kind, name)| (kind, shown(kind, name)));
+        let mut apart = apart.filter(|(kind, name)| {
+            !is_odd && !is_special(name) && !self.is_of_others(Some(*kind), name)
+        });
+        let part = match apart.next() {
+            Some((kind, name)) => format!("{}:{name}", kind.key()),
+            None => format!("process {}", self.vm.pid),
+        };
+        let text = format!("{short} ({part})");
+        // A kind, and a name of another VM.
+        let named = explicit(text.as_bytes()).map(|(_, name)| String::from_utf8_lossy(name));
+        let is_taken = named.is_some_and(|name| self.is_of_others(None, &name));
+        match is_taken {
+            true => by_pid.into(),
+            false => Title { text, apart_at: Some(short.len()) },
+        }
     }
-    let apart = APART.iter().filter_map(|kind| Some((*kind, vm.names.get(*kind)?)));
-    let apart = apart.map(|(kind, name)| (kind, shown(kind, name)));
-    let apart = apart.filter(|(kind, name)| count(Some(*kind), name.as_bytes()) == 1);
-    let parts = apart.map(|(kind, name)| format!("{}:{name}", kind.key()));
-    let parts = parts.chain([format!("process {}", vm.pid)]);
-    let titles = parts.map(|part| format!("{short} ({part})"));
-    let is_clear = |title: &str| !(is_odd || title.contains(CUT));
-    let mut titles = titles.filter(|title| is_clear(title) || is_alone(title));
-    match titles.next() {
-        Some(text) => Title { text, apart_at: Some(short.len()) },
-        None => explicit.into(),
+
+    /// Whether other VMs have the text as a name, of this kind or of any kind.
+    fn is_of_others(&self, kind: Option<Kind>, text: &str) -> bool {
+        let has = |text: &str| {
+            let text = (kind, Cow::from(text.as_bytes()));
+            let counts = self.counts.get(&text).copied().unwrap_or_default();
+            counts[usize::from(self.vm.has_vcpus())] > u32::from(self.own.contains(&text))
+        };
+        let is_uuid = kind == Some(Kind::Uuid) || is_like_uuid(text);
+        has(text) || (is_uuid && has(&text.to_ascii_lowercase()))
+    }
+
+    /// Whether a text that is more than a plain name may mean another VM, too.
+    fn is_claimed(&self, text: &str) -> bool {
+        let is_first =
+            |one: &str| is_id(one) || is_hex(one) || says_more(one) || self.is_of_others(None, one);
+        // The end of a long name is cut.
+        says_more(text.strip_suffix(CUT).unwrap_or(text))
+            || (is_hex(text) && self.is_of_others(None, &text[..ID_DIGITS]))
+            || marks(text.as_bytes(), b" (").any(|at| is_first(&text[..at]))
     }
 }
 

@@ -3,12 +3,15 @@
 //! container without a readable record has no name.
 
 use crate::names::{Kind, Names};
-use serde_json::Value;
-use std::path::Path;
+use serde::de::DeserializeOwned;
+use serde::Deserialize;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use unspin_text::read_file;
 
-/// Longer records are not read, in bytes.
+/// Longer records are not read, in bytes. In a home any user may write them.
 const NOTE_MAX: u64 = 8 << 20;
+const NOTE_MAX_OF_USER: u64 = 256 << 10;
 
 /// Directories in which containerd records containers; a subdirectory per namespace.
 const CONTAINERD: [&str; 4] = [
@@ -27,65 +30,132 @@ const OF_USER: &str = ".local/share";
 const PODMAN: &str = "containers/storage/overlay-containers/containers.json";
 const DOCKER: &str = "docker/containers";
 
-/// The labels of namespace, pod and container, for each engine.
-const KEYS: [[&str; 3]; 2] = [
-    [
-        "io.kubernetes.cri.sandbox-namespace",
-        "io.kubernetes.cri.sandbox-name",
-        "io.kubernetes.cri.container-name",
-    ],
-    ["io.kubernetes.pod.namespace", "io.kubernetes.pod.name", "io.kubernetes.container.name"],
-];
+/// A record of containerd, CRI-O or docker.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Record {
+    annotations: Option<Labels>,
+    #[serde(rename = "Config")]
+    config: Option<Config>,
+    #[serde(rename = "Name")]
+    name: Option<String>,
+}
 
-/// Adds the names of the container, and of its pod. `root`: the host's root directory; `home`: the home directory
-/// of the user who runs the container, unless that is root.
-pub fn add_names(root: &Path, home: Option<&str>, id: &str, names: &mut Names) {
-    if id.contains('/') || id.starts_with('.') {
-        return;
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Config {
+    #[serde(rename = "Labels")]
+    labels: Option<Labels>,
+}
+
+/// The labels of namespace, pod and container, for each engine.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Labels {
+    #[serde(rename = "io.kubernetes.cri.sandbox-namespace")]
+    cri_namespace: Option<String>,
+    #[serde(rename = "io.kubernetes.cri.sandbox-name")]
+    cri_pod: Option<String>,
+    #[serde(rename = "io.kubernetes.cri.container-name")]
+    cri_container: Option<String>,
+    #[serde(rename = "io.kubernetes.pod.namespace")]
+    namespace: Option<String>,
+    #[serde(rename = "io.kubernetes.pod.name")]
+    pod: Option<String>,
+    #[serde(rename = "io.kubernetes.container.name")]
+    container: Option<String>,
+    #[serde(rename = "nerdctl/name")]
+    nerdctl: Option<String>,
+}
+
+/// A container in podman's list.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Stored {
+    id: String,
+    names: Option<Vec<String>>,
+}
+
+/// The records of a host's containers, each read once. `root`: the host's root directory.
+pub struct Records {
+    root: PathBuf,
+    of_one: HashMap<PathBuf, Record>,
+    /// The names in podman's lists by the containers' ids.
+    lists: HashMap<PathBuf, HashMap<String, String>>,
+}
+
+impl Records {
+    pub fn of(root: PathBuf) -> Records {
+        Records { root, of_one: HashMap::new(), lists: HashMap::new() }
     }
-    for dir in CONTAINERD {
-        for namespace in ["k8s.io", "default", "moby"] {
-            let path = root.join(dir).join(namespace).join(id).join("config.json");
-            add_labels(&note(&path)["annotations"], names);
+
+    /// Adds the names of the container, and of its pod. `home`: the home directory of the user who runs the
+    /// container, unless that is root.
+    pub fn add_names(&mut self, home: Option<&str>, id: &str, names: &mut Names) {
+        if id.contains('/') || id.starts_with('.') {
+            return;
+        }
+        let root = self.root.clone();
+        let mut paths = vec![root.join(CRIO).join(id).join("userdata/config.json")];
+        for dir in CONTAINERD {
+            let of = |namespace| root.join(dir).join(namespace).join(id).join("config.json");
+            paths.extend(["k8s.io", "default", "moby"].map(of));
+        }
+        for path in paths {
+            add_labels(self.record(path, NOTE_MAX).annotations.as_ref(), names);
+        }
+        let of_user = home.map(|home| root.join(home.trim_start_matches('/')).join(OF_USER));
+        let of_user = of_user.map(|storage| (storage, NOTE_MAX_OF_USER));
+        for (storage, most) in of_user.into_iter().chain([(root.join(OF_ROOT), NOTE_MAX)]) {
+            self.add_stored(&storage, most, id, names);
         }
     }
-    add_labels(&note(&root.join(CRIO).join(id).join("userdata/config.json"))["annotations"], names);
-    let of_user = home.map(|home| root.join(home.trim_start_matches('/')).join(OF_USER));
-    for storage in of_user.into_iter().chain([root.join(OF_ROOT)]) {
-        add_stored(&storage, id, names);
-    }
-}
 
-/// Adds the names of a container of docker or podman.
-fn add_stored(storage: &Path, id: &str, names: &mut Names) {
-    let docker = note(&storage.join(DOCKER).join(id).join("config.v2.json"));
-    add_labels(&docker["Config"]["Labels"], names);
-    let name = docker["Name"].as_str().map(|name| name.trim_start_matches('/'));
-    names.add(Kind::Container, name.unwrap_or_default());
-    if names.get(Kind::Container).is_none() {
-        let all = note(&storage.join(PODMAN));
-        let mut all = all.as_array().into_iter().flatten();
-        let of = all.find(|container| container["id"] == id);
-        let name = of.and_then(|container| container["names"][0].as_str());
+    /// Adds the names of a container of docker or podman.
+    fn add_stored(&mut self, storage: &Path, most: u64, id: &str, names: &mut Names) {
+        let docker = self.record(storage.join(DOCKER).join(id).join("config.v2.json"), most);
+        add_labels(docker.config.as_ref().and_then(|config| config.labels.as_ref()), names);
+        let name = docker.name.as_deref().map(|name| name.trim_start_matches('/'));
         names.add(Kind::Container, name.unwrap_or_default());
+        if names.get(Kind::Container).is_none() {
+            let name = self.list(storage.join(PODMAN), most).get(id).cloned();
+            names.add(Kind::Container, name.unwrap_or_default());
+        }
+    }
+
+    fn record(&mut self, path: PathBuf, most: u64) -> &Record {
+        self.of_one.entry(path).or_insert_with_key(|path| note(path, most))
+    }
+
+    fn list(&mut self, path: PathBuf, most: u64) -> &HashMap<String, String> {
+        self.lists.entry(path).or_insert_with_key(|path| {
+            let all: Vec<Stored> = note(path, most);
+            let named = |of: Stored| Some((of.id, of.names?.into_iter().next()?));
+            all.into_iter().filter_map(named).collect()
+        })
     }
 }
 
-fn add_labels(labels: &Value, names: &mut Names) {
-    for [namespace, pod, container] in KEYS {
-        let of = |key: &str| labels[key].as_str().filter(|text| !text.is_empty());
-        if let (Some(namespace), Some(pod)) = (of(namespace), of(pod)) {
+fn add_labels(labels: Option<&Labels>, names: &mut Names) {
+    let Some(of) = labels else { return };
+    for [namespace, pod, container] in [
+        [&of.cri_namespace, &of.cri_pod, &of.cri_container],
+        [&of.namespace, &of.pod, &of.container],
+    ] {
+        let [namespace, pod, container] =
+            [namespace, pod, container].map(|text| text.as_deref().filter(|text| !text.is_empty()));
+        if let (Some(namespace), Some(pod)) = (namespace, pod) {
             names.add(Kind::Pod, format!("{namespace}/{pod}"));
             // A pod's sandbox has no container name, or this one.
-            if let Some(container) = of(container).filter(|name| *name != "POD") {
+            if let Some(container) = container.filter(|name| *name != "POD") {
                 names.add(Kind::Container, format!("{namespace}/{pod}/{container}"));
             }
         }
     }
-    names.add(Kind::Container, labels["nerdctl/name"].as_str().unwrap_or_default());
+    names.add(Kind::Container, of.nerdctl.as_deref().unwrap_or_default());
 }
 
-fn note(path: &Path) -> Value {
-    let text = read_file(path, NOTE_MAX).ok();
+fn note<T: DeserializeOwned + Default>(path: &Path, most: u64) -> T {
+    let text = read_file(path, most).ok();
     text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }

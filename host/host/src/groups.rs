@@ -6,23 +6,31 @@ use crate::{placed, Cgroup, Host, Kind, Name, Tree, VmProcess};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+const SCATTERED: &str =
+    "its threads are in several cgroups, and it is not known which of them run vCPUs";
+
 /// The VMs of a host by their cgroups.
 #[derive(Debug, Clone, Default)]
 pub struct Groups {
     vms: BTreeMap<u32, Arc<Threads>>,
-    /// The VMs that have a thread in a cgroup or in a descendant of it.
+    /// The VMs with vCPUs that have a thread in a cgroup or in a descendant of it.
     held: BTreeMap<Cgroup, BTreeSet<u32>>,
 }
 
 /// The threads of a VM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Threads {
-    /// The cgroup of each vCPU, by its number. If not all their threads are known, the cgroup of all threads.
+    /// The cgroup of each vCPU, by its number. If not all their threads are known, the smallest around all
+    /// threads.
     vcpus: Vec<(u32, Cgroup)>,
     /// The cgroups of its VMM's other threads.
     others: BTreeSet<Cgroup>,
     /// Why a vCPU's cgroup is unknown, in words.
     unseen: Option<String>,
+    /// Whether it is only known that the vCPUs' cgroups are inside the one in `vcpus`.
+    is_scattered: bool,
+    /// Whether there are vCPUs: a process without any takes no VM's CPU time.
+    has_vcpus: bool,
 }
 
 /// Where a VM competes for CPU time.
@@ -70,7 +78,7 @@ impl Groups {
     pub fn renew(&mut self, tree: &Tree, host: &Host, vm: &VmProcess) {
         self.forget(vm.pid);
         let threads = Arc::new(Threads::of(tree, host, vm));
-        for group in threads.all().flat_map(Cgroup::upwards) {
+        for group in threads.all().flat_map(Cgroup::upwards).filter(|_| threads.has_vcpus) {
             self.held.entry(group).or_default().insert(vm.pid);
         }
         self.vms.insert(vm.pid, threads);
@@ -112,15 +120,24 @@ impl Groups {
             (why, _) => return Err(why.clone().unwrap_or("its cgroups are unknown".into())),
         };
         let unit = common.upwards().find(|group| placed::is_whole(group.name()));
-        let own = unit.filter(|unit| self.beside(unit, pid).is_empty()).unwrap_or(common);
+        let own = unit.filter(|unit| self.beside(unit, pid).is_empty());
+        if threads.is_scattered && own.is_none() {
+            return Err(SCATTERED.into());
+        }
+        let own = own.unwrap_or(common);
         let group = own.upwards().find(|group| tree.is_on(group));
         let beside = match &group {
             Some(group) => self.beside(group, pid),
-            None => self.vms.keys().copied().filter(|other| *other != pid).collect(),
+            None => self.competing().filter(|other| *other != pid).collect(),
         };
         // An ancestor without the controller has other tasks, or may get them.
         let is_own = group.as_ref() == Some(&own) && beside.is_empty();
         Ok(Place { group, is_own, beside })
+    }
+
+    /// The VMs with vCPUs.
+    pub(crate) fn competing(&self) -> impl Iterator<Item = u32> + '_ {
+        self.vms.iter().filter(|(_, threads)| threads.has_vcpus).map(|(pid, _)| *pid)
     }
 
     /// Whether a VM is in a cgroup.
@@ -156,6 +173,7 @@ impl Groups {
             let inside = threads.vcpus.iter().filter(|(_, of)| group.holds(of));
             let vcpus: Vec<u32> = inside.map(|(index, _)| *index).collect();
             let of = match vcpus.len() {
+                0 if threads.is_scattered => return None,
                 0 => Limited::Others,
                 all if all == threads.vcpus.len() => Limited::Vm,
                 _ => Limited::Vcpus(vcpus),
@@ -172,7 +190,8 @@ impl Threads {
     fn of(tree: &Tree, host: &Host, vm: &VmProcess) -> Threads {
         let threads: BTreeSet<u32> = host.threads(vm.pid).into_iter().chain([vm.pid]).collect();
         if !vm.is_all_known() {
-            return Threads::of_some(threads.into_iter().map(|tid| tree.group(tid)));
+            let groups = threads.into_iter().map(|tid| tree.group(tid));
+            return Threads { has_vcpus: vm.has_vcpus(), ..Threads::of_some(groups) };
         }
         let (mut vcpus, mut unseen) = (Vec::new(), None);
         for vcpu in &vm.vcpus {
@@ -184,36 +203,37 @@ impl Threads {
         let is_vcpu = |tid: &u32| vm.vcpus.iter().any(|vcpu| vcpu.tid == *tid);
         let others = threads.into_iter().filter(|tid| !is_vcpu(tid));
         let others = others.filter_map(|tid| tree.group(tid).ok()).collect();
-        Threads { vcpus, others, unseen }
+        Threads { vcpus, others, unseen, is_scattered: false, has_vcpus: true }
     }
 
     /// Threads that include vCPUs' threads, without knowing which.
     fn of_some(threads: impl Iterator<Item = Result<Cgroup, String>>) -> Threads {
         let (found, failed): (Vec<_>, Vec<_>) = threads.partition(Result::is_ok);
-        let all: BTreeSet<Cgroup> = found.into_iter().flatten().collect();
-        let unseen = match all.len() {
-            0 => failed.into_iter().find_map(Result::err),
-            1 => None,
-            _ => Some(
-                "its threads are in several cgroups, and it is not known which of them run vCPUs"
-                    .into(),
-            ),
-        };
-        let common = unseen.is_none().then(|| all.first().cloned()).flatten();
-        Threads { vcpus: common.into_iter().map(|group| (0, group)).collect(), others: all, unseen }
+        let others: BTreeSet<Cgroup> = found.into_iter().flatten().collect();
+        let around = |group: &Cgroup| others.iter().all(|of| group.holds(of));
+        let common = others.first().and_then(|first| first.upwards().find(around));
+        Threads {
+            vcpus: common.map(|group| (0, group)).into_iter().collect(),
+            unseen: failed.into_iter().find_map(Result::err).filter(|_| others.is_empty()),
+            is_scattered: others.len() > 1,
+            others,
+            has_vcpus: true,
+        }
     }
 
     fn all(&self) -> impl Iterator<Item = &Cgroup> {
         self.vcpus.iter().map(|(_, group)| group).chain(&self.others)
     }
 
-    /// The smallest cgroup around all vCPUs. If each has its own, the parent of these.
+    /// The smallest cgroup around all vCPUs. If that is libvirt's for a vCPU, beside those of other threads, its
+    /// parent.
     fn common(&self) -> Option<Cgroup> {
         let (_, first) = self.vcpus.first()?;
         let holds_all = |group: &Cgroup| self.vcpus.iter().all(|(_, of)| group.holds(of));
         let common = first.upwards().find(holds_all)?;
         let number = common.name().strip_prefix("vcpu");
-        match number.is_some_and(|number| number.parse::<u32>().is_ok()) {
+        let is_of_vcpu = number.is_some_and(|number| number.parse::<u32>().is_ok());
+        match is_of_vcpu && self.others.iter().any(|of| !common.holds(of)) {
             true => common.parent(),
             false => Some(common),
         }

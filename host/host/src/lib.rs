@@ -33,6 +33,7 @@ mod vcpus;
 pub use called::{is_explicit, keep_told, meant, tell_apart, By};
 pub use cgroup::{Cgroup, Version};
 pub use command_line::QemuOption;
+pub use containers::Records;
 pub use groups::{tightest, Groups, Limit, Limited, Place};
 pub use kvm::{tsc_khz, Kvm};
 pub use monitor::Monitor;
@@ -84,6 +85,15 @@ impl VmProcess {
         self.names.best().map(|(_, name)| name)
     }
 
+    /// The best name for programs: as it is if commands accept that for this VM, otherwise the title.
+    pub fn name_text(&self) -> Option<String> {
+        let text = self.name()?.to_text();
+        match meant(text.as_bytes(), Some(self), None) {
+            Some(_) => Some(text),
+            None => Some(self.title().to_string()),
+        }
+    }
+
     pub fn uuid(&self) -> Option<String> {
         self.names.get(Kind::Uuid).map(Name::to_text)
     }
@@ -100,11 +110,11 @@ impl VmProcess {
     }
 
     /// The VM in messages: `4242-0 (web1)`, `4242-0 (web1, vmid:104)` if others have this name, or
-    /// `pid:4242-0`. Commands accept it for this VM.
+    /// `pid:4242-0` without a name, or with one such as `process 5`. Commands accept it for this VM.
     pub fn label(&self, id: &str) -> String {
         let (name, apart) = self.title.parts();
         match apart {
-            _ if self.name().is_none() => format!("pid:{id}"),
+            _ if self.name().is_none() || called::is_told(name) => format!("pid:{id}"),
             // The id already contains the process.
             Some(apart) if !apart.starts_with("process ") => format!("{id} ({name}, {apart})"),
             _ => format!("{id} ({name})"),
@@ -128,6 +138,11 @@ impl VmProcess {
             true => title.to_string(),
             false => format!("pid:{}", self.pid),
         }
+    }
+
+    /// Whether it has vCPUs. Others are VMs that start, and processes that only hold a VM's descriptor.
+    pub fn has_vcpus(&self) -> bool {
+        self.vcpu_count > 0
     }
 
     /// Whether it has vCPUs and the threads of all are known.
@@ -169,15 +184,26 @@ impl Host {
     /// included only if they have vCPU threads. Their titles are distinct.
     pub fn vm_processes(&self) -> io::Result<Vec<VmProcess>> {
         let pids = self.processes()?;
+        let mut records = self.records();
         let mut vms: Vec<VmProcess> =
-            pids.into_iter().filter_map(|pid| self.look_at(pid)).collect();
+            pids.into_iter().filter_map(|pid| self.look_at(pid, &mut records)).collect();
         tell_apart(&mut vms, &[]);
         Ok(vms)
     }
 
     /// The process of a thread, if it has VMs. The first thread of a process has the process's id.
     pub fn vm_process(&self, tid: u32) -> Option<VmProcess> {
-        self.look_at(self.process_of(tid).unwrap_or(tid))
+        self.vm_process_by(tid, &mut self.records())
+    }
+
+    /// The same, with records that were read for other processes.
+    pub fn vm_process_by(&self, tid: u32, records: &mut Records) -> Option<VmProcess> {
+        self.look_at(self.process_of(tid).unwrap_or(tid), records)
+    }
+
+    /// The records of containers, not yet read.
+    pub fn records(&self) -> Records {
+        Records::of(self.proc.join("1/root"))
     }
 
     /// The process of a VM in the module, whose id is `<pid>-<n>` after the thread that created it.
@@ -198,10 +224,10 @@ impl Host {
         std::str::from_utf8(line).ok()?.trim().parse().ok()
     }
 
-    fn look_at(&self, pid: u32) -> Option<VmProcess> {
+    fn look_at(&self, pid: u32, records: &mut Records) -> Option<VmProcess> {
         let process = self.dir(pid);
         let descriptors = match Descriptors::of(&process) {
-            Ok(found) if found.has_vm => Some(found),
+            Ok(found) if found.has_vm() => Some(found),
             Err(e) if e.kind() == ErrorKind::PermissionDenied => None,
             _ => return None,
         };
@@ -210,7 +236,8 @@ impl Host {
         let mut args: Vec<&[u8]> = args.split(|b| *b == 0).collect();
         // Each argument ends with a NUL.
         args.pop();
-        let (monitor, args) = monitor_of(files, &args);
+        let started = monitor_of(files, &args);
+        let (monitor, _, args) = started;
         if descriptors.is_none() && monitor == Monitor::Other {
             // Threads of any program may have such names.
             return None;
@@ -218,29 +245,33 @@ impl Host {
         let known = descriptors.as_ref();
         let (vcpus, count) =
             vcpus::find(&process, monitor, known.unwrap_or(&Descriptors::default()));
-        if descriptors.is_none() && vcpus.is_empty() {
+        let is_probe = || monitor == Monitor::Qemu && qemu::is_without_machine(args);
+        if (descriptors.is_none() && vcpus.is_empty()) || (count == 0 && is_probe()) {
             return None;
         }
-        let mut vm = VmProcess::new(pid, monitor, self.names(pid, monitor, args), vcpus);
+        let mut vm = VmProcess::new(pid, monitor, self.names(pid, started, records), vcpus);
         vm.vcpu_count = count;
         Some(vm)
     }
 
     /// The names of a VM: from its VMM, and from its cgroups and container.
-    fn names(&self, pid: u32, monitor: Monitor, args: &[&[u8]]) -> Names {
-        let mut names = monitor.names(args);
+    fn names(&self, pid: u32, (monitor, program, args): Started, records: &mut Records) -> Names {
         let cgroups = self.text(pid, "cgroup").unwrap_or_default();
-        for (kind, name) in placed::names(&cgroups).iter() {
+        let mut names = placed::names(&cgroups);
+        // Any user may write a VMID of the host's into a command line.
+        let is_believed = |kind| kind != Kind::Vmid || !placed::is_of_user(&cgroups);
+        for (kind, name) in
+            monitor.names(program, args).iter().filter(|(kind, _)| is_believed(*kind))
+        {
             names.add(kind, name.as_bytes());
         }
-        names.add(Kind::Kubevirt, names.kubevirt().unwrap_or_default());
-        let root = self.proc.join("1/root");
         let ids = names.containers();
         let user = placed::user(&cgroups).filter(|_| !ids.is_empty());
         let home = user.and_then(|uid| self.user(uid)).map(|(_, home)| home);
         for id in ids {
-            containers::add_names(&root, home.as_deref(), &id, &mut names);
+            records.add_names(home.as_deref(), &id, &mut names);
         }
+        names.add(Kind::Kubevirt, names.kubevirt().unwrap_or_default());
         names
     }
 
@@ -424,15 +455,26 @@ impl Hands for Host {
     }
 }
 
-/// The program of the process that this directory shows, and the arguments after its name.
-fn monitor_of<'a>(files: &Path, args: &'a [&'a [u8]]) -> (Monitor, &'a [&'a [u8]]) {
-    let Some((program, args)) = args.split_first() else { return (Monitor::Other, &[]) };
-    let mut monitor = Monitor::of(program, args);
-    if monitor == Monitor::Other {
-        let exe = fs::read_link(files.join("exe")).unwrap_or_default();
-        monitor = Monitor::of(exe.as_os_str().as_bytes(), args);
+/// A VMM, its program's path, and the arguments after that.
+type Started<'a> = (Monitor, &'a [u8], &'a [&'a [u8]]);
+
+/// What runs in the process that this directory shows.
+fn monitor_of<'a>(files: &Path, args: &'a [&'a [u8]]) -> Started<'a> {
+    let Some((program, rest)) = args.split_first() else { return (Monitor::Other, &[], &[]) };
+    let started = (Monitor::of(program, rest), *program, rest);
+    if started.0 != Monitor::Other {
+        return started;
     }
-    (monitor, args)
+    let exe = fs::read_link(files.join("exe")).unwrap_or_default();
+    let exe = exe.as_os_str().as_bytes();
+    if monitor::is_loader(program) && monitor::is_loader(exe) {
+        // The program is an argument after the loader's own.
+        let mut tails = (0..rest.len()).map(|at| (rest[at], &rest[at + 1..]));
+        let found = tails.find(|(program, rest)| Monitor::of(program, rest) != Monitor::Other);
+        return found
+            .map_or(started, |(program, rest)| (Monitor::of(program, rest), program, rest));
+    }
+    (Monitor::of(exe, rest), program, rest)
 }
 
 fn set_nice(tid: u32, nice: i32) -> io::Result<()> {

@@ -49,6 +49,12 @@ fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
 }
 
+/// Whether it is the dynamic loader, which may start programs.
+pub(crate) fn is_loader(path: &[u8]) -> bool {
+    let file = String::from_utf8_lossy(file_name(path));
+    file.starts_with("ld-linux") || (file.starts_with("ld-") && file.contains(".so"))
+}
+
 impl Monitor {
     /// Identifies the VMM by its program's path, and by its arguments if needed.
     pub fn of(path: &[u8], args: &[&[u8]]) -> Monitor {
@@ -94,13 +100,14 @@ impl Monitor {
         }
     }
 
-    /// Reads names from the arguments after the program's name.
-    pub fn names(self, args: &[&[u8]]) -> Names {
+    /// Reads names from the program's path and the arguments after it.
+    pub fn names(self, program: &[u8], args: &[&[u8]]) -> Names {
         let of = |options: &[&[u8]]| options.iter().find_map(|option| value_of(args, option));
         let path = |options: &[&[u8]]| of(options).and_then(socket::name);
         let mut names = Names::default();
         let name = match self {
-            Monitor::Qemu | Monitor::StratoVirt => return qemu::names(args),
+            Monitor::StratoVirt => return qemu::names(args, true),
+            Monitor::Qemu => return qemu::names(args, qemu::is_android(program)),
             Monitor::Firecracker => {
                 let sockets: [&[u8]; 2] = [b"--api-sock", b"--config-file"];
                 of(&[b"--id"]).or_else(|| sockets.iter().find_map(|option| path(&[option])))
@@ -242,7 +249,7 @@ mod tests {
             (Other, &["-name", "web"], None),
         ] {
             let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
-            let names = monitor.names(&args);
+            let names = monitor.names(b"", &args);
             assert_eq!(
                 names.get(Kind::Name).map(ToString::to_string).as_deref(),
                 found,
@@ -250,7 +257,7 @@ mod tests {
             );
         }
         let args: [&[u8]; 2] = [b"--platform", platform.as_bytes()];
-        assert!(CloudHypervisor.names(&args).has_of(Kind::Uuid, uuid.as_bytes()));
+        assert!(CloudHypervisor.names(b"", &args).has_of(Kind::Uuid, uuid.as_bytes()));
     }
 
     #[test]
@@ -291,8 +298,8 @@ mod tests {
                 (Monitor::CloudHypervisor, b"--platform"),
                 (Monitor::Crosvm, b"--socket"),
             ] {
-                monitor.names(&args);
-                monitor.names(&[&[option], args.as_slice()].concat());
+                monitor.names(b"", &args);
+                monitor.names(b"", &[&[option], args.as_slice()].concat());
             }
         }
     }

@@ -25,24 +25,20 @@ impl Name {
 
     /// The display form in at most `max` characters; the end of a longer one is replaced by `…`.
     pub fn short(&self, max: usize) -> String {
-        let text = self.to_string();
-        match text.char_indices().nth(max) {
-            None => text,
+        let (mut kept, mut length, mut room) = (String::new(), 0, None);
+        for part in self.parts() {
             // Leave out an escape as a whole: a part of it would be read as another escape.
-            Some(_) => {
-                let mut kept = String::new();
-                let mut room = max.saturating_sub(1);
-                for part in self.parts() {
-                    let length = part.chars().count();
-                    if length > room {
-                        break;
-                    }
-                    kept += &part;
-                    room -= length;
-                }
-                kept + "…"
+            if room.is_none() && length + part.chars().count() >= max {
+                room = Some(kept.len());
+            }
+            length += part.chars().count();
+            kept += &part;
+            if length > max {
+                kept.truncate(room.unwrap_or_default());
+                return kept + "…";
             }
         }
+        kept
     }
 
     /// Whether it is displayed unchanged. Most names are, and this is called often.

@@ -85,17 +85,30 @@ const BEST: [Kind; 7] = [
     Kind::ContainerId,
 ];
 
-/// The names of a VM, each with its kind.
+/// The names of a VM.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Names(Vec<(Kind, Name)>);
+pub struct Names(Vec<Known>);
+
+/// A name, with its kind and its forms.
+#[derive(Clone, PartialEq, Eq)]
+struct Known {
+    kind: Kind,
+    name: Name,
+    /// As it is, as it is written, as it is shown, then those of its kind.
+    forms: Vec<Vec<u8>>,
+}
 
 impl Names {
-    /// Adds a name, unless it is empty or there already is one of this kind.
+    /// Adds a name, unless it is empty or there already is one of this kind. A unit whose name is blank without
+    /// its type has none.
     pub fn add(&mut self, kind: Kind, name: impl Into<Vec<u8>>) {
         let name = name.into();
-        if !name.is_empty() && self.get(kind).is_none() {
-            self.0.push((kind, Name::new(name)));
-            self.0.sort_by_key(|(kind, _)| *kind);
+        let is_blank = kind == Kind::Unit && unescape(stem(&name)).trim_ascii().is_empty();
+        if !name.is_empty() && !is_blank && self.get(kind).is_none() {
+            let name = Name::new(name);
+            let forms = forms(kind, &name);
+            self.0.push(Known { kind, name, forms });
+            self.0.sort_by_key(|known| known.kind);
         }
     }
 
@@ -107,11 +120,20 @@ impl Names {
     }
 
     pub fn get(&self, kind: Kind) -> Option<&Name> {
-        self.0.iter().find(|(of, _)| *of == kind).map(|(_, name)| name)
+        self.known(kind).map(|known| &known.name)
+    }
+
+    fn known(&self, kind: Kind) -> Option<&Known> {
+        self.0.iter().find(|known| known.kind == kind)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (Kind, &Name)> {
-        self.0.iter().map(|(kind, name)| (*kind, name))
+        self.0.iter().map(|known| (known.kind, &known.name))
+    }
+
+    /// All forms of the names without their kinds, except abbreviations.
+    pub(crate) fn forms(&self) -> impl Iterator<Item = (Kind, &[u8])> {
+        self.0.iter().flat_map(|known| known.forms.iter().map(|form| (known.kind, &**form)))
     }
 
     /// The name by which people know the VM, if it has one other than a UUID.
@@ -123,11 +145,13 @@ impl Names {
         first.or_else(given).or_else(rest)
     }
 
-    /// `namespace/vm` in a pod of KubeVirt, which joins both with an underscore. Neither contains
+    /// `namespace/vm` in KubeVirt's container of a pod. KubeVirt joins both with an underscore; neither contains
     /// one.
     pub(crate) fn kubevirt(&self) -> Option<Vec<u8>> {
-        let in_pod = self.get(Kind::PodUid).is_some();
-        let name = self.get(Kind::Name).filter(|_| in_pod)?.as_bytes();
+        let of = |kind| self.get(kind).map(Name::to_text).unwrap_or_default();
+        let is_launcher = of(Kind::Pod).contains("/virt-launcher-");
+        let is_kubevirt = is_launcher || of(Kind::Container).ends_with("/compute");
+        let name = self.get(Kind::Name).filter(|_| is_kubevirt)?.as_bytes();
         let parts: Vec<&[u8]> = name.split(|byte| *byte == b'_').collect();
         match parts[..] {
             [namespace, vm] if !namespace.is_empty() && !vm.is_empty() => {
@@ -148,12 +172,33 @@ impl Names {
 
     /// Whether `given` is one of the names, as it is or as displayed.
     pub fn has(&self, given: &[u8]) -> bool {
-        self.iter().any(|(kind, name)| is_meant(kind, name, given))
+        self.0.iter().any(|known| known.is_meant(given))
     }
 
     /// Whether `given` is the name of this kind.
     pub fn has_of(&self, kind: Kind, given: &[u8]) -> bool {
-        self.get(kind).is_some_and(|name| is_meant(kind, name, given))
+        self.known(kind).is_some_and(|known| known.is_meant(given))
+    }
+}
+
+impl Known {
+    fn is_meant(&self, given: &[u8]) -> bool {
+        let is_uuid = self.kind == Kind::Uuid && self.name.as_bytes().eq_ignore_ascii_case(given);
+        let is_form = || self.forms.iter().any(|form| form == given);
+        !given.is_empty() && (is_uuid || is_form() || self.is_begun_by(given))
+    }
+
+    /// Whether `given` is a valid abbreviation: the first digits of an id, or the displayed part of a name
+    /// before `…`.
+    fn is_begun_by(&self, given: &[u8]) -> bool {
+        let is_id = |id: &[u8]| given.len() >= ID_DIGITS && id.starts_with(given);
+        // A column of a table may cut the name further.
+        let is_cut = |cut: &[u8]| {
+            !cut.is_empty() && self.forms[1..3].iter().any(|form| form.starts_with(cut))
+        };
+        given.strip_suffix("…".as_bytes()).is_some_and(is_cut)
+            || (matches!(self.kind, Kind::Name | Kind::ContainerId)
+                && made_up(self.name.as_bytes()).is_some_and(is_id))
     }
 }
 
@@ -199,8 +244,7 @@ pub fn shown(kind: Kind, name: &Name) -> String {
     }
 }
 
-/// All forms of a name without its kind, except abbreviations.
-pub fn forms(kind: Kind, name: &Name) -> Vec<Vec<u8>> {
+fn forms(kind: Kind, name: &Name) -> Vec<Vec<u8>> {
     let bytes = name.as_bytes();
     let mut forms = vec![bytes.to_vec(), name.to_string().into_bytes()];
     forms.push(shown(kind, name).into_bytes());
@@ -214,56 +258,12 @@ pub fn forms(kind: Kind, name: &Name) -> Vec<Vec<u8>> {
         }
         _ => {}
     }
-    forms.sort_unstable();
-    forms.dedup();
     forms
 }
 
 fn after(text: &[u8], mark: u8) -> Option<Vec<u8>> {
     let at = text.iter().position(|byte| *byte == mark)?;
     Some(text[at + 1..].to_vec()).filter(|rest| !rest.is_empty())
-}
-
-/// Whether `given` is a valid abbreviation: the first digits of an id, or the displayed part of a name
-/// before `…`.
-pub fn is_begun_by(kind: Kind, name: &Name, given: &[u8]) -> bool {
-    let id = match kind {
-        Kind::Name | Kind::ContainerId => made_up(name.as_bytes()),
-        _ => None,
-    };
-    let is_id = given.len() >= ID_DIGITS && id.is_some_and(|id| id.starts_with(given));
-    let cut = given.strip_suffix("…".as_bytes());
-    // A column of a table may cut the name further.
-    let is_cut = |cut: &[u8]| {
-        !cut.is_empty()
-            && (name.to_string().as_bytes().starts_with(cut)
-                || shown(kind, name).as_bytes().starts_with(cut))
-    };
-    is_id || cut.is_some_and(is_cut)
-}
-
-fn is_meant(kind: Kind, name: &Name, given: &[u8]) -> bool {
-    let is_same = match kind {
-        Kind::Uuid => name.as_bytes().eq_ignore_ascii_case(given),
-        _ => name.as_bytes() == given,
-    };
-    if is_same {
-        return true;
-    }
-    if made_up(name.as_bytes()).is_some() && matches!(kind, Kind::Name | Kind::ContainerId) {
-        return is_begun_by(kind, name, given);
-    }
-    if !given.ends_with("…".as_bytes()) && is_plain(kind, name) {
-        return false;
-    }
-    is_begun_by(kind, name, given) || forms(kind, name).iter().any(|form| form == given)
-}
-
-/// Whether the name has no other form.
-fn is_plain(kind: Kind, name: &Name) -> bool {
-    !matches!(kind, Kind::Pod | Kind::Unit | Kind::ContainerId)
-        && name.as_bytes().len() < ID_DIGITS_MIN
-        && name.is_plain()
 }
 
 /// Reverts systemd's `\xNN` escapes.

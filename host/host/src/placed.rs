@@ -32,14 +32,20 @@ pub fn user(text: &str) -> Option<u32> {
     ids.find_map(|id| id.parse().ok())
 }
 
+/// Whether it is a process of a user's session, in `/proc/PID/cgroup`.
+pub fn is_of_user(text: &str) -> bool {
+    text.split(['/', '\n']).any(|part| part == "user.slice" || part.starts_with("user@"))
+}
+
 fn add(path: &str, names: &mut Names) {
-    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | "..")).collect();
     // Start with the innermost.
     for (at, part) in parts.iter().enumerate().rev() {
-        let around = at.checked_sub(1).map(|at| parts[at]);
-        if let Some(name) = of_libvirt(part) {
+        // A user chooses the names below the user's manager.
+        let is_hosts = !parts[..at].iter().any(|around| is_manager(around));
+        if let Some(name) = of_libvirt(part).filter(|_| is_hosts) {
             names.add(Kind::Libvirt, name);
-        } else if let Some(vmid) = of_proxmox(part, around) {
+        } else if let Some(vmid) = of_proxmox(part, &parts[..at]) {
             names.add(Kind::Vmid, vmid);
         } else if is_unit(part) && of_container(part).is_none() {
             names.add(Kind::Unit, *part);
@@ -62,8 +68,8 @@ fn of_libvirt(part: &str) -> Option<Vec<u8>> {
 }
 
 /// `104` in `qemu.slice/104.scope`.
-fn of_proxmox<'p>(part: &'p str, around: Option<&str>) -> Option<&'p str> {
-    let vmid = part.strip_suffix(".scope").filter(|_| around == Some("qemu.slice"))?;
+fn of_proxmox<'p>(part: &'p str, around: &[&str]) -> Option<&'p str> {
+    let vmid = part.strip_suffix(".scope").filter(|_| around == ["qemu.slice"])?;
     Some(vmid).filter(|vmid| !vmid.is_empty() && vmid.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
@@ -128,7 +134,15 @@ mod tests {
             ("/machine/qemu-3-web1.libvirt-qemu/emulator", &libvirt),
             (r"/machine-qemu\x2d12\x2dmy\x2dvm.scope", &[(Kind::Libvirt, "my-vm")]),
             ("/qemu.slice/104.scope", &[(Kind::Vmid, "104")]),
+            ("/../../qemu.slice/104.scope", &[(Kind::Vmid, "104")]),
             ("/104.scope", &[(Kind::Unit, "104.scope")]),
+            ("/a.slice/qemu.slice/104.scope", &[(Kind::Unit, "104.scope")]),
+            ("/user@1000.service/qemu.slice/104.scope", &[(Kind::Unit, "104.scope")]),
+            (
+                "/user@1.service/machine-qemu-1-web.scope",
+                &[(Kind::Unit, "machine-qemu-1-web.scope")],
+            ),
+            (r"/vms/.service/\x20.scope", &[]),
             ("/system.slice/vm1.service", &[(Kind::Unit, "vm1.service")]),
             ("/a.service/b.scope/c", &[(Kind::Unit, "b.scope")]),
             (&in_pod, &pod),

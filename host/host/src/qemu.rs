@@ -7,6 +7,9 @@
 
 use crate::names::{Kind, Names};
 
+/// A part of the path of the QEMU in Android's emulator.
+const EMULATOR: &[u8] = b"emulator/qemu/";
+
 /// Options without a value, in QEMU 0.12 to 10.
 const FLAGS: &[&str] = &[
     "S",
@@ -16,6 +19,8 @@ const FLAGS: &[&str] = &[
     "ctrl-grab",
     "curses",
     "daemonize",
+    // StratoVirt's.
+    "disable-seccomp",
     "enable-fips",
     "enable-hax",
     "enable-kvm",
@@ -63,31 +68,21 @@ pub fn is_qemu(path: &[u8]) -> bool {
     file.starts_with(b"qemu-system-") || names.contains(&file)
 }
 
+/// Whether a program is the QEMU of Android's emulator.
+pub fn is_android(path: &[u8]) -> bool {
+    path.windows(EMULATOR.len()).any(|part| part == EMULATOR)
+}
+
 /// Reads the arguments after the program's name. As in QEMU the last name and UUID win, and `-uuid` takes
-/// precedence over `-smbios`. `-avd NAME` and `@NAME` are of Android's emulator, which is a QEMU with options of
-/// its own.
-pub fn names(args: &[&[u8]]) -> Names {
+/// precedence over `-smbios`. `-avd NAME` and `@NAME` are of Android's emulator. `has_more`: there are flags that
+/// QEMU lacks, so that no option takes a name as its value.
+pub fn names(args: &[&[u8]], has_more: bool) -> Names {
     let (mut name, mut id, mut uuid, mut smbios, mut incus) = (None, None, None, None, None);
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        if let Some(avd) = arg.strip_prefix(b"@") {
-            name = name.or_else(|| Some(avd.to_vec()));
-        }
-        let Some(option) = arg.strip_prefix(b"-") else { continue };
-        let option = option.strip_prefix(b"-").unwrap_or(option);
-        if is_flag(option) {
-            continue;
-        }
-        let Some(value) = args.next() else { break };
+    for (option, value) in given(args, has_more) {
         match option {
-            b"name" => {
-                if let Some((_, guest)) = options(value, b"guest").rfind(|(key, _)| key == b"guest")
-                {
-                    name = Some(guest);
-                }
-            }
-            b"id" => id = Some(*value),
-            b"avd" => name = name.or_else(|| Some(value.to_vec())),
+            b"name" => name = entry(value, b"guest").or(name),
+            b"id" => id = Some(value),
+            b"avd" | b"@" => name = name.or_else(|| Some(value.to_vec())),
             b"uuid" => uuid = uuid_of(value),
             b"smbios" => smbios = of_smbios(value).or(smbios),
             b"readconfig" => incus = of_incus(value),
@@ -102,12 +97,54 @@ pub fn names(args: &[&[u8]]) -> Names {
     names
 }
 
+/// Whether it has no machine, as when libvirt asks QEMU what it can do: it holds a VM that never runs.
+pub fn is_without_machine(args: &[&[u8]]) -> bool {
+    let machine = |(option, value): (&[u8], &[u8])| match option {
+        b"machine" | b"M" => entry(value, b"type"),
+        _ => None,
+    };
+    given(args, false).filter_map(machine).last().is_some_and(|machine| machine == b"none")
+}
+
+/// The options without hyphens, each with its value; `@` with the name after it. Flags are left out.
+fn given<'a>(args: &'a [&'a [u8]], has_more: bool) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    let mut args = args.iter().copied().peekable();
+    let is_named = |arg: &[u8]| arg.starts_with(b"@") || arg == b"-name" || arg == b"-avd";
+    std::iter::from_fn(move || loop {
+        let arg = args.next()?;
+        if let Some(avd) = arg.strip_prefix(b"@") {
+            return Some((b"@".as_slice(), avd));
+        }
+        let Some(option) = arg.strip_prefix(b"-") else { continue };
+        let option = option.strip_prefix(b"-").unwrap_or(option);
+        if is_flag(option) || (has_more && args.peek().is_some_and(|next| is_named(next))) {
+            continue;
+        }
+        return Some((option, args.next()?));
+    })
+}
+
+/// The last entry of an option list with this key, which the first entry may lack.
+fn entry(list: &[u8], key: &[u8]) -> Option<Vec<u8>> {
+    options(list, key).rfind(|(of, _)| of == key).map(|(_, value)| value)
+}
+
 /// The UUID in an `-smbios` entry of type 1 (system).
 fn of_smbios(value: &[u8]) -> Option<String> {
     let mut entries = options(value, b"type");
-    let is_system = entries.clone().any(|(key, value)| key == b"type" && value == b"1");
+    let is_system = entries.clone().any(|(key, value)| key == b"type" && number(&value) == Some(1));
     let (_, uuid) = entries.rfind(|(key, _)| key == b"uuid").filter(|_| is_system)?;
     uuid_of(&uuid)
+}
+
+/// A number as in C, also hexadecimal or octal.
+fn number(text: &[u8]) -> Option<u32> {
+    let text = std::str::from_utf8(text).ok()?.to_ascii_lowercase();
+    match (text.strip_prefix("0x"), text.strip_prefix('0')) {
+        (Some(hex), _) => u32::from_str_radix(hex, 16).ok(),
+        (_, Some(octal)) if !octal.is_empty() => u32::from_str_radix(octal, 8).ok(),
+        _ => text.parse().ok(),
+    }
 }
 
 /// `project/instance` from the path of a configuration that Incus or LXD wrote:
@@ -179,7 +216,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn name_in(args: &[&[u8]]) -> Option<Vec<u8>> {
-        Some(names(args).get(Kind::Name)?.as_bytes().to_vec())
+        Some(names(args, false).get(Kind::Name)?.as_bytes().to_vec())
     }
 
     #[test]
@@ -213,6 +250,11 @@ mod tests {
         assert_eq!(name_in(&[b"-no-window", b"-avd", b"Pixel_7"]).unwrap(), b"Pixel_7");
         assert_eq!(name_in(&[b"@Pixel_7", b"-no-audio"]).unwrap(), b"Pixel_7");
         assert_eq!(name_in(&[b"-drive", b"@x", b"-avd"]), None);
+        assert_eq!(name_in(&[b"-disable-seccomp", b"-name", b"web"]).unwrap(), b"web");
+        for args in [&[b"-verbose".as_slice(), b"-avd", b"X"][..], &[b"-wipe-data", b"@X"]] {
+            assert_eq!(name_in(args), None);
+            assert_eq!(names(args, true).best().unwrap().1.as_bytes(), b"X");
+        }
         assert_eq!(name_in(&[b"-name", b"a", b"-name", b"b"]).unwrap(), b"b");
         assert_eq!(name_in(&[b"-name", b"a", b"-name", b"debug-threads=on"]).unwrap(), b"a");
     }
@@ -221,7 +263,7 @@ mod tests {
     fn uuids_are_uuids() {
         let read = |args: &[&str]| {
             let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
-            names(&args).get(Kind::Uuid).map(ToString::to_string)
+            names(&args, false).get(Kind::Uuid).map(ToString::to_string)
         };
         let of = |text: &str| read(&["-uuid", text]);
         let good = "C7A5FDB2-cdaf-9455-926a-d65c16db1809";
@@ -232,14 +274,17 @@ mod tests {
         let smbios = format!("type=1,uuid={good},sku=a,,b");
         assert_eq!(read(&["-smbios", &smbios]), Some(good.to_lowercase()));
         assert_eq!(read(&["-smbios", &smbios, "-smbios", "type=2"]), Some(good.to_lowercase()));
-        assert_eq!(read(&["-smbios", &smbios.replace('1', "2")]), None);
+        for (written, is_system) in [("0x1", true), ("01", true), ("0x10", false), ("2", false)] {
+            let smbios = smbios.replace("type=1", &format!("type={written}"));
+            assert_eq!(read(&["-smbios", &smbios]).is_some(), is_system, "{written}");
+        }
         let other = good.replace('c', "0");
         assert_eq!(read(&["-smbios", &smbios, "-uuid", &other]), Some(other.to_lowercase()));
     }
 
     #[test]
     fn proxmox_and_incus_say_which_vm_it_is() {
-        let read = |kind, args: &[&[u8]]| names(args).get(kind).map(ToString::to_string);
+        let read = |kind, args: &[&[u8]]| names(args, false).get(kind).map(ToString::to_string);
         assert_eq!(read(Kind::Vmid, &[b"-id", b"104", b"-name", b"web"]).as_deref(), Some("104"));
         assert_eq!(read(Kind::Vmid, &[b"-id", b"x"]), None);
         for (path, found) in [
@@ -309,9 +354,9 @@ mod tests {
         #[test]
         fn no_command_line_makes_it_panic(args: Vec<Vec<u8>>) {
             let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
-            names(&args);
+            names(&args, false);
             for option in [b"-name".as_slice(), b"-smbios", b"-readconfig"] {
-                names(&[&[option], args.as_slice()].concat());
+                names(&[&[option], args.as_slice()].concat(), true);
             }
         }
     }

@@ -45,8 +45,13 @@ impl Rival {
         for root in roots {
             add(tree, root, None, &divided, &is_rival, &mut all);
         }
+        let competing: BTreeSet<u32> = groups.competing().collect();
         for pid in groups.vms() {
             let Ok(place) = groups.place(tree, pid) else { continue };
+            // Without vCPUs it is a part of the VM beside it.
+            if !competing.contains(&pid) && !place.beside.is_empty() {
+                continue;
+            }
             let Some(group) = place.group.or_else(|| groups.first(pid)) else { continue };
             match all.iter_mut().find(|rival| rival.group == group) {
                 Some(rival) if place.is_own => rival.own = Some(pid),

@@ -41,8 +41,8 @@ impl Host {
     fn missing(&self, pid: u32) -> Option<String> {
         let line = read_kernel(self.dir(pid).join("cmdline")).unwrap_or_default();
         let args: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
-        let (monitor, _) = monitor_of(&self.dir(pid), &args);
-        let is_missing = monitor != Monitor::Other && self.look_at(pid).is_none();
+        let (monitor, ..) = monitor_of(&self.dir(pid), &args);
+        let is_missing = monitor != Monitor::Other && self.vm_process(pid).is_none();
         is_missing.then(|| format!("{pid} ({})", monitor.name()))
     }
 

@@ -3,7 +3,7 @@
 
 use crate::monitor::Monitor;
 use crate::numbers_in;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
@@ -41,11 +41,13 @@ pub struct Descriptors {
     /// The directory that shows the process's files and command line: its own, or that of another thread
     /// if the first one has ended.
     pub files: PathBuf,
-    pub has_vm: bool,
+    /// Descriptors of VMs. One of a VM may occur twice.
+    vms: usize,
     is_empty: bool,
     /// Numbers of vCPUs. A descriptor may occur twice.
     numbers: BTreeSet<u32>,
-    /// Descriptors without a number.
+    /// All descriptors of vCPUs, and those without a number.
+    vcpus: usize,
     unnumbered: usize,
 }
 
@@ -83,12 +85,16 @@ impl Descriptors {
     }
 
     fn add(&mut self, link: &[u8]) {
-        self.has_vm |= link == VM;
-        match link.strip_prefix(VCPU) {
-            Some(b"") => self.unnumbered += 1,
-            Some(rest) => self.numbers.extend(rest.strip_prefix(b":").and_then(number)),
-            None => {}
-        }
+        self.vms += usize::from(link == VM);
+        let Some(rest) = link.strip_prefix(VCPU) else { return };
+        let number = rest.strip_prefix(b":").and_then(number);
+        self.numbers.extend(number);
+        self.unnumbered += usize::from(rest.is_empty());
+        self.vcpus += usize::from(rest.is_empty() || number.is_some());
+    }
+
+    pub fn has_vm(&self) -> bool {
+        self.vms > 0
     }
 
     fn count(&self) -> usize {
@@ -97,6 +103,16 @@ impl Descriptors {
 
     fn may_have(&self, number: u32) -> bool {
         self.numbers.is_empty() || self.numbers.contains(&number)
+    }
+
+    /// Whether KVM may have these vCPUs, each in one thread. Any thread may have the name of a vCPU's. Two vCPUs
+    /// with one number are of two VMs.
+    fn may_be(&self, named: &[Vcpu]) -> bool {
+        let numbers: BTreeSet<u32> = named.iter().map(|vcpu| vcpu.index).collect();
+        match numbers.len() == named.len() {
+            true => self.vcpus == 0 || named.len() <= self.count(),
+            false => self.vms > 1 && named.len() <= self.vcpus,
+        }
     }
 }
 
@@ -124,14 +140,27 @@ pub fn find(process: &Path, monitor: Monitor, descriptors: &Descriptors) -> (Vec
     if !is_each_named {
         vcpus.retain(|vcpu| descriptors.may_have(vcpu.index));
     }
+    if !descriptors.may_be(&vcpus) {
+        vcpus.clear();
+    }
     if vcpus.len() >= descriptors.count() {
         let count = vcpus.len();
         return (vcpus, count);
     }
     let is_named = !vcpus.is_empty();
     let named: BTreeSet<u32> = vcpus.iter().map(|vcpu| vcpu.tid).collect();
-    let mut unnumbered = Vec::new();
-    for tid in tids.into_iter().filter(|tid| !named.contains(tid)) {
+    tids.retain(|tid| !named.contains(tid));
+    add_running(&tasks, descriptors, &tids, &mut vcpus);
+    // If threads are named, a descriptor without a thread is of a vCPU that was removed from the
+    // VM.
+    let count = if is_named { vcpus.len() } else { descriptors.count().max(vcpus.len()) };
+    (vcpus, count)
+}
+
+/// Adds those of these threads that run vCPUs, without regard to their names.
+fn add_running(tasks: &Path, descriptors: &Descriptors, tids: &[u32], vcpus: &mut Vec<Vcpu>) {
+    let (mut unnumbered, mut with_ticks) = (Vec::new(), Vec::new());
+    for tid in tids.iter().copied() {
         let task = tasks.join(tid.to_string());
         let stat = stat(&task);
         if stat.flags & PF_USER_WORKER != 0 {
@@ -140,19 +169,24 @@ pub fn find(process: &Path, monitor: Monitor, descriptors: &Descriptors) -> (Vec
         match running(&descriptors.files, &task) {
             Some(Some(index)) => vcpus.push(Vcpu { index, tid }),
             Some(None) => unnumbered.push(tid),
-            None if stat.guest_ticks > 0 => unnumbered.push(tid),
+            None if stat.guest_ticks > 0 => with_ticks.push(tid),
             None => {}
         }
     }
-    let taken: BTreeSet<u32> = vcpus.iter().map(|vcpu| vcpu.index).collect();
-    let free = descriptors.numbers.iter().copied().filter(|number| !taken.contains(number));
-    let more = (0..).filter(|n| !taken.contains(n) && !descriptors.numbers.contains(n));
+    let mut taken: BTreeMap<u32, usize> = BTreeMap::new();
+    vcpus.iter().for_each(|vcpu| *taken.entry(vcpu.index).or_default() += 1);
+    // Of two threads with one vCPU it is not known which runs it.
+    vcpus.retain(|vcpu| descriptors.vms > 1 || taken[&vcpu.index] == 1);
+    // Threads may take turns with a vCPU, and another thread may have begun it.
+    let free = descriptors.count().saturating_sub(taken.len() + unnumbered.len());
+    if with_ticks.len() <= free {
+        unnumbered.extend(with_ticks);
+        unnumbered.sort_unstable();
+    }
+    let free = descriptors.numbers.iter().copied().filter(|number| !taken.contains_key(number));
+    let more = (0..).filter(|n| !taken.contains_key(n) && !descriptors.numbers.contains(n));
     vcpus.extend(free.chain(more).zip(unnumbered).map(|(index, tid)| Vcpu { index, tid }));
     vcpus.sort_unstable();
-    // If threads are named, a descriptor without a thread is of a vCPU that was removed from the
-    // VM.
-    let count = if is_named { vcpus.len() } else { descriptors.count().max(vcpus.len()) };
-    (vcpus, count)
 }
 
 /// Whether a thread is within `KVM_RUN`, and of which vCPU: in `16 0x11 0xae80 …` the second number is

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
-use unspin_host::{tightest, Groups, Host, Limited, Rival, Tree, VmProcess};
+use unspin_host::{tightest, Groups, Host, Kind, Limited, Rival, Tree, VmProcess};
 use unspin_scratch::Scratch;
 
 /// A host made of files.
@@ -351,6 +351,40 @@ const LAYOUTS: &[Layout] = &[
             ("/firecracker", Some(100.0)),
             ("/firecracker/id1", Some(10.0)),
             ("/firecracker/id2", Some(20.0)),
+        ],
+    },
+    Layout {
+        name: "jails that are named like libvirt's cgroups of vCPUs",
+        files: &[
+            ("firecracker/cpu.weight", "100"),
+            ("firecracker/vcpu2/cpu.weight", "300"),
+            ("firecracker/vcpu2/cpu.max", "200000 100000"),
+            ("firecracker/vcpu4/cpu.weight", "100"),
+        ],
+        vms: &[
+            Vm {
+                pid: 100,
+                main: "0::/firecracker/vcpu2",
+                vcpus: &["0::/firecracker/vcpu2", "0::/firecracker/vcpu2"],
+                place: Some(("/firecracker/vcpu2", 300.0)),
+                quotas: &[("/firecracker/vcpu2", 2.0, "vm")],
+                limit: Some((2.0, "cpu.max of /firecracker/vcpu2")),
+                ..OWN
+            },
+            Vm {
+                pid: 101,
+                main: "0::/firecracker/vcpu4",
+                vcpus: &["0::/firecracker/vcpu4"],
+                place: Some(("/firecracker/vcpu4", 100.0)),
+                ..OWN
+            },
+        ],
+        helpers: &[],
+        rivals: &[
+            ("/", None),
+            ("/firecracker", Some(100.0)),
+            ("/firecracker/vcpu2", Some(300.0)),
+            ("/firecracker/vcpu4", Some(100.0)),
         ],
     },
     Layout {
@@ -732,6 +766,81 @@ fn a_vm_that_hides_its_vcpus_has_a_place_where_all_its_threads_have_one() {
     assert!(place(&host).unwrap_err().contains("not known which of them run vCPUs"));
 }
 
+/// libvirt's cgroups are known by their scope. A quota inside it may be of a vCPU or of others.
+#[test]
+fn a_vm_that_hides_its_vcpus_has_the_place_of_its_unit() {
+    let fake = Fake::new();
+    let scope = r"machine.slice/machine-qemu\x2d1\x2dweb.scope";
+    for (path, text) in [
+        ("cpu.weight", "300"),
+        ("cpu.max", "200000 100000"),
+        ("libvirt/emulator/cpu.weight", "100"),
+        ("libvirt/emulator/cpu.max", "20000 100000"),
+        ("libvirt/vcpu0/cpu.weight", "100"),
+    ] {
+        fake.write(&format!("sys/fs/cgroup/{scope}/{path}"), text);
+    }
+    let [emulator, vcpu] = ["emulator", "vcpu0"].map(|part| format!("0::/{scope}/libvirt/{part}"));
+    fake.process(100, "/usr/bin/kvm", &emulator, &[&vcpu], true);
+    fake.write("proc/100/task/1000/comm", "kvm\n");
+    fake.0.link("proc/100/fd/20", "anon_inode:kvm-vcpu:0");
+    let (host, tree) = (fake.host(), Tree::of(&fake.host()));
+    let groups = Groups::of(&tree, &host, &host.vm_processes().unwrap());
+    let place = groups.place(&tree, 100).unwrap();
+    assert_eq!((place.group.unwrap().path, place.is_own), (format!("/{scope}"), true));
+    let limits = groups.limits(&tree, 100);
+    let limits: Vec<(f64, String)> =
+        limits.iter().map(|limit| (limit.cpus, written(&limit.of))).collect();
+    assert_eq!(limits, [(2.0, "vm".to_string())]);
+}
+
+/// Such as a helper that has inherited the descriptor.
+#[test]
+fn a_process_without_vcpus_takes_nothing_from_a_vm() {
+    let fake = Fake::new();
+    fake.write("sys/fs/cgroup/a/cpu.weight", "100\n");
+    fake.process(100, "/usr/bin/kvm", "0::/a", &["0::/a"], true);
+    fake.process(101, "/usr/bin/kvm", "0::/a", &[], true);
+    let (host, tree) = (fake.host(), Tree::of(&fake.host()));
+    let all = host.vm_processes().unwrap();
+    assert_eq!(all.iter().map(VmProcess::has_vcpus).collect::<Vec<_>>(), [true, false]);
+    let groups = Groups::of(&tree, &host, &all);
+    let place = |pid| groups.place(&tree, pid).unwrap();
+    assert!(place(100).is_own && place(100).beside.is_empty());
+    assert_eq!((place(101).is_own, place(101).beside), (false, BTreeSet::from([100])));
+    let rivals = Rival::all(&tree, &groups, &BTreeSet::from([100]), false);
+    let own: Vec<Option<u32>> = rivals.iter().map(|rival| rival.own).collect();
+    assert_eq!(own, [None, Some(100)]);
+    assert!(rivals.iter().all(|rival| rival.threads_of.is_empty()));
+}
+
+/// QEMU in another pod may have any name.
+#[test]
+fn a_vm_of_kubevirt_is_named_in_its_own_pod() {
+    let fake = Fake::new();
+    let id = id!("a");
+    let group = POD.replace("cri-containerd-1", &format!("cri-containerd-{id}"));
+    let group = group.replace("podaa", "pod0a0b0c0d_1111_2222_3333_444455556666");
+    fake.process(100, "/usr/bin/kvm", &group, &[&group], true);
+    fake.write("proc/100/cmdline", "/usr/bin/kvm\0-name\0guest=win_11\0");
+    for (pod, container, kubevirt) in [
+        ("virt-launcher-11-x", "x", Some("win/11")),
+        ("other", "compute", Some("win/11")),
+        ("other", "qemu", None),
+    ] {
+        let labels = format!(
+            r#"{{"annotations": {{"io.kubernetes.cri.sandbox-namespace": "win",
+                 "io.kubernetes.cri.sandbox-name": "{pod}",
+                 "io.kubernetes.cri.container-name": "{container}"}}}}"#
+        );
+        let dir = "proc/1/root/run/containerd/io.containerd.runtime.v2.task/k8s.io";
+        fake.write(&format!("{dir}/{id}/config.json"), &labels);
+        let vm = fake.host().vm_process(100).unwrap();
+        let name = vm.names.get(Kind::Kubevirt).map(ToString::to_string);
+        assert_eq!(name.as_deref(), kubevirt, "{pod}/{container}");
+    }
+}
+
 /// podman and docker of a user keep their records in the user's home directory.
 #[test]
 fn a_container_of_a_user_has_its_name() {
@@ -753,6 +862,9 @@ fn a_container_of_a_user_has_its_name() {
         let vm = fake.host().vm_process(pid).unwrap();
         assert_eq!(vm.name().unwrap().to_text(), name);
     }
+    let long = format!("{config}{}", " ".repeat(1 << 18));
+    fake.write(&format!("{share}/docker/containers/{docker}/config.v2.json"), &long);
+    assert_eq!(fake.host().vm_process(101).unwrap().title(), &docker[..12], "too long for a user");
     fake.process(103, "/usr/bin/vmm", &format!("0::/docker-{docker}.scope"), &[], true);
     assert_eq!(fake.host().vm_process(103).unwrap().title(), &docker[..12], "of no user");
 }

@@ -10,7 +10,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use unspin_host::{Host, Monitor, Vcpu, VmProcess};
+use unspin_host::{Host, Kind, Monitor, Vcpu, VmProcess};
 use unspin_scratch::Killed;
 
 const UUID: &[u8] = b"C7A5FDB2-cdaf-9455-926a-d65c16db1809";
@@ -155,6 +155,99 @@ fn vcpus_are_those_that_kvm_has() {
     fake.process(40, qemu, "anon_inode:kvm-vm-stats", &[(40, "CPU 0/KVM")]);
     fake.descriptor(40, 20, "anon_inode:kvm-vcpu-stats:0");
     assert_eq!(of(40), None, "it holds no VM");
+}
+
+/// Any thread may have the name of a vCPU's thread, and some guest time.
+#[test]
+fn there_are_no_more_vcpus_than_kvm_has() {
+    let fake = Fake::new();
+    let of = |pid: u32| {
+        let vm = Host::at(&fake.0).vm_process(pid).unwrap();
+        let vcpus: Vec<(u32, u32)> = vm.vcpus.iter().map(|vcpu| (vcpu.index, vcpu.tid)).collect();
+        (vm.vcpu_count, vcpus)
+    };
+    let begin = |pid: u32, vcpus: &[u32], comm: &str, threads: u32| {
+        let threads: Vec<(u32, &str)> = (pid..pid + threads).map(|tid| (tid, comm)).collect();
+        fake.process(pid, &[b"/opt/vmm"], VM, &threads);
+        for (fd, vcpu) in (20..).zip(vcpus) {
+            fake.descriptor(pid, fd, &format!("anon_inode:kvm-vcpu:{vcpu}"));
+        }
+    };
+    let runs = |pid: u32, tid: u32, fd: u32| {
+        let call = format!("16 {fd:#x} 0xae80 0x0\n");
+        fake.write(&format!("{pid}/task/{tid}/syscall"), call.as_bytes());
+    };
+    let has_ticks = |pid: u32, tid: u32| {
+        let stat = format!("{tid} (x) S {}7 0 0\n", "0 ".repeat(39));
+        fake.write(&format!("{pid}/task/{tid}/stat"), stat.as_bytes());
+    };
+    begin(100, &[0, 1, 2, 3], "exe", 13);
+    (101..113).for_each(|tid| has_ticks(100, tid));
+    assert_eq!(of(100), (4, vec![]), "12 threads take turns");
+    runs(100, 105, 22);
+    assert_eq!(of(100), (4, vec![(2, 105)]));
+    begin(200, &[0], "worker", 2);
+    has_ticks(200, 200);
+    runs(200, 201, 20);
+    assert_eq!(of(200), (1, vec![(0, 201)]), "the first thread ran it once");
+    begin(300, &[0, 1], "CPU 0/KVM", 6);
+    assert_eq!(of(300), (2, vec![]));
+    runs(300, 301, 20);
+    has_ticks(300, 302);
+    assert_eq!(of(300), (2, vec![(0, 301), (1, 302)]));
+    begin(400, &[0, 0], "vcpu_0", 2);
+    assert_eq!(of(400), (1, vec![]), "2 descriptors of 1 vCPU");
+    fake.descriptor(400, 10, VM);
+    assert_eq!(of(400), (2, vec![(0, 400), (0, 401)]), "2 VMs");
+}
+
+#[test]
+fn a_vm_is_seen_as_what_runs_it() {
+    let fake = Fake::new();
+    let probe: &[&[u8]] =
+        &[b"/usr/bin/kvm", b"-S", b"-machine", b"none,accel=kvm:tcg", b"-daemonize"];
+    fake.process(10, probe, VM, &[(10, "kvm")]);
+    fake.process(20, &[b"/usr/bin/kvm", b"-M", b"none", b"-M", b"pc"], VM, &[(20, "kvm")]);
+    let loader: &[&[u8]] = &[b"/lib64/ld-linux-x86-64.so.2", b"--library-path", b"/x"];
+    let qemu: &[&[u8]] = &[b"/opt/qemu-system-x86_64", b"-name", b"ubuntu"];
+    for (pid, exe) in [(30, "/usr/lib/ld-2.31.so"), (40, "/opt/vmm")] {
+        fake.process(pid, &[loader, qemu].concat(), VM, &[(pid, "x")]);
+        fake.0.link(format!("{pid}/exe"), exe);
+    }
+    let android = b"/opt/sdk/emulator/qemu/linux-x86_64/qemu-system-x86_64-headless".as_slice();
+    fake.process(50, &[android, b"-verbose", b"-avd", b"Pixel_7"], VM, &[(50, "x")]);
+    let strato: &[&[u8]] = &[b"/usr/bin/stratovirt", b"-new-flag", b"-name", b"db"];
+    fake.process(60, strato, VM, &[(60, "x")]);
+    let vms = Host::at(&fake.0).vm_processes().unwrap();
+    let seen: Vec<(u32, &str, &str)> =
+        vms.iter().map(|vm| (vm.pid, vm.monitor.name(), vm.title())).collect();
+    assert_eq!(
+        seen,
+        [
+            (20, "QEMU", "pid:20"),
+            (30, "QEMU", "ubuntu"),
+            (40, "another VMM", "pid:40"),
+            (50, "QEMU", "Pixel_7"),
+            (60, "StratoVirt", "db"),
+        ]
+    );
+}
+
+/// Any user may write `-id` into a command line.
+#[test]
+fn a_vmid_is_believed_from_the_host() {
+    let fake = Fake::new();
+    for (pid, group, vmid) in [
+        (10, "/qemu.slice/105.scope", Some("105")),
+        (20, "/system.slice/vm.service", Some("104")),
+        (30, "/user.slice/user-1000.slice/session-2.scope", None),
+        (40, "/user.slice/user@1000.service/qemu.slice/105.scope", None),
+    ] {
+        fake.process(pid, &[b"/usr/bin/kvm", b"-id", b"104"], VM, &[(pid, "kvm")]);
+        fake.write(&format!("{pid}/cgroup"), format!("0::{group}\n").as_bytes());
+        let vm = Host::at(&fake.0).vm_process(pid).unwrap();
+        assert_eq!(vm.names.get(Kind::Vmid).map(ToString::to_string).as_deref(), vmid, "{group}");
+    }
 }
 
 #[test]

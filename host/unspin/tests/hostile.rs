@@ -249,6 +249,7 @@ fn a_file_without_an_end_is_not_read() {
     let host = Fake::new();
     for (pid, name) in [(41, "web"), (42, "a"), (43, "b"), (44, "c"), (45, "d")] {
         host.vm(&format!("{pid}-0"), name);
+        host.0.link(format!("proc/{pid}/fd/8"), "anon_inode:kvm-vcpu:0");
         host.write(&format!("proc/{pid}/task/{pid}/comm"), "kvm");
         host.write(&format!("proc/{pid}/cgroup"), &format!("0::/{name}.scope"));
         host.write(&format!("sys/fs/cgroup/{name}.scope/cpu.weight"), "100");
@@ -324,6 +325,8 @@ fn many_vms_are_shaped_in_little_time() {
         for vcpu in 0..2 {
             let tid = pid + 1 + vcpu;
             host.write(&format!("proc/{pid}/task/{tid}/comm"), &format!("CPU {vcpu}/KVM"));
+            let vcpu = format!("anon_inode:kvm-vcpu:{vcpu}");
+            host.0.link(format!("proc/{pid}/fd/{}", 10 + tid - pid), &vcpu);
             let stat = format!("{tid} (x) S {}0", "0 ".repeat(39));
             host.write(&format!("proc/{tid}/stat"), &stat);
             host.write(&format!("proc/{tid}/status"), "Cpus_allowed_list:\t0-1");

@@ -21,6 +21,7 @@ fn neighbours(host: &Fake, args: &[&str]) -> Command {
 fn vms_are_shown_where_they_compete() {
     let host = Fake::new();
     host.vm("41-0", "web");
+    host.0.link("proc/41/fd/8", "anon_inode:kvm-vcpu:0");
     host.write("proc/41/cgroup", "0::/qemu.slice/104.scope");
     for (path, weight) in [("qemu.slice", "100"), ("qemu.slice/104.scope", "250")] {
         host.write(&format!("sys/fs/cgroup/{path}/cpu.weight"), weight);

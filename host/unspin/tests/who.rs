@@ -71,6 +71,7 @@ fn a_user_who_may_not_look_is_told_that_vms_may_be_missing() {
     {
         let pid = PID + 10 * at as u32;
         host.0.vm(pid, args);
+        host.0.link(format!("proc/{pid}/fd/8"), "anon_inode:kvm-vcpu:0");
         host.0.line(format!("proc/{pid}/task/{}/comm", pid + 1), thread);
         host.0.line(format!("proc/{pid}/cgroup"), "0::/vms");
         host.0.line(format!("proc/{}/cgroup", pid + 1), "0::/vms");

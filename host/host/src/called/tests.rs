@@ -2,7 +2,7 @@
 //! Tests of which VM a text selects.
 
 use super::*;
-use crate::{Monitor, Names};
+use crate::{Monitor, Names, Vcpu};
 use proptest::prelude::*;
 
 /// VMs with these names. Process ids count from 1.
@@ -154,6 +154,54 @@ fn what_tells_vms_apart_is_shown() {
     );
 }
 
+/// VMs with these names; a name that ends with `*` is of a process without vCPUs.
+fn titles(names: &[&str]) -> Vec<String> {
+    let of = |(pid, name): (u32, &&str)| {
+        let names = Names::default().with(Kind::Name, name.trim_end_matches('*'));
+        let vcpus = vec![Vcpu { index: 0, tid: pid }];
+        let vcpus = if name.ends_with('*') { Vec::new() } else { vcpus };
+        VmProcess::new(pid, Monitor::Other, names, vcpus)
+    };
+    let mut vms: Vec<VmProcess> = (1..).zip(names).map(of).collect();
+    tell_apart(&mut vms, &[]);
+    vms.iter().map(|vm| vm.title().to_string()).collect()
+}
+
+#[test]
+fn a_name_of_several_words_is_shown_alone_where_it_means_no_other_vm() {
+    let uuid = "0a000000-0000-0000-0000-000000000001";
+    for (names, expected) in [
+        (&["Windows 10 (old)", "web", uuid][..], &["Windows 10 (old)", "web", uuid][..]),
+        (&["web (old)", "web"], &["web (old) (process 1)", "web"]),
+        (&["2 (old)", "web"], &["2 (old) (process 1)", "web"]),
+        (&["2-0 (web)"], &["2-0 (web) (process 1)"]),
+        (&["a (b (c)", "a (b"], &["a (b (c) (process 1)", "a (b"]),
+        (&["a (b)", "a (b)"], &["a (b) (process 1)", "a (b) (process 2)"]),
+        (&["web", "web"], &["web (process 1)", "web (process 2)"]),
+        (&["web", "web*", "web*"], &["web", "web (process 2)", "web (process 3)"]),
+        (&["web*", "db"], &["web", "db"]),
+    ] {
+        assert_eq!(titles(names), expected);
+    }
+}
+
+/// Without a bound, titles would take time with the square of the number of VMs, and a text with the cube of its
+/// length.
+#[test]
+fn long_odd_names_take_little_time() {
+    let begun = std::time::Instant::now();
+    let odd = |number: usize| r"\ (, ".repeat(800) + &number.to_string();
+    let odd: Vec<String> = (0..300).map(odd).collect();
+    let names = odd.iter().map(|name| Names::default().with(Kind::Name, name.as_str()));
+    let vms = vms(names.collect());
+    for text in [&odd[0], &odd[0][..2000], &format!("1 ({})", &odd[0][..2000])] {
+        found(&vms, text.as_bytes());
+        found(&vms, format!("{text})").as_bytes());
+    }
+    assert_eq!(found(&vms, vms[7].title().as_bytes()), [8]);
+    assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
+}
+
 /// A name that looks like the title, the id, the label or a shortened title of another VM.
 #[test]
 fn no_name_hides_another_vm() {
@@ -255,6 +303,13 @@ fn name() -> impl Strategy<Value = Vec<u8>> {
         "1 (web, vmid:104)",
         "w…b",
         "web…(process 1)",
+        "web (x",
+        "web (x (process 1)",
+        "a (b, c)",
+        "uuid:web (process 1)",
+        "c7a5fdb2-cdaf-9455-926a-d65c16db1809",
+        ".service",
+        "pid:5.service",
     ];
     let long = prop_oneof![Just(1), Just(2), Just(200), Just(4096)];
     prop_oneof![
@@ -286,6 +341,8 @@ proptest! {
             prop_assert_eq!(found(&vms, title.as_bytes()), [vm.pid], "{:?}", title);
             prop_assert!(!title.contains(char::is_control) && title.chars().count() < 300);
             prop_assert_eq!(found(&vms, vm.selector().as_bytes()), [vm.pid]);
+            let name = vm.name_text().unwrap_or(title.into());
+            prop_assert!(meant(name.as_bytes(), Some(vm), None).is_some(), "{:?}", name);
             let label = vm.label(&format!("{}-0", vm.pid));
             prop_assert_eq!(found(&vms, label.as_bytes()), [vm.pid], "{:?}", label);
         }

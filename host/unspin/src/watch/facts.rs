@@ -465,6 +465,7 @@ mod tests {
             (44, "/system.slice/vm1.service"),
         ] {
             fake.vm(&format!("{pid}-0"), &format!("vm{pid}"));
+            fake.0.link(format!("proc/{pid}/fd/8"), "anon_inode:kvm-vcpu:0");
             fake.write(&format!("proc/{pid}/cgroup"), &format!("0::{group}"));
         }
         let each = "into a cgroup each";

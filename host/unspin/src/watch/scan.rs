@@ -6,7 +6,7 @@ use super::sample::Running;
 use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
-use unspin_host::{tell_apart, Host, VmProcess};
+use unspin_host::{tell_apart, Host, Records, VmProcess};
 
 /// Number of looks at each process: it may create its VM and name its vCPUs some time after its
 /// start.
@@ -44,9 +44,10 @@ impl Scan {
         let ours = || Host::default().start_time(std::process::id()).unwrap_or(u64::MAX);
         let first = self.due.is_none().then(ours);
         let all = self.due.is_none_or(|due| due <= now);
+        let mut records = host.records();
         for pid in pids {
             if self.is_new(host, pid) || all {
-                self.look_at(host, pid, first);
+                self.look_at(host, pid, first, &mut records);
             }
         }
         self.tell_apart();
@@ -92,17 +93,20 @@ impl Scan {
     }
 
     /// Processes that exist at the first look are not new, except young ones.
-    fn look_at(&mut self, host: &Host, pid: u32, first: Option<u64>) {
+    fn look_at(&mut self, host: &Host, pid: u32, first: Option<u64>, records: &mut Records) {
         let before = self.vms.remove(&pid);
         let looks = before.as_ref().map(|(_, looks)| *looks).or(self.others.remove(&pid));
         let looks = match first.is_some_and(|ours| !is_young(host, pid, ours)) {
             true => LOOKS,
             false => looks.unwrap_or(0).saturating_add(1),
         };
-        match host.vm_process(pid).filter(|process| process.pid == pid) {
+        match host.vm_process_by(pid, records).filter(|process| process.pid == pid) {
             Some(process) => {
                 let threads = host.threads(pid);
-                let same = before.filter(|(was, _)| was.process.names == process.names);
+                let same = before.filter(|(was, _)| {
+                    was.process.names == process.names
+                        && was.process.has_vcpus() == process.has_vcpus()
+                });
                 let process = match &same {
                     Some((was, _)) => process.called_as(&was.process),
                     None => {

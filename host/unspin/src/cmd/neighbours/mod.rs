@@ -129,6 +129,7 @@ mod tests {
 
     fn vm(fake: &Fake, pid: u32, name: &str, group: &str) {
         fake.vm(&format!("{pid}-0"), name);
+        fake.0.link(format!("proc/{pid}/fd/8"), "anon_inode:kvm-vcpu:0");
         fake.write(&format!("proc/{pid}/cgroup"), &format!("0::{group}"));
     }
 
