@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use unspin_host::{place, Host, Name};
+use unspin_host::{place, Host};
 use unspin_text::Framed;
 use unspin_uapi::{turns_refused, COSCHEDULING, MODE, TURNS_REFUSED};
 use unspin_uapi::{Coscheduling, Counter, ModuleValue, Value as Of};
@@ -126,7 +126,7 @@ fn known(vm: &Vm, files: &Files) -> BTreeMap<String, Value> {
     }
     if let Some(process) = &vm.process {
         all.insert("pid".into(), process.pid.into());
-        all.insert("name".into(), process.name().map(Name::to_text).into());
+        all.insert("name".into(), process.name_text().into());
         all.insert("names".into(), json!(process.names));
         all.insert("uuid".into(), process.uuid().into());
     }

@@ -13,7 +13,7 @@ use unspin_diagnosis::{
     advice, dominant, losses, remainder, Advice, Cause, Did, Loss, State, Times, Words,
     DOMINANT_SHARE_MIN,
 };
-use unspin_host::{Name, Names, VmProcess};
+use unspin_host::{Names, VmProcess};
 use unspin_probe::Seen;
 use unspin_text::{printable, printable_lines};
 
@@ -189,7 +189,7 @@ impl OfVm {
         let of_vcpus = Line::of_vcpus(watched, before, after);
         let line = Line::of_vm(watched, before, after);
         OfVm {
-            name: vm.name().map(Name::to_text),
+            name: vm.name_text(),
             names: vm.names.clone(),
             pid: vm.pid,
             uuid: vm.uuid(),

@@ -5,9 +5,7 @@ use super::share::{entitled, got, Sibling};
 use super::Read;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use unspin_host::{
-    tightest, Groups, Host, Limit, Limited, Name, Names, Rival, Tree, Used, VmProcess,
-};
+use unspin_host::{tightest, Groups, Host, Limit, Limited, Names, Rival, Tree, Used, VmProcess};
 
 /// What was read from the host.
 pub struct Found<'a> {
@@ -192,7 +190,7 @@ impl OfVm {
         let tightest = tightest(&limits, vm.vcpu_count);
         OfVm {
             names: vm.names.clone(),
-            name: vm.name().map(Name::to_text),
+            name: vm.name_text(),
             pid: vm.pid,
             uuid: vm.uuid(),
             group: group.map(|group| group.path.clone()),

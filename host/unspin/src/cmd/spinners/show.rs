@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 use unspin_diagnosis::spinners::{by_symbol, fit, Counts, Fit, Samples, Symbols};
-use unspin_host::{Name, VmProcess};
+use unspin_host::VmProcess;
 use unspin_text::{printable_lines, Framed};
 
 /// Limit of lines in a table; --json has all places.
@@ -172,7 +172,7 @@ impl OfVm {
         let named_share = |_| pause.named as f64 / pause.kernel as f64;
         OfVm {
             pid: vm.pid,
-            name: vm.name().map(Name::to_text),
+            name: vm.name_text(),
             uuid: vm.uuid(),
             title: title(vm),
             threads: *threads,

@@ -94,6 +94,9 @@ fn once(args: &Args, source: &mut dyn Source) -> anyhow::Result<()> {
     let is_chosen = |vm: &Watched| line::is_called(vm.vm, &args.filter);
     let between = after.vms.iter().filter_map(|vm| vm.between(&before.seen, &after.seen));
     let mut watched: Vec<Watched> = between.filter(is_chosen).collect();
+    if watched.is_empty() && args.filter.is_empty() {
+        bail!("no VM with vCPUs ran during the measurement");
+    }
     if watched.is_empty() {
         let filter = Name::new(args.filter.as_str()).short(FILTER_SHOWN);
         bail!("no VM that ran during the whole measurement has {filter:?} in its name");

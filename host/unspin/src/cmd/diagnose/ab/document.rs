@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::fmt::Write;
 use unspin_diagnosis::pairs::Interval;
 use unspin_diagnosis::{Cause, State};
-use unspin_host::{Name, Names};
+use unspin_host::Names;
 use unspin_text::printable_lines;
 
 #[derive(Serialize)]
@@ -151,7 +151,7 @@ impl Document {
         let seen = |of: &Compared| of.most() > 0.0;
         let vm = asked.vm;
         let ab = Ab {
-            name: vm.name().map(Name::to_text),
+            name: vm.name_text(),
             names: vm.names.clone(),
             pid: vm.pid,
             uuid: vm.uuid(),
