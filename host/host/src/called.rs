@@ -90,7 +90,7 @@ impl Of<'_> {
             return None;
         }
         let marks = || marks(inner, b" (");
-        let one = marks().filter_map(|at| Some((at, self.is_part(&inner[..at])?)));
+        let one = marks().filter_map(|at| Some((at, self.is_first(&inner[..at])?)));
         let both = one.flat_map(|(begin, first)| {
             let ends = marks().filter(move |end| *end > begin);
             let middle = ends.filter_map(move |end| {
@@ -114,6 +114,13 @@ impl Of<'_> {
     /// Matches a part of a text: a name, or another form.
     fn is_part(self, text: &[u8]) -> Option<By> {
         let by = self.is_meant(text).or_else(|| self.has_name(text).then_some(By::Name))?;
+        Some(by.max(By::Name))
+    }
+
+    /// Matches the part before the parentheses. An id there tells which VM it is; within them it may be the name of
+    /// another.
+    fn is_first(self, text: &[u8]) -> Option<By> {
+        let by = self.is_part(text)?;
         let is_id = std::str::from_utf8(text).is_ok_and(is_id) && self.is_numbered(text);
         Some(by.max(if is_id { By::Told } else { By::Name }))
     }

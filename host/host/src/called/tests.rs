@@ -218,6 +218,8 @@ fn no_name_hides_another_vm() {
         "104",
         "a, b",
     ];
+    let ids = vms(vec![named("2-0"), named("1-0")]);
+    assert_eq!((found(&ids, b"1-0 (2-0)"), found(&ids, b"2-0 (1-0)")), (vec![1], vec![2]));
     let mut names = vec![
         named("web").with(Kind::Vmid, "104"),
         named("web").with(Kind::Vmid, "105"),
