@@ -44,8 +44,6 @@ pub enum Error {
     WentBack { counter: &'static str, from: u64, to: u64 },
     #[error("arm {arm} sets the window, which the module cannot do on this host: {reason}")]
     NoWindowControl { arm: String, reason: String },
-    #[error("turns by SCHED_FIFO (coscheduling_mechanism = \"fifo\"): {what}: {source}; run as root, on a kernel without CONFIG_RT_GROUP_SCHED")]
-    NoFifo { what: String, source: std::io::Error },
     #[error("Credit by sched_ext (coscheduling_mechanism = \"sched-ext\"): {what}")]
     NoSchedExt { what: String },
     #[error("unspin schedule (coscheduling_mechanism = \"scheduler\"): {what}")]

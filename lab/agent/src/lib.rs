@@ -24,7 +24,6 @@ mod schedule;
 mod shape;
 mod sink;
 mod trace;
-mod turns;
 mod vms;
 mod wakeups;
 mod watch;

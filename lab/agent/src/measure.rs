@@ -16,7 +16,6 @@ use crate::check::check;
 use crate::child::{readable_until, VmProcess};
 use crate::ends::{Counted, End};
 use crate::module;
-use crate::turns::Turns;
 use crate::vms::{start, start_vms, stop_vms, window_of_working, NS_PER_MS, START_LEAD_NS};
 use crate::watchers::Watchers;
 use crate::Error;
@@ -64,15 +63,13 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
     if let Some(module) = &bench.module {
         module.set_others(run, &vms.pids)?;
     }
-    let tids: Vec<_> = vms.processes.iter().map(|process| process.tids.clone()).collect();
-    let each: Vec<_> = vms.pids.iter().copied().zip(tids.iter().cloned()).collect();
+    let tids = vms.processes.iter().map(|process| process.tids.clone());
+    let each: Vec<_> = vms.pids.iter().copied().zip(tids).collect();
     // Loading a scheduler takes long, so it happens before the VMs get their start time.
     let watchers = Watchers::start(bench, run, &each)?;
     let starts = start(run, &mut vms.processes)?;
     let (first, second) = {
         let _realtime = Realtime::enter();
-        // It must be dropped before the agent is an ordinary task again.
-        let _turns = Turns::start(run, tids, starts.latest_end_ns(run))?;
         let [begin_ns, end_ns] = window_of_working(run, &mut vms.processes, &starts)?;
         watchers.measure_in(bench, run, &each, [begin_ns, end_ns])?;
         let fds: Vec<i32> = vms.processes.iter().map(VmProcess::fd).collect();
@@ -129,7 +126,6 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
     watchers.measure_in(bench, run, &each, [begin_ns, end_ns])?;
     let (first, second) = {
         let _realtime = Realtime::enter();
-        let _turns = Turns::start(run, bench.guests.tids_by_vm(run.vms.len()), end_ns)?;
         readable_until(&[], begin_ns)?;
         let first =
             (bench.guests.samples(run.vms.len())?, End::read(bench.module.as_ref(), run, &pids)?);

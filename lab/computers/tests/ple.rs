@@ -11,7 +11,7 @@ mod common;
 use common::plans::{boot, boots_are_alike, lab, planned, with_another_seed};
 use unspin_computers::{Computer, Kernel, Lab};
 use unspin_replay::{replay, Tally};
-use unspin_scenario::plan::{Coscheduling, CoschedulingMechanism, Plan};
+use unspin_scenario::plan::Plan;
 use unspin_scenario::result::RunResult;
 
 /// Three VMs a CPU: what stock KVM loses there is far above the spread of runs.
@@ -45,9 +45,6 @@ yield_to = "hvs"
 "#;
 /// What APPLES must gain on stock KVM, as a share; it was measured to be 0.4 to 0.8.
 const GAIN_MIN: f64 = 0.10;
-/// Of the CPU time, what each of three VMs must get in turns of equal length: a window has 16 or 17
-/// turns, and threads sleep now and then.
-const FIFO_SHARE_MIN: f64 = 0.15;
 const TRUTH_CHECKS_MIN: u32 = 30;
 
 #[test]
@@ -74,7 +71,6 @@ fn apples_gains_and_its_decisions_are_the_policies() {
     if let Some((lab, kernel)) = lab() {
         let results = boot(&lab, &kernel, &plan(), "ple-gain");
         gain(&results);
-        fifo(&results);
         parity(&results);
     }
 }
@@ -89,20 +85,14 @@ fn truth(lab: &Lab, kernel: &Kernel) {
     assert!(heard.passed >= TRUTH_CHECKS_MIN, "only {} checks were made", heard.passed);
 }
 
-/// The scenario's runs, one more of APPLES with its decisions recorded, and one of APPLES with turns by
-/// SCHED_FIFO.
+/// The scenario's runs, and one more of APPLES with its decisions recorded.
 fn plan() -> Plan {
     let mut plan = planned("gain", SCENARIO, &["dbench"]);
     let traced = plan.runs.iter().find(|r| r.arm.name == "apples").cloned();
     let mut traced = traced.expect("a run of APPLES");
-    let mut fifo = traced.clone();
     (traced.trace_epochs, traced.trace_picks) = (true, true);
     traced.id = plan.runs.iter().map(|r| r.id).max().unwrap_or(0) + 1;
-    fifo.id = traced.id + 1;
-    fifo.arm.name = "fifo".to_string();
-    fifo.arm.coscheduling = Coscheduling::Con;
-    fifo.arm.coscheduling_mechanism = CoschedulingMechanism::Fifo;
-    plan.runs.extend([traced, fifo]);
+    plan.runs.push(traced);
     plan
 }
 
@@ -131,19 +121,6 @@ fn gain(results: &[RunResult]) {
         assert_eq!(m.fail_open_events, 0, "a VM was left to KVM: {m:?}");
     }
     assert!(apples as f64 >= stock as f64 * (1.0 + GAIN_MIN), "apples {apples}, stock {stock}");
-}
-
-/// Turns by SCHED_FIFO: each VM had turns, and none came from the module.
-fn fifo(results: &[RunResult]) {
-    let result = results.iter().find(|r| r.run.arm.name == "fifo").expect("the run with turns");
-    let all_ns = u64::from(result.run.first().vcpus) * result.window_ns;
-    for vm in &result.vm {
-        let share = vm.cpu_ns.iter().sum::<u64>() as f64 / all_ns as f64;
-        let units: u64 = vm.units.iter().sum();
-        common::say(&format!("turns by SCHED_FIFO: {units} units, {share:.3} of the CPU time"));
-        assert!(units > 0 && share > FIFO_SHARE_MIN, "{units} units, {share}");
-        assert_eq!(vm.module.as_ref().map(|m| m.turns), Some(0), "turns of the module");
-    }
 }
 
 /// The policies make each recorded decision again in user space.

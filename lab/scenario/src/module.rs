@@ -185,11 +185,7 @@ mod tests {
         let mut run = Run::new(vec![], 1, 1);
         run.arm.coscheduling = Asked::Con;
         assert_eq!(ModuleSettings::of(&run, &run.arm).coscheduling, Coscheduling::CON);
-        for other in [
-            CoschedulingMechanism::Fifo,
-            CoschedulingMechanism::SchedExt,
-            CoschedulingMechanism::Scheduler,
-        ] {
+        for other in [CoschedulingMechanism::SchedExt, CoschedulingMechanism::Scheduler] {
             run.arm.coscheduling_mechanism = other;
             assert_eq!(ModuleSettings::of(&run, &run.arm).coscheduling, Coscheduling::NONE);
         }

@@ -420,22 +420,17 @@ fn each_way_of_scheduling_needs_its_scheduler() {
     check(arm, "name = \"a\"\ncoscheduling = \"gang\"\n", "arm[0].coscheduling", "\"vcrd-ple\"");
     let alone = "name = \"a\"\nturn_us = 6000\n";
     check(arm, alone, "arm[0].turn_us", "allowed: turn_us with coscheduling");
-    let fifo = |turns: &str| format!("name = \"a\"\n{turns}coscheduling_mechanism = \"fifo\"\n");
-    for turns in ["", "coscheduling = \"none\"\n", "coscheduling = \"vcrd-ple\"\n"] {
-        let (at, fix) = ("arm[0].coscheduling_mechanism", "coscheduling = \"con\"");
-        check(arm, &fifo(turns), at, fix);
-    }
-    let con = GOOD.replace(arm, &fifo("coscheduling = \"con\"\n"));
+    let ext =
+        |turns: &str| format!("name = \"a\"\n{turns}coscheduling_mechanism = \"sched-ext\"\n");
+    let con = GOOD.replace(arm, &ext("coscheduling = \"con\"\n"));
     let s = parse_scenario("x.toml", "x", &con).unwrap();
-    assert_eq!(s.arms[0].coscheduling_mechanism, CoschedulingMechanism::Fifo);
+    assert_eq!(s.arms[0].coscheduling_mechanism, CoschedulingMechanism::SchedExt);
     for machine in ["sim", "threads"] {
         let key = refused(&s, machine).unwrap();
         assert_eq!(key == "arm[0].coscheduling_mechanism", machine == "sim", "{key}");
     }
-    assert_eq!([refused(&s, "kvm"), refused(&s, "emulated")], [None, None]);
-    let by_name = con.replace("\"fifo\"", "\"cgroup-freeze\"");
+    let by_name = con.replace("\"sched-ext\"", "\"cgroup-freeze\"");
     assert!(problems(&by_name)[0].to_string().contains("\"sched-ext\" or \"scheduler\""));
-    let ext = |turns: &str| fifo(turns).replace("\"fifo\"", "\"sched-ext\"");
     for turns in ["vcrd-ple", "vcrd-user", "vcrd-both"] {
         let (at, fix) = ("arm[0].coscheduling_mechanism", "\"con\" or \"vcrd\"");
         check(arm, &ext(&format!("coscheduling = \"{turns}\"\n")), at, fix);
@@ -447,7 +442,7 @@ fn each_way_of_scheduling_needs_its_scheduler() {
         assert!(refused(&s, "sim").is_some());
         assert_eq!([refused(&s, "kvm"), refused(&s, "emulated")], [None, None]);
     }
-    let scheduler = |turns: &str| fifo(turns).replace("\"fifo\"", "\"scheduler\"");
+    let scheduler = |turns: &str| ext(turns).replace("\"sched-ext\"", "\"scheduler\"");
     for turns in ["vcrd", "vcrd-user"] {
         let (at, fix) = ("arm[0].coscheduling_mechanism", "\"vcrd-ple\" or \"vcrd-both\"");
         check(arm, &scheduler(&format!("coscheduling = \"{turns}\"\n")), at, fix);

@@ -172,8 +172,8 @@ fn what_does_not_go_together_is_refused() {
     refused(Coscheduling::Con, |s| s.run.arm.yield_to = YieldTo::Stock, "leaves its VMs to KVM");
     let with_asym = |s: &mut Setup| s.run.arm.asym = Asym { time: true, ..Asym::default() };
     refused(Coscheduling::Con, with_asym, "do not go together");
-    let fifo = |s: &mut Setup| s.run.arm.coscheduling_mechanism = CoschedulingMechanism::Fifo;
-    refused(Coscheduling::Con, fifo, "no real-time class");
+    let other = |s: &mut Setup| s.run.arm.coscheduling_mechanism = CoschedulingMechanism::Scheduler;
+    refused(Coscheduling::Con, other, "no unspin schedule");
     refused(Coscheduling::Con, |s| s.host.pcpus = 1025, "1025 pCPUs; at most 1024");
     let credit = |s: &mut Setup| {
         (s.host, s.run.arm.yield_to) = (s.host.clone().with_credit(false), YieldTo::Stock);

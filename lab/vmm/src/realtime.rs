@@ -4,12 +4,8 @@
 
 use std::io;
 
-/// vCPUs in their turn, if turns are implemented by SCHED_FIFO: below the measuring thread.
-pub const TURN_PRIORITY: i32 = 1;
 /// The measuring thread.
 const MEASURE_PRIORITY: i32 = 2;
-/// The thread that starts and ends turns: above all others, so that a turn always ends.
-pub const SWITCH_PRIORITY: i32 = 3;
 
 /// Keeps the calling thread under SCHED_FIFO until dropped.
 pub struct Realtime;

@@ -150,11 +150,6 @@ fn read_mechanism(t: &Table, coscheduling: Option<Coscheduling>) -> Option<Cosch
     let mechanism = t.read(&keys::COSCHEDULING_MECHANISM)?;
     let (can, why, fix) = match mechanism {
         CoschedulingMechanism::Park => return Some(mechanism),
-        CoschedulingMechanism::Fifo => (
-            &[Coscheduling::Con][..],
-            "turns by SCHED_FIFO do not depend on spinning",
-            "coscheduling = \"con\" with coscheduling_mechanism = \"fifo\"",
-        ),
         CoschedulingMechanism::SchedExt => (
             &[Coscheduling::None, Coscheduling::Con, Coscheduling::Vcrd][..],
             "Credit by sched_ext only sees spinning that guests report",

@@ -134,8 +134,6 @@ pub enum CoschedulingMechanism {
     /// The module parks the vCPUs of other VMs.
     #[default]
     Park,
-    /// The program that runs the VMs makes the threads of a VM's vCPUs SCHED_FIFO: for comparison.
-    Fifo,
     /// For comparison: Xen's Credit as a sched_ext scheduler for all vCPU threads.
     SchedExt,
     /// `unspin schedule`: a scheduler of sched_ext that has all threads of VMs.

@@ -89,7 +89,6 @@ impl Setup {
     fn check_scheduler(&self) -> Result<(), String> {
         let missing = match self.run.arm.coscheduling_mechanism {
             CoschedulingMechanism::Park => None,
-            CoschedulingMechanism::Fifo => Some("real-time class"),
             CoschedulingMechanism::SchedExt => Some("sched_ext, but [host] scheduler = \"credit\""),
             CoschedulingMechanism::Scheduler => Some("unspin schedule"),
         };

@@ -56,8 +56,7 @@ table! { ARM: Arm = "[[arm]]", "A configuration to compare. The names `alone` an
         .usually(CoschedulingMechanism::Park)
         .only_on(Machines::Module, |a| a.coscheduling_mechanism != CoschedulingMechanism::Park)
         .help("how turns are implemented. park: the module parks vCPUs of other VMs (machine sim \
-               models it). For comparison, fifo: the agent makes the vCPU threads of a VM \
-               SCHED_FIFO for a turn (only with coscheduling = \"con\"; docs/sysfs.md). sched-ext: \
+               models it). For comparison, sched-ext: \
                Xen's Credit with ASMan's coscheduling schedules all vCPU threads by sched_ext \
                (kernel 7.3; with coscheduling = \"none\", which is plain Credit, \"con\" or \
                \"vcrd\"). scheduler: unspin schedule has all threads of the VMs (kernel 7.3; \

@@ -77,7 +77,6 @@ fn is_threads(begin: &Begin) -> bool {
 fn not_modelled(run: &Run) -> Option<&'static str> {
     match run.arm.coscheduling_mechanism {
         CoschedulingMechanism::Park => (),
-        CoschedulingMechanism::Fifo => return Some("the simulator has no real-time class"),
         CoschedulingMechanism::SchedExt | CoschedulingMechanism::Scheduler => {
             return Some("the simulator has no sched_ext")
         }
