@@ -88,9 +88,11 @@ impl VmProcess {
     /// The best name for programs: as it is if commands accept that for this VM, otherwise the title.
     pub fn name_text(&self) -> Option<String> {
         let text = self.name()?.to_text();
+        // Such a text names another VM, if there is one, before it names this one.
+        let is_plain = !called::is_told(&text) && !text.contains(" (");
         match meant(text.as_bytes(), Some(self), None) {
-            Some(_) => Some(text),
-            None => Some(self.title().to_string()),
+            Some(_) if is_plain => Some(text),
+            _ => Some(self.title().to_string()),
         }
     }
 

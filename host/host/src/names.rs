@@ -145,12 +145,14 @@ impl Names {
         first.or_else(given).or_else(rest)
     }
 
-    /// `namespace/vm` in KubeVirt's container of a pod. KubeVirt joins both with an underscore; neither contains
-    /// one.
+    /// `namespace/vm` in KubeVirt's container of a pod, or in a pod of which no record can be read. KubeVirt joins
+    /// both with an underscore; neither contains one.
     pub(crate) fn kubevirt(&self) -> Option<Vec<u8>> {
         let of = |kind| self.get(kind).map(Name::to_text).unwrap_or_default();
         let is_launcher = of(Kind::Pod).contains("/virt-launcher-");
-        let is_kubevirt = is_launcher || of(Kind::Container).ends_with("/compute");
+        let has = |kind| self.get(kind).is_some();
+        let is_unknown = has(Kind::PodUid) && !has(Kind::Pod) && !has(Kind::Container);
+        let is_kubevirt = is_unknown || is_launcher || of(Kind::Container).ends_with("/compute");
         let name = self.get(Kind::Name).filter(|_| is_kubevirt)?.as_bytes();
         let parts: Vec<&[u8]> = name.split(|byte| *byte == b'_').collect();
         match parts[..] {

@@ -81,7 +81,7 @@ pub fn name(path: &[u8]) -> Option<&[u8]> {
         return None;
     }
     let is_users = |at: usize| match at.checked_sub(1).map(|at| directories[at]) {
-        Some(b"home") => true,
+        Some(b"home") => directories[..at - 1].iter().all(|part| matches!(*part, b"" | b"var")),
         Some(b"user") => directories[at].iter().all(u8::is_ascii_digit),
         _ => false,
     };
@@ -130,6 +130,7 @@ mod tests {
             ("/srv/jailer/firecracker/root/run/firecracker.socket", None),
             ("/home/alice/fc/machine_config.json", None),
             ("/home/alice/web/vm.sock", Some("web")),
+            ("/srv/vms/home/web/ch.sock", Some("web")),
             ("/run//vm/api.sock", None),
             ("/tmp/firecracker.socket", None),
             ("/run/firecracker.socket", None),

@@ -124,7 +124,8 @@ fn number(text: &[u8]) -> Option<u32> {
 /// vCPUs, which is larger if some threads cannot be identified.
 ///
 /// If the VMM names the threads, the names decide. Otherwise a thread counts if it waits in the kernel
-/// within `KVM_RUN`, which shows the vCPU's descriptor, or if it has guest time.
+/// within `KVM_RUN`, which shows the vCPU's descriptor, or if it has guest time and no more such threads are left
+/// than vCPUs.
 pub fn find(process: &Path, monitor: Monitor, descriptors: &Descriptors) -> (Vec<Vcpu>, usize) {
     let tasks = process.join("task");
     let mut tids = numbers_in(&tasks).unwrap_or_default();
@@ -140,14 +141,15 @@ pub fn find(process: &Path, monitor: Monitor, descriptors: &Descriptors) -> (Vec
     if !is_each_named {
         vcpus.retain(|vcpu| descriptors.may_have(vcpu.index));
     }
-    if !descriptors.may_be(&vcpus) {
-        vcpus.clear();
+    let is_sure = descriptors.vcpus == 0 || descriptors.may_be(&vcpus);
+    if !is_sure {
+        drop_doubtful(&mut vcpus);
     }
     if vcpus.len() >= descriptors.count() {
         let count = vcpus.len();
         return (vcpus, count);
     }
-    let is_named = !vcpus.is_empty();
+    let is_named = is_sure && !vcpus.is_empty();
     let named: BTreeSet<u32> = vcpus.iter().map(|vcpu| vcpu.tid).collect();
     tids.retain(|tid| !named.contains(tid));
     add_running(&tasks, descriptors, &tids, &mut vcpus);
@@ -157,9 +159,16 @@ pub fn find(process: &Path, monitor: Monitor, descriptors: &Descriptors) -> (Vec
     (vcpus, count)
 }
 
+/// Of names that more threads have than KVM has vCPUs: leaves out those that occur twice, or else all.
+fn drop_doubtful(named: &mut Vec<Vcpu>) {
+    let pairs = named.windows(2).filter(|pair| pair[0].index == pair[1].index);
+    let twice: BTreeSet<u32> = pairs.map(|pair| pair[0].index).collect();
+    named.retain(|vcpu| !twice.is_empty() && !twice.contains(&vcpu.index));
+}
+
 /// Adds those of these threads that run vCPUs, without regard to their names.
 fn add_running(tasks: &Path, descriptors: &Descriptors, tids: &[u32], vcpus: &mut Vec<Vcpu>) {
-    let (mut unnumbered, mut with_ticks) = (Vec::new(), Vec::new());
+    let (mut running_in, mut unnumbered, mut with_ticks) = (Vec::new(), Vec::new(), Vec::new());
     for tid in tids.iter().copied() {
         let task = tasks.join(tid.to_string());
         let stat = stat(&task);
@@ -167,24 +176,28 @@ fn add_running(tasks: &Path, descriptors: &Descriptors, tids: &[u32], vcpus: &mu
             continue;
         }
         match running(&descriptors.files, &task) {
-            Some(Some(index)) => vcpus.push(Vcpu { index, tid }),
+            Some(Some(index)) => running_in.push(Vcpu { index, tid }),
             Some(None) => unnumbered.push(tid),
             None if stat.guest_ticks > 0 => with_ticks.push(tid),
             None => {}
         }
     }
-    let mut taken: BTreeMap<u32, usize> = BTreeMap::new();
-    vcpus.iter().for_each(|vcpu| *taken.entry(vcpu.index).or_default() += 1);
+    let mut times: BTreeMap<u32, usize> = BTreeMap::new();
+    running_in.iter().for_each(|vcpu| *times.entry(vcpu.index).or_default() += 1);
+    let taken: BTreeSet<u32> =
+        vcpus.iter().map(|vcpu| vcpu.index).chain(times.keys().copied()).collect();
     // Of two threads with one vCPU it is not known which runs it.
-    vcpus.retain(|vcpu| descriptors.vms > 1 || taken[&vcpu.index] == 1);
+    running_in.retain(|vcpu| descriptors.vms > 1 || times[&vcpu.index] == 1);
+    vcpus.extend(running_in);
     // Threads may take turns with a vCPU, and another thread may have begun it.
-    let free = descriptors.count().saturating_sub(taken.len() + unnumbered.len());
+    let most = if descriptors.vms > 1 { descriptors.vcpus } else { descriptors.count() };
+    let free = most.saturating_sub(taken.len().max(vcpus.len()) + unnumbered.len());
     if with_ticks.len() <= free {
         unnumbered.extend(with_ticks);
         unnumbered.sort_unstable();
     }
-    let free = descriptors.numbers.iter().copied().filter(|number| !taken.contains_key(number));
-    let more = (0..).filter(|n| !taken.contains_key(n) && !descriptors.numbers.contains(n));
+    let free = descriptors.numbers.iter().copied().filter(|number| !taken.contains(number));
+    let more = (0..).filter(|n| !taken.contains(n) && !descriptors.numbers.contains(n));
     vcpus.extend(free.chain(more).zip(unnumbered).map(|(index, tid)| Vcpu { index, tid }));
     vcpus.sort_unstable();
 }

@@ -823,6 +823,8 @@ fn a_vm_of_kubevirt_is_named_in_its_own_pod() {
     let group = group.replace("podaa", "pod0a0b0c0d_1111_2222_3333_444455556666");
     fake.process(100, "/usr/bin/kvm", &group, &[&group], true);
     fake.write("proc/100/cmdline", "/usr/bin/kvm\0-name\0guest=win_11\0");
+    let vm = fake.host().vm_process(100).unwrap();
+    assert!(vm.names.get(Kind::Kubevirt).is_some(), "nothing says which pod it is");
     for (pod, container, kubevirt) in [
         ("virt-launcher-11-x", "x", Some("win/11")),
         ("other", "compute", Some("win/11")),

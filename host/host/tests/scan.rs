@@ -152,6 +152,17 @@ fn vcpus_are_those_that_kvm_has() {
         fake.descriptor(50, 20 + fd as u32, &format!("anon_inode:kvm-vcpu:{apic}"));
     }
     assert_eq!(of(50), Some((6, (0..6).zip(51..).collect(), true)));
+    // The third of 3 sockets of 3 cores has its last vCPU only: 3 has the number of 4.
+    let names: Vec<String> = [0, 1, 2, 3, 4, 5, 6, 8].map(|n| format!("CPU {n}/KVM")).into();
+    let threads: Vec<(u32, &str)> =
+        names.iter().zip(61..).map(|(name, tid)| (tid, name.as_str())).collect();
+    fake.process(60, qemu, VM, &[&[(60, "qemu")], &threads[..]].concat());
+    for (fd, apic) in [0, 1, 2, 4, 5, 6, 8, 10].iter().enumerate() {
+        fake.descriptor(60, 20 + fd as u32, &format!("anon_inode:kvm-vcpu:{apic}"));
+    }
+    call(60, 64, 23);
+    let (count, found, is_all) = of(60).unwrap();
+    assert_eq!((count, found.len(), is_all), (8, 8, true), "{found:?}");
     fake.process(40, qemu, "anon_inode:kvm-vm-stats", &[(40, "CPU 0/KVM")]);
     fake.descriptor(40, 20, "anon_inode:kvm-vcpu-stats:0");
     assert_eq!(of(40), None, "it holds no VM");
@@ -199,6 +210,18 @@ fn there_are_no_more_vcpus_than_kvm_has() {
     assert_eq!(of(400), (1, vec![]), "2 descriptors of 1 vCPU");
     fake.descriptor(400, 10, VM);
     assert_eq!(of(400), (2, vec![(0, 400), (0, 401)]), "2 VMs");
+    begin(500, &[0, 0], "exe", 2);
+    fake.descriptor(500, 10, VM);
+    runs(500, 500, 20);
+    has_ticks(500, 501);
+    assert_eq!(of(500), (2, vec![(0, 500), (1, 501)]), "2 VMs, without names");
+    begin(600, &[0, 1, 2], "x", 1);
+    for (tid, comm) in [(601, "vcpu_0"), (602, "vcpu_1"), (603, "vcpu_2"), (604, "vcpu_0")] {
+        fake.thread(600, tid, comm);
+    }
+    assert_eq!(of(600), (3, vec![(1, 602), (2, 603)]), "a helper has the name of its vCPU");
+    runs(600, 601, 20);
+    assert_eq!(of(600), (3, vec![(0, 601), (1, 602), (2, 603)]));
 }
 
 #[test]

@@ -149,7 +149,6 @@ fn what_is_not_installed_is_advised_as_the_distribution_has_it() {
     }
 }
 
-/// A static `unspin` in a container uses another host's /proc and /sys.
 #[test]
 fn a_host_that_does_not_show_its_kernel_is_judged() {
     let host = Host::new();
@@ -158,6 +157,7 @@ fn a_host_that_does_not_show_its_kernel_is_judged() {
     assert_eq!((&*verdict, &*ids.join(" ")), ("cannot", "no-release"), "{text}");
 }
 
+/// A static `unspin` in a container uses another host's /proc and /sys.
 #[test]
 fn proc_and_sys_may_lie_elsewhere() {
     let host = Host::new();
