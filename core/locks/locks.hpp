@@ -95,6 +95,8 @@
 
 namespace unspin {
 
+namespace detail {
+
 /* A time limit in ns. Zero if it is negative, or over; for ever if it is longer than some 292 years. */
 template <class Rep, class Period>
 unsigned long long limit_ns(const std::chrono::duration<Rep, Period> &limit) noexcept
@@ -104,12 +106,14 @@ unsigned long long limit_ns(const std::chrono::duration<Rep, Period> &limit) noe
 	return ns <= 0 ? 0 : ns < 9.2e18L ? static_cast<unsigned long long>(ns) : UNSPIN_LOCK_NS_FOREVER;
 }
 
+} // namespace detail
+
 #define UNSPIN_LOCK_NOT_TIMED(name)
 #define UNSPIN_LOCK_TIMED(name)							\
 		template <class Rep, class Period>				\
 		bool try_lock_for(const std::chrono::duration<Rep, Period> &limit) noexcept	\
 		{								\
-			return ::unspin_##name##_lock_for(&lock_, limit_ns(limit));	\
+			return ::unspin_##name##_lock_for(&lock_, detail::limit_ns(limit));	\
 		}								\
 		template <class Clock, class Duration>				\
 		bool try_lock_until(const std::chrono::time_point<Clock, Duration> &at)	\

@@ -5,7 +5,6 @@
 use crate::exit::Usage;
 use crate::sysfs::Module;
 use anyhow::{bail, Context};
-use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt;
@@ -118,10 +117,10 @@ pub fn called<'a>(vms: &[&'a Vm], given: &str) -> Vec<&'a Vm> {
 }
 
 /// Of several VMs, keeps those with vCPUs, if there are any.
-fn keep_running<V: Borrow<Vm>>(found: &mut Vec<(By, V)>) {
-    let runs = |vm: &Vm| vm.process.as_ref().is_none_or(VmProcess::has_vcpus);
-    if found.iter().any(|(_, vm)| runs(vm.borrow())) {
-        found.retain(|(_, vm)| runs(vm.borrow()));
+fn keep_running(found: &mut Vec<(By, Vm)>) {
+    let runs = |(_, vm): &(By, Vm)| vm.process.as_ref().is_none_or(VmProcess::has_vcpus);
+    if found.iter().any(runs) {
+        found.retain(runs);
     }
 }
 
