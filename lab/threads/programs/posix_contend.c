@@ -92,7 +92,7 @@ static void memory_is_free_after_an_unlock(void)
 	long long until_ns = now_ns(CLOCK_MONOTONIC) + 3 * CONTENTION_NS;
 	unsigned long round;
 
-	for (round = 0; now_ns(CLOCK_MONOTONIC) < until_ns; round++) {
+	for (round = 0; round < 12 || now_ns(CLOCK_MONOTONIC) < until_ns; round++) {
 		pthread_mutex_t *mutex = shared_memory(sizeof(*mutex));
 		pthread_t thread;
 
