@@ -6,8 +6,7 @@
  *
  * It notes how long each unmapping takes: all vCPUs that run have to answer, or to be seen not to run.
  *
- * What ebizzy does to a kernel: searches in chunks of memory that malloc maps and unmaps. One unit is
- * one mapping.
+ * ebizzy.c maps more at a time, and copies and searches instead of computing. One unit is one mapping.
  */
 #include <pthread.h>
 #include "units.h"
