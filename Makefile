@@ -49,7 +49,7 @@ test: test-deps ## unit, property and functional tests, without boots
 test-emulated: deps ## the most important tests with boots: the module under QEMU, pause-loop exits and gains under Bochs
 	@.ci/test --emulated
 
-test-all: test test-programs ## every test, including all boots on all kernels
+test-all: test test-programs ## most tests, on all of their kernels; not test-diagnose, test-acceptance and the soaks
 	@.ci/test --emulated-all
 
 test-diagnose: build ## unspin diagnose, its experiments and unspin shape under QEMU, compared with counts of the kernel; may fail on a busy host, where the emulator's clock jumps

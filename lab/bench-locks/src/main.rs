@@ -35,7 +35,7 @@ struct Args {
     /// Length of a measurement of fairness, ms.
     #[arg(long, default_value_t = 4_000, value_parser = clap::value_parser!(u32).range(1..))]
     fair_window_ms: u32,
-    /// Loop iterations inside the lock: few, so that the lock is what there is to wait for.
+    /// Loop iterations inside the lock. Few keep the lock itself the bottleneck.
     #[arg(long, default_value_t = 100)]
     critical_iterations: u32,
     /// Loop iterations between a release and the next lock.
@@ -47,8 +47,8 @@ struct Args {
     /// Short measurements and few runs: less than 2 minutes, and wide intervals.
     #[arg(long, conflicts_with_all = ["runs", "workload_runs", "window_ms", "fair_window_ms"])]
     quick: bool,
-    /// Run all threads as SCHED_RR, so that no other program runs in a window: for computers with other
-    /// load. Set kernel.sched_rr_timeslice_ms to the 3 or 4 ms of the fair scheduler's slices. Needs root.
+    /// Run all threads as SCHED_RR, so that no other program runs during a measurement: for computers with
+    /// other load. Set kernel.sched_rr_timeslice_ms to the 3 or 4 ms of the fair scheduler's slices. Needs root.
     #[arg(long)]
     realtime: bool,
     /// Stop after this many seconds; with --resume the next run continues.
@@ -57,7 +57,7 @@ struct Args {
     /// Continue with the existing samples of the same code and arguments.
     #[arg(long)]
     resume: bool,
-    /// Instead: count stalls and overtakes (locks/stats.h), once per lock and level. Counting changes
+    /// Instead: count stalls and overtakes (core/locks/stats.h), once per lock and level. Counting changes
     /// the rates, so they are not those of the locks.
     #[arg(long)]
     counts: bool,

@@ -67,7 +67,7 @@ enum Command {
     Set(set::Args),
     /// Divide the CPU time of running VMs among their vCPUs by what each can use.
     Shape(shape::Args),
-    /// Schedule VMs on CPUs of their own, and vCPUs that spin for each other together (experimental).
+    /// Schedule VMs on CPUs of their own, and run vCPUs that spin for each other at the same time (experimental).
     Schedule(schedule::Args),
     /// Apply the settings of /etc/unspin/unspin.toml to VMs, once or as a service.
     #[cfg(feature = "module")]

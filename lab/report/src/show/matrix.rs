@@ -44,7 +44,7 @@ pub fn matrix(tables: &[LockTable], stem: &str) -> Matrix {
 const HEAD: &str = "# Guest locks and host policies\n\n\
     Made by `unspin-lab report --matrix` from measured results; `make matrix` measures them again. Every \
     cell is the throughput (work of all VMs, counted) divided by that of the `ticket` lock on \
-    stock KVM with as many VMs: ratio of the medians over seeds. **~**: the cell does not differ from \
+    stock KVM with the same number of VMs: the ratio of the medians over the seeds. **~**: the cell does not differ from \
     1 by more than the spread over the seeds. Every run also checked that no two vCPUs ever held a lock at once.\n";
 
 fn section(page: &mut String, t: &LockTable) {

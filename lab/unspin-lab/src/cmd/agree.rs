@@ -29,7 +29,7 @@ pub struct Args {
     /// Result files of measured runs (results.jsonl).
     #[arg(value_name = "FILE", required_unless_present_any = ["held_out", "known"])]
     files: Vec<PathBuf>,
-    /// Result files of held-out scenarios, on which the simulator was not fitted; their scores come
+    /// Result files of held-out scenarios, to which the simulator was not fitted; their scores come
     /// first.
     #[arg(long, value_name = "FILE")]
     held_out: Vec<PathBuf>,

@@ -38,7 +38,7 @@ enum Command {
     Build(Build),
     /// Boot a computer, and report whether KVM and the module work.
     Boot(Boot),
-    /// Build an emulator for timed runs, and print its name.
+    /// Build an emulator for timed runs (bochs or qemu-amd), and print its name; qemu is only named.
     Emulator {
         #[arg(value_enum, default_value_t = Choice::Bochs)]
         emulator: Choice,

@@ -29,7 +29,7 @@ use unspin_schedule::{Error, Options, Scheduler};
 const HELP: &str = "\
 This command is experimental. It loads a scheduler into the kernel (sched_ext, Linux 7.0 and later) and gives it \
 all threads of VMs on the CPUs of --cpus. There, CPU time is divided between VMs by the weights of their cgroups. \
-vCPUs of a VM that spin for each other run at the same time, for 6 ms in turn (a gang). Other VMs have no turns.
+A VM whose vCPUs spin for each other is a gang: its vCPUs run at the same time, in turns of --turn-us. Other VMs have no turns.
 
 Tasks of the host come before VMs on these CPUs, so keep them away from there. VMs that are not taken must not \
 run there either: they would come before the VMs of this scheduler.
@@ -40,7 +40,7 @@ whose vCPUs have a real-time policy.
 Each thread that is taken gets the policy SCHED_EXT, and may only run on these CPUs. Both are first recorded in \
 /run/unspin/journal. They are restored when the command ends (Ctrl-C, TERM, HUP), on an error, and by a guard \
 process if this one is killed or hangs. If both are killed, unspin diagnose --put-back restores them. Until then, \
-the kernel schedules such threads as all others.";
+the fair scheduler runs these threads.";
 
 /// How often it looks for VMs and threads that started or ended.
 const LOOK: Duration = Duration::from_secs(1);

@@ -14,9 +14,9 @@ table! { GUEST_PROGRAM: GuestProgram = "", "A program that Linux guests run, unm
     PACKAGES: Maybe<List<Form>> = "packages", Maybe(list("Debian's packages", Form(WORD))) =>
         .usually("none")
         .help("Debian's packages it comes from");
-    SOURCES: Maybe<List<Form>> = "sources", Maybe(list("files of guest/linux", Form(WORD))) =>
+    SOURCES: Maybe<List<Form>> = "sources", Maybe(list("files of lab/guest/linux", Form(WORD))) =>
         .usually("none")
-        .help("C files of guest/linux it is compiled from");
+        .help("C files of lab/guest/linux that it is compiled from");
     FLAGS: Maybe<List<Form>> = "flags", Maybe(list("words for the compiler", Form(WORD))) =>
         .usually("none")
         .help("more options for the compiler");
@@ -32,8 +32,8 @@ table! { GUEST_PROGRAM: GuestProgram = "", "A program that Linux guests run, unm
         .help("its unit of work, for reports");
     COUNTS: Maybe<List<Form>> = "counts", Maybe(list("functions of the C library", Form(WORD))) =>
         .usually("it counts by itself")
-        .help("functions of the C library whose calls count as units; guest/linux/count.c lists \
-               the supported ones");
+        .help("functions of the C library whose calls count as units; lab/guest/linux/count.c \
+               lists the supported ones");
     FROM: Form = "from", Form(LINE) =>
         .needed("where it is from")
         .help("where it is from");

@@ -22,7 +22,7 @@ table! { HOST: Host = "[host]", "The host. Keys that only machine sim has descri
     SCHEDULER: Word<HostScheduler> = "scheduler", word() =>
         .usually(HostScheduler::Fair)
         .only_on(Machines::Hypervisors, |h| h.scheduler != HostScheduler::Fair)
-        .help("the scheduler of the kernel or, on machine sim, Xen's Credit; capped: no VM gets \
+        .help("the kernel's scheduler or, on machine sim, Xen's Credit; capped: no VM gets \
                more than the share of its weight (for the fair scheduler by cpu.max, which needs \
                cgroups)");
     PERIOD_MS: Maybe<Integer<u32>> = "period_ms", Maybe(integer(1, PERIOD_MAX_MS, " ms")) =>
@@ -60,13 +60,13 @@ table! { HOST: Host = "[host]", "The host. Keys that only machine sim has descri
     HOUSEKEEPING_PPM: Maybe<Integer<u32>> = "housekeeping_ppm", Maybe(integer(0, 100_000, " millionths")) =>
         .usually("460 for a server, 0 for the lab's computer")
         .only_on(Machines::Sim, |h| h.housekeeping_ppm.is_some())
-        .help("share of each pCPU that tasks of the host use, which also delay its ticks a little; \
-               0: none");
+        .help("share of each pCPU that tasks of the host use; they also delay its ticks a little; \
+               0: no such tasks");
     EXIT_CYCLES: Maybe<Integer<u32>> = "exit_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
         .usually("the model's own")
         .only_on(Machines::Sim, |h| h.costs.exit_cycles.is_some())
-        .help("cost of a PLE exit and the entry after it, if KVM selects; in proportion if the \
-               module does");
+        .help("cost of a PLE exit with the entry after it, if KVM selects the target; scaled if the \
+               module selects it");
     YIELD_CYCLES: Maybe<Integer<u32>> = "yield_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
         .usually("the model's own")
         .only_on(Machines::Sim, |h| h.costs.yield_cycles.is_some())

@@ -25,7 +25,7 @@ table! { SCENARIO: Scenario = "", "What is compared, and how often.";
         "slice_ns", Maybe(integer(100_000, 1_000_000_000, " nanoseconds")) =>
         .usually("the scheduler's own")
         .only_on(Machines::Hypervisors, |s| s.host.slice_ns.is_some())
-        .help("length of the scheduler's slice to set");
+        .help("slice to set for the fair scheduler");
     EPOCH: Maybe<Integer<u32>> = "epoch_ple_exits", Maybe(EPOCH_EXITS) =>
         .usually("1000, as in the paper")
         .help("length of an epoch in arms that do not set it");
