@@ -72,6 +72,7 @@ static bool vm_enter(struct unspin_vm *vm)
 	host.vcpu_count = count;
 	host.vms[host.vm_count] = (struct gang_vm){
 		.owed = vm->turn_owed_cycles,
+		.behind = vm->turn_behind_cycles,
 		.apart = vm->turn_apart_cycles,
 		.last_turn = vm->turn_last,
 		.first = first,
@@ -277,6 +278,7 @@ static void vm_publish(u32 i)
 	WRITE_ONCE(vm->refused, why[i]);
 	WRITE_ONCE(vm->gang, gang_is_high(row));
 	WRITE_ONCE(vm->turn_owed_cycles, row->owed);
+	WRITE_ONCE(vm->turn_behind_cycles, row->behind);
 	vm->turn_apart_cycles = row->apart;
 	if (row->last_turn != vm->turn_last)
 		vm->turns++;

@@ -234,7 +234,7 @@ struct unspin_vm {
 	u8 refused;			/* enum unspin_refusal: why it has no turns, for now */
 	u8 refused_until_set;		/* as refused, but until its settings are written; any CPU */
 	u64 missed_until_tsc;		/* no turns before this time, because its vCPUs missed their target CPUs */
-	s64 turn_owed_cycles;
+	s64 turn_owed_cycles, turn_behind_cycles;	/* gang_vm.owed, .behind */
 	u64 turn_apart_cycles;		/* gang_vm.apart, while its table is laid out anew */
 	u32 turn_last;
 	u64 turns, turn_cycles;

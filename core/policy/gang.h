@@ -37,8 +37,10 @@
  * goes to one cache with room for all of it, if there is one. vCPUs of LOW VMs that share a pCPU are
  * spread over free ones. The policy only chooses; the caller moves vCPUs, or does not.
  *
- * A vCPU of a LOW VM that wakes up need not wait for the end of a turn if its VM is owed time: callers let
- * it run for GANG_BACK_US in turns of other VMs. So a VM that answers requests does so as without turns.
+ * A vCPU of a LOW VM that wakes up need not wait for the end of a turn if its VM's own CPU time is *behind*
+ * its parts, or equal to them: callers let it run for GANG_BACK_US in turns of other VMs. So a VM that
+ * answers requests does so as without turns. What others of the group got does not count here: a VM that
+ * sleeps most of the time owes much of it.
  *
  * A VM is *unplaced* if its vCPUs could not run together even on an empty host. It is LOW meanwhile.
  *
@@ -101,6 +103,7 @@ typedef __INT64_TYPE__ gang_s64;
 
 struct gang_vm {
 	gang_s64 owed;		/* initially 0, then set by the functions below */
+	gang_s64 behind;	/* its vCPUs' parts minus their own CPU time; set likewise */
 	pol_u64 apart;		/* CPU time while it was HIGH, since it last owned a pCPU; set likewise */
 	pol_u32 first, count;	/* its vCPUs: vcpus[first] and the following */
 	pol_u32 last_turn;	/* the last turn in which it owned a pCPU, initially 0; set by the functions below */
@@ -197,9 +200,9 @@ static inline pol_u8 gang_is_high(const struct gang_vm *vm)
 /*
  * Call when a turn of this length has ended. Updates what VMs are owed, by what their vCPUs got, which
  * VMs were HIGH and who owned the pCPUs. A vCPU that wanted nothing and got nothing has no part. The part
- * of one that was held back is what it got. No VM is owed, or owes, more than GANG_CLAMP_TURNS per vCPU
- * that wants to run. If a VM wants nothing, what it is owed is halved, so that after a long sleep
- * nothing is left.
+ * of one that was held back is what it got. No VM is owed, owes, or is behind by more than GANG_CLAMP_TURNS
+ * per vCPU that wants to run. If a VM wants nothing, both are halved, so that after a long sleep nothing
+ * is left.
  */
 void gang_account(struct gang_host *host, pol_u64 turn);
 

@@ -310,12 +310,20 @@ static void apart_account(const struct gang_host *host, struct gang_vm *vm, pol_
 	vm->apart_enough = vm->wanting && vm->apart >= pol_sat_mul(limited(turn), vm->wanting);
 }
 
+/* The balance after a turn: within the clamp per vCPU that wants to run; halved if none does. */
+static gang_s64 balance_after(const struct gang_vm *vm, gang_s64 balance, pol_u64 clamp)
+{
+	return vm->wanting ? clamped(balance, pol_sat_mul(clamp, vm->wanting)) : divided(balance, 2);
+}
+
 static void vm_account(const struct gang_host *host, struct gang_vm *vm, pol_u64 turn)
 {
 	pol_u64 clamp = pol_sat_mul(GANG_CLAMP_TURNS, turn), got = 0;
+	gang_s64 parts = 0;
 	pol_u32 v, end = end_of(host, vm);
 
 	vm->owed = clamped(vm->owed, GANG_TIME_MAX);
+	vm->behind = clamped(vm->behind, GANG_TIME_MAX);
 	vm->wanting = 0;
 	for (v = vm->first; v < end; v++) {
 		const struct gang_vcpu *vcpu = &host->vcpus[v];
@@ -326,11 +334,11 @@ static void vm_account(const struct gang_host *host, struct gang_vm *vm, pol_u64
 		part = part_of(host, vcpu);
 		vm->wanting += !!vcpu->wants;
 		got = pol_sat_add(got, time_of(vcpu));
-		vm->owed += (gang_s64)part;
+		parts += (gang_s64)part;
 		vm->owed -= (gang_s64)charge_of(host, vm, vcpu, part);
 	}
-	vm->owed = vm->wanting ? clamped(vm->owed, pol_sat_mul(clamp, vm->wanting)) :
-				  divided(vm->owed, 2);
+	vm->owed = balance_after(vm, vm->owed + parts, clamp);
+	vm->behind = balance_after(vm, vm->behind + parts - (gang_s64)got, clamp);
 	apart_account(host, vm, got, turn);
 }
 

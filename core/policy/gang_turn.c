@@ -7,7 +7,7 @@
 #include "gang_order.h"
 #include "gang_rows.h"
 
-_Static_assert(sizeof(struct gang_vm) == 40, "as in Rust");
+_Static_assert(sizeof(struct gang_vm) == 48, "as in Rust");
 _Static_assert(sizeof(struct gang_vcpu) == 24 + sizeof(void *), "as in Rust");
 _Static_assert(sizeof(struct gang_cpu) == 88, "as in Rust");
 _Static_assert(sizeof(struct gang_pool) == 120, "as in Rust");

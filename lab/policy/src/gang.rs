@@ -89,6 +89,9 @@ pub struct Vm {
     /// CPU time that the VM is owed, in the caller's unit; negative if it owes. Initially 0, then
     /// set by [`Host::account`] within the clamp per vCPU that wants to run, and [`TIME_MAX`].
     pub owed: i64,
+    /// Its vCPUs' parts minus their own CPU time, in the same unit and set likewise. A LOW VM with 0 or
+    /// more runs in turns of other VMs after it wakes up, see [`BACK_US`].
+    pub behind: i64,
     /// CPU time while it was HIGH, since it last owned a pCPU. Initially 0, then set by
     /// [`Host::account`].
     pub apart: u64,
@@ -373,7 +376,7 @@ pub fn fill(candidates: &[Filler]) -> Option<usize> {
 }
 
 const _: () = {
-    assert!(std::mem::size_of::<Vm>() == 40);
+    assert!(std::mem::size_of::<Vm>() == 48);
     assert!(std::mem::size_of::<Vcpu>() == 32);
     assert!(std::mem::size_of::<Cpu>() == 88);
     assert!(std::mem::size_of::<RawHost>() == 72);

@@ -109,14 +109,24 @@ impl<'b, 'a> Books<'b, 'a> {
     }
 
     fn owed_after(&self, turn: u64, vm: usize) -> i128 {
-        let change: i128 = self.before.of(vm).map(|v| self.part[v] - self.charge[v]).sum();
-        let owed = i128::from(self.before.vms[vm].owed) + change;
+        let change = self.before.of(vm).map(|v| self.part[v] - self.charge[v]).sum();
+        self.balance_after(turn, vm, self.before.vms[vm].owed, change)
+    }
+
+    fn behind_after(&self, turn: u64, vm: usize) -> i128 {
+        let all = self.all.iter().copied().filter(|&v| self.vm[v] == vm);
+        let change = all.map(|v| self.part[v] - self.got(v)).sum();
+        self.balance_after(turn, vm, self.before.vms[vm].behind, change)
+    }
+
+    fn balance_after(&self, turn: u64, vm: usize, before: i64, change: i128) -> i128 {
+        let balance = i128::from(before) + change;
         let wanting = self.before.wanting(vm).len() as i128;
         let bound = (i128::from(CLAMP_TURNS) * i128::from(turn) * wanting).min(TIME_MAX.into());
         if wanting > 0 {
-            owed.clamp(-bound, bound)
+            balance.clamp(-bound, bound)
         } else {
-            owed / 2
+            balance / 2
         }
     }
 
@@ -188,7 +198,9 @@ pub fn gang_accounts_by_weight(api: &Api) {
             let apart = books.apart_after(i);
             let apart_enough =
                 u8::from(wanting > 0 && apart >= turn.min(TIME_MAX) * u64::from(wanting));
-            assert_eq!(*vm, Vm { owed: vm.owed, wanting, apart, apart_enough, ..before.vms[i] });
+            assert_eq!(i128::from(vm.behind), books.behind_after(turn, i), "VM {i}");
+            let Vm { owed, behind, .. } = *vm;
+            assert_eq!(*vm, Vm { owed, behind, wanting, apart, apart_enough, ..before.vms[i] });
         }
         assert_eq!((after.owners(), after.turn), (before.owners(), before.turn));
         for (vcpu, was) in after.vcpus.iter().zip(&before.vcpus) {

@@ -170,8 +170,10 @@ pub fn hosts() -> impl Strategy<Value = Host<'static>> {
     );
     let owed = prop_oneof![-3..3i64, -(1i64 << 40)..1 << 40];
     let high = prop::sample::select(vec![(0, 0), (0, 1), (1, 0), (1, 0), (1, 1)]);
-    let vm = (owed, high, prop::collection::vec(vcpu, 0..7)).prop_map(
-        |(owed, (high, unplaced), vcpus)| (Vm { owed, high, unplaced, ..Vm::default() }, vcpus),
+    let vm = (owed.clone(), owed, high, prop::collection::vec(vcpu, 0..7)).prop_map(
+        |(owed, behind, (high, unplaced), vcpus)| {
+            (Vm { owed, behind, high, unplaced, ..Vm::default() }, vcpus)
+        },
     );
     (1..5usize, prop::collection::vec(vm, 0..6)).prop_map(|(cpus, vms)| Host::new(cpus, &vms))
 }
@@ -265,6 +267,7 @@ pub fn gang_is_bounded(api: &Api) {
         let (vcpus, cpus) = vcpus;
         let vms = vms.into_iter().map(|(owed, first, count, last_turn, high, wanting)| Vm {
             owed: owed as i64,
+            behind: owed as i64,
             last_turn,
             high,
             wanting,
@@ -305,12 +308,15 @@ fn some_cpu((core, cache, node, usable): (u32, u32, u32, u8), low_last_turn: u32
 
 fn check_bounded(before: &Host, after: &Host, (vms, vcpus, cpus): (u32, u32, u32)) {
     for (i, (vm, was)) in after.vms.iter().zip(&before.vms).enumerate() {
-        let Vm { owed, apart, last_turn, wanting, apart_enough, unplaced, waited, .. } = *was;
-        let kept = Vm { owed, apart, last_turn, wanting, apart_enough, unplaced, waited, ..*vm };
+        let Vm { owed, behind, apart, last_turn, wanting, apart_enough, unplaced, waited, .. } = *was;
+        let kept =
+            Vm { owed, behind, apart, last_turn, wanting, apart_enough, unplaced, waited, ..*vm };
         assert_eq!(kept, *was);
         assert!(i < vms as usize || vm == was, "VM {i} of {vms}");
         let most = TIME_MAX * 64;
-        assert!(i >= vms as usize || vm.owed.unsigned_abs() <= most, "{} owed", vm.owed);
+        for balance in [vm.owed, vm.behind] {
+            assert!(i >= vms as usize || balance.unsigned_abs() <= most, "{balance}");
+        }
     }
     for (i, (vcpu, was)) in after.vcpus.iter().zip(&before.vcpus).enumerate() {
         assert_eq!(Vcpu { placed: was.placed, pool: was.pool, target: was.target, ..*vcpu }, *was);
