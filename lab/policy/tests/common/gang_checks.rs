@@ -308,7 +308,8 @@ fn some_cpu((core, cache, node, usable): (u32, u32, u32, u8), low_last_turn: u32
 
 fn check_bounded(before: &Host, after: &Host, (vms, vcpus, cpus): (u32, u32, u32)) {
     for (i, (vm, was)) in after.vms.iter().zip(&before.vms).enumerate() {
-        let Vm { owed, behind, apart, last_turn, wanting, apart_enough, unplaced, waited, .. } = *was;
+        let Vm { owed, behind, apart, last_turn, wanting, apart_enough, unplaced, waited, .. } =
+            *was;
         let kept =
             Vm { owed, behind, apart, last_turn, wanting, apart_enough, unplaced, waited, ..*vm };
         assert_eq!(kept, *was);
