@@ -355,9 +355,8 @@ bool unspin_settings_any_active(void)
 }
 
 /*
- * KVM's initial window is some 195,000 cycles on AMD, and 4096 on Intel. Nothing has been measured on
- * AMD, so APLE starts from KVM's own window there, and its steps keep the same ratios. Values that an
- * administrator has written stay.
+ * KVM's initial window is some 195,000 cycles on AMD, and 4096 on Intel. APLE starts from KVM's own window
+ * on AMD, too, and its steps keep the same ratios. Values that an administrator has written stay.
  */
 static u32 scaled(u32 n, const struct unspin_window_ops *ops)
 {
