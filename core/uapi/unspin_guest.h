@@ -7,7 +7,9 @@
  * it. So a guest may report under any KVM, with or without the module.
  *
  * RAX has the number, RBX UNSPIN_GUEST_LOW or UNSPIN_GUEST_HIGH, and RCX for how many
- * microseconds it is HIGH at most: the guest ends it by LOW, and the host if the guest does not.
+ * microseconds it is HIGH at most. The host ends it then, if the guest has not ended it by LOW.
+ * The module for Linux guests sends LOW; the bench guest (lab/guest/report.h) sends only HIGH, with the
+ * learner's estimate as the time.
  * The last report counts. Longer times are cut to the bound. Calls
  * must come from CPL 0; more than UNSPIN_GUEST_REPORTS_PER_S per VM are ignored.
  */

@@ -226,7 +226,8 @@ fn aple_without_a_step_is_a_fixed_window() {
 
 /// A host at half the clock whose scheduler, tick and sleeps take twice the time.
 fn slower(setup: &Setup) -> Setup {
-    let Setup { host, mut run, mut vms, stall_ns, watched, budgets } = setup.clone();
+    let Setup { host, mut run, mut vms, stall_ns, watched, budgets, wastes_switched_out } =
+        setup.clone();
     let host = Host {
         khz: host.khz / 2,
         tick_ns: host.tick_ns * 2,
@@ -245,7 +246,7 @@ fn slower(setup: &Setup) -> Setup {
             *iterations *= 2;
         }
     }
-    Setup { host, run, vms, stall_ns, watched, budgets }
+    Setup { host, run, vms, stall_ns, watched, budgets, wastes_switched_out }
 }
 
 #[test]

@@ -18,11 +18,12 @@ impl Kvm {
     pub fn totals(&self, core: &Core, vm: VmId) -> Epoch {
         let crate::core::Vm { first, vcpus, .. } = core.vms[vm];
         let cpu_ns: u64 = first.and_next(vcpus).map(|v| core.cpu_ns(v)).sum();
-        let stats = &self.vms[vm].module.stats;
+        let module = &self.vms[vm].module;
+        let stats = &module.stats;
         Epoch {
             ple_exits: stats.ple_exits,
             spin_cycles: stats.wasteful_spin_cycles,
-            switch_cycles: stats.wasteful_switch_cycles,
+            switch_cycles: stats.wasteful_switch_cycles + core.clock.cycles(module.switched_out_ns),
             cpu_cycles: core.clock.cycles(cpu_ns),
         }
     }

@@ -70,6 +70,9 @@ impl Kvm {
         stock.preempted = 1;
         stock.in_kernel = u8::from(!user);
         vm.stops(vcpu.index);
+        if self.wastes_switched_out && vcpu.exit.in_ple_exit {
+            self.vcpus[v].switched_out_at_ns = Some(core.now_ns);
+        }
     }
 
     /// `v` runs, on `p`.
@@ -95,6 +98,9 @@ impl Kvm {
         let pick_pending = std::mem::take(&mut kept.pick_pending);
         if pick_pending && kept.pick_switches + 1 == core.pcpus[p].switches {
             vm.module.stats.picks_ran_next += 1;
+        }
+        if let Some(since_ns) = kept.switched_out_at_ns.take() {
+            vm.module.switched_out_ns += core.now_ns - since_ns;
         }
     }
 

@@ -29,6 +29,8 @@ pub struct Module {
     pub epoch_min_until_ns: u64,
     pub epoch_base: aple::Epoch,
     pub last_ppm: u64,
+    /// Time for which vCPUs were switched out in PLE exits, if that counts as waste.
+    pub switched_out_ns: u64,
     pub stats: ModuleStats,
 }
 
@@ -52,6 +54,8 @@ pub struct VcpuExits {
     pub pick_pcpu: PcpuId,
     pub pick_switches: u64,
     pub unreported_exits: u32,
+    /// When it was switched out in a PLE exit from which it has not returned.
+    pub switched_out_at_ns: Option<u64>,
 }
 
 impl VcpuExits {
@@ -63,6 +67,7 @@ impl VcpuExits {
         pick_pcpu: PcpuId::NONE,
         pick_switches: 0,
         unreported_exits: 0,
+        switched_out_at_ns: None,
     };
 }
 
@@ -109,4 +114,6 @@ pub struct Kvm {
     pub epoch_from_ns: u64,
     /// For VMs whose spinners' targets are known: since when each ready vCPU has had no pCPU.
     pub seen: Vec<Option<u64>>,
+    /// APLE's waste includes time switched out in a PLE exit.
+    pub wastes_switched_out: bool,
 }

@@ -40,6 +40,7 @@ pub(super) fn module(run: &Run, arm: &Arm, vcpus: u32) -> Module {
         epoch_min_until_ns: 0,
         epoch_base: aple::Epoch::default(),
         last_ppm: 0,
+        switched_out_ns: 0,
         stats: ModuleStats::default(),
     }
 }

@@ -162,6 +162,7 @@ impl Setup {
             trace_epochs: self.run.trace_epochs,
             epoch_from_ns: self.vms.iter().map(|vm| vm.start_ns).min().unwrap_or(0),
             seen: Vec::with_capacity(hvs::SLOTS_MAX),
+            wastes_switched_out: self.wastes_switched_out,
         }
     }
 

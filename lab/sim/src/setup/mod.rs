@@ -58,6 +58,9 @@ pub struct Setup {
     pub watched: bool,
     /// Budgets that replace those of the locks' headers.
     pub budgets: Budgets,
+    /// APLE's waste includes the time for which a vCPU is switched out in a PLE exit, as in APPLES
+    /// (TPDS 2017, 3.1.3). The module leaves it out (`core/policy/aple.h`).
+    pub wastes_switched_out: bool,
 }
 
 impl Setup {
@@ -86,7 +89,15 @@ impl Setup {
         let host = host.clone().on(&run.arm.platform);
         let vms = (0..).zip(&run.vms).map(of_vm).collect();
         let budgets = Budgets::default();
-        Setup { host, vms, run: run.clone(), stall_ns: None, watched: false, budgets }
+        Setup {
+            host,
+            vms,
+            run: run.clone(),
+            stall_ns: None,
+            watched: false,
+            budgets,
+            wastes_switched_out: false,
+        }
     }
 }
 

@@ -221,6 +221,9 @@ fn statements_of_lu(ctx: &Ctx, e: &mut Entry, credit: &[f64], asman: &[f64]) -> 
     let evidence = format!("Credit's run time over ASMan's: {}", listed(ratios.clone(), 3));
     let same = e.rule("at_100pct", 0, Rule::SIMILAR);
     e.holds("at_100pct", same.allows(ratios[0]), evidence.clone());
+    if one_vm(ctx, "lu", RATES[0].1, "asman")?.times_high() == 0.0 {
+        e.no_evidence("no wait is long enough for a report, so ASMan never acts");
+    }
     let below = e.rule("below_100pct", 0, Rule::EFFECT);
     e.holds("below_100pct", ratios[1..].iter().all(|r| below.allows(*r)), evidence);
     let points = |name| -> Result<Vec<Point>, Error> {

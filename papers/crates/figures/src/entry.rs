@@ -2,15 +2,12 @@
 //! A reproduced entry: our values, the paper's values, and the data of its picture.
 
 use crate::claim::{Claim, Kind};
-use crate::row::{ends, judge, Row};
+use crate::row::{ends, judge, Row, NO_EVIDENCE};
 use crate::within::{Measure, Rule, Span};
 use serde_json::{json, Value};
 use unspin_report::{plot_svg, Plot};
 
 pub use unspin_report::PlotSeries as Series;
-
-/// Begins the evidence of a value that agrees and could not have differed.
-pub const NO_EVIDENCE: &str = "no evidence";
 
 /// Prefix of the names of rows for conditions.
 pub(crate) const CONDITION: &str = "condition";

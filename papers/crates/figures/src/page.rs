@@ -41,7 +41,8 @@ fn head() -> String {
      within tolerance if all its values are, and its condition's orders hold; \
      papers/README.md says how far a value may lie. A direction is \
      right where ours is within tolerance, or on the paper's side of no effect by more than 2 %. \
-     *No evidence* marks values that agree and would agree with any policy.\n\n\
+     *No evidence* marks values that agree and would agree with any policy. An entry within tolerance \
+     counts as *with evidence* if at least one of its values is not marked so.\n\n\
      A prediction is *blind* if ours was not known when the programs it is made with were chosen. \
      Of the others each entry says how it was known.\n\n"
         .to_string()
@@ -61,22 +62,22 @@ fn title(paper: &str, place: &str) -> String {
 /// The number of entries that agree, per paper and in all.
 fn totals(claims: &Claims, summary: &Summary) -> String {
     let mut text =
-        "| paper | predicted | within tolerance | direction right | blind | of them within \
-                    | direction right | calibrated | within tolerance |\n\
-                    |---|---|---|---|---|---|---|---|---|\n"
+        "| paper | predicted | within tolerance | with evidence | direction right | blind \
+                    | of them within | direction right | calibrated | within tolerance |\n\
+                    |---|---|---|---|---|---|---|---|---|---|---|\n"
             .to_string();
     for (paper, place) in &claims.papers {
         let entries = entries_of(claims, summary, paper);
         let entries: Vec<&EntrySummary> = entries.iter().map(|(e, _)| *e).collect();
         if !entries.is_empty() {
             let title = title(paper, place);
-            text += &total(&format!("[{title}](#{})", anchor(&title)), &entries);
+            text += &total(&format!("[{title}](#{})", anchor(&title)), summary, &entries);
         }
     }
-    text + &total("all", &summary.entries.iter().collect::<Vec<_>>())
+    text + &total("all", summary, &summary.entries.iter().collect::<Vec<_>>())
 }
 
-fn total(name: &str, entries: &[&EntrySummary]) -> String {
+fn total(name: &str, summary: &Summary, entries: &[&EntrySummary]) -> String {
     let count = |of: &dyn Fn(&EntrySummary) -> bool| {
         let n = entries.iter().filter(|e| of(e)).count() as u32;
         let within = entries.iter().filter(|e| of(e) && e.within).count() as u32;
@@ -86,8 +87,13 @@ fn total(name: &str, entries: &[&EntrySummary]) -> String {
     let (predicted, within, right) = count(&|e| e.kind == Kind::Predict);
     let (blind, blind_within, blind_right) = count(&|e| e.kind == Kind::Predict && !e.seen);
     let (calibrated, fitted, _) = count(&|e| e.kind == Kind::Calibrate);
+    let shows = |e: &&&EntrySummary| {
+        e.kind == Kind::Predict && e.within && rows_of(summary, e).any(Row::is_evidence)
+    };
+    let evident = entries.iter().filter(shows).count() as u32;
+    let evident = format!("{evident}{}", share(evident, predicted));
     format!(
-        "| {name} | {predicted} | {within} | {right} | {blind} | {blind_within} | {blind_right} | \
+        "| {name} | {predicted} | {within} | {evident} | {right} | {blind} | {blind_within} | {blind_right} | \
          {calibrated} | {fitted} |\n"
     )
 }
@@ -298,17 +304,42 @@ mod tests {
         let text = page(&claims, &summary(&claims), &Reasons::default());
         let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words}:\n{text}"));
         let p = at(
-            "| [p (P 2000)](#p-p-2000) | 1 | 0 (0 %) | 0 (0 %) | 1 | 0 (0 %) | 0 (0 %) | 0 | 0 |",
+            "| [p (P 2000)](#p-p-2000) | 1 | 0 (0 %) | 0 (0 %) | 0 (0 %) | 1 | 0 (0 %) | 0 (0 %) | 0 | 0 |",
         );
         let q =
-            at("| [q (Q 2001)](#q-q-2001) | 1 | 0 (0 %) | 0 (0 %) | 0 | 0 | 0 | 1 | 1 (100 %) |");
-        let all = at("| all | 2 | 0 (0 %) | 0 (0 %) | 1 | 0 (0 %) | 0 (0 %) | 1 | 1 (100 %) |");
+            at("| [q (Q 2001)](#q-q-2001) | 1 | 0 (0 %) | 0 (0 %) | 0 (0 %) | 0 | 0 | 0 | 1 | 1 (100 %) |");
+        let all =
+            at("| all | 2 | 0 (0 %) | 0 (0 %) | 0 (0 %) | 1 | 0 (0 %) | 0 (0 %) | 1 | 1 (100 %) |");
         assert!(p < q && q < all && all < at("\n## p (P 2000)\n"));
         at("| [q_fig1](#q_fig1) | 1 | predict | no | 1 of 2 | 1 | differs |");
         at("| [q_fig2](#q_fig2) | 1 | calibrate |  | 2 of 2 | 2 | agrees |");
         at("| x.y | 1.5 | 1.125 to 1.875 | 9 | **no** | right | why is not known |");
         at("\nNot blind: it was shown.\n");
         at("| best | a |  | holds | yes | right | seen \\| so |");
+    }
+
+    /// An entry counts as evidence as long as one of its values is.
+    #[test]
+    fn an_entry_whose_values_cannot_miss_is_no_evidence() {
+        let claims = claims();
+        let text = |marked: usize| {
+            let mut e = Entry::new(&claims.all[0], 1);
+            for n in 0..2 {
+                match n {
+                    0 => e.ratio("x.y", 1.5),
+                    _ => e.holds("best", true, "1.000"),
+                }
+                if n < marked {
+                    e.no_evidence("all tie");
+                }
+            }
+            e.finish(true);
+            page(&claims, &Summary::new(&[e], "1", &[], None), &Reasons::default())
+        };
+        for (marked, evident) in [(0, "1 (100 %)"), (1, "1 (100 %)"), (2, "0 (0 %)")] {
+            let line = format!("| all | 1 | 1 (100 %) | {evident} | 1 (100 %) |");
+            assert!(text(marked).contains(&line), "{marked} marked:\n{}", text(marked));
+        }
     }
 
     #[test]

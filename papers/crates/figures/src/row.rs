@@ -6,6 +6,9 @@ use crate::within::{Measure, Span, TIE};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// Begins the evidence of a value that agrees and could not have differed.
+pub const NO_EVIDENCE: &str = "no evidence";
+
 /// One value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -39,6 +42,11 @@ impl Row {
     /// Whether it is not within tolerance, or has the wrong direction.
     pub fn misses(&self) -> bool {
         !(self.within && self.direction_right)
+    }
+
+    /// Whether it agrees and might not have: it is not marked as [`NO_EVIDENCE`].
+    pub fn is_evidence(&self) -> bool {
+        self.within && !self.evidence.starts_with(NO_EVIDENCE)
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Schedules vCPUs' threads by Xen's Credit, a scheduler of sched_ext (bpf/credit.bpf.c), until its
-//! standard input ends. Prints `ready` when they are scheduled by it, and at the end the
+//! Schedules vCPUs' threads by Credit as ASMan's Algorithm 4 has it, a scheduler of sched_ext
+//! (bpf/credit.bpf.c), until its standard input ends. Prints `ready` when they are scheduled by it, and at the end the
 //! scheduler's counts.
 
 mod arguments;

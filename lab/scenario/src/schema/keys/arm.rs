@@ -57,8 +57,9 @@ table! { ARM: Arm = "[[arm]]", "A configuration to compare. The names `alone` an
         .only_on(Machines::Module, |a| a.coscheduling_mechanism != CoschedulingMechanism::Park)
         .help("how turns are implemented. park: the module parks vCPUs of other VMs (machine sim \
                models it). For comparison, sched-ext: \
-               Xen's Credit with ASMan's coscheduling schedules all vCPU threads by sched_ext \
-               (kernel 7.3; with coscheduling = \"none\", which is plain Credit, \"con\" or \
+               Credit with ASMan's coscheduling schedules all vCPU threads by sched_ext: the vCPU \
+               with most credit first, as in ASMan's Algorithm 4 (machine sim has the ranks of Xen \
+               3.3 instead; kernel 7.3; with coscheduling = \"none\", which is plain Credit, \"con\" or \
                \"vcrd\"). scheduler: unspin schedule has all threads of the VMs (kernel 7.3; \
                with coscheduling = \"none\", \"con\", \"vcrd-ple\" or, with yield_to or window of the module, \
                \"vcrd-both\"; docs/schedule.md)");
