@@ -158,7 +158,10 @@ void interpose_mutex_leave_front(pthread_mutex_t *mutex)
 		leave_front(front_of(mutex));
 }
 
-/* Whether the C library's mutexes have the layout that this file expects. */
+/*
+ * Whether the C library's mutexes have the layout that this file expects. They do not if they are those of
+ * another copy of this library, which comes next: then that copy alone replaces them.
+ */
 static bool library_is_as_known(void)
 {
 	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

@@ -2,8 +2,10 @@
 /*
  * The pthread_spin_*() functions with a lock of list.h, for LD_PRELOAD:
  *
- *	cd locks/interpose && cc -O2 -shared -fPIC -I .. -o libunspin-locks.so *.c
+ *	cd locks/interpose && cc -O2 -shared -fPIC -fvisibility=hidden -I .. -o libunspin-locks.so *.c
  *	LD_PRELOAD=./libunspin-locks.so program
+ *
+ * Only the replaced functions are visible, so that several copies of the library may be in one process.
  *
  * The lock is in the pthread_spinlock_t; if it is too large for that, the C library's lock is used. So
  * locks shared between processes work, and a lock that is held at a fork() is held in the child, as

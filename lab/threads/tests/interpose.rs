@@ -34,7 +34,7 @@ fn program(name: &str, of: &str) -> PathBuf {
 fn library(from: &Path, name: &str) -> PathBuf {
     let out = scratch().join(format!("{name}.so"));
     let mut cc = Command::new("cc");
-    cc.args(FLAGS).args(["-shared", "-fPIC"]).arg("-I").arg(locks_dir());
+    cc.args(FLAGS).args(["-shared", "-fPIC", "-fvisibility=hidden"]).arg("-I").arg(locks_dir());
     cc.args(SOURCES.map(|source| from.join(source)));
     check(cc.arg("-o").arg(&out)).unwrap_or_else(|said| panic!("{name}: {said}"));
     out
@@ -134,6 +134,30 @@ fn contended_mutexes_and_conditions_work_over_every_lock() {
             assert!(mutexes > 10 && left > 10, "{name} {lock}: {mutexes} {left}");
         });
     }
+}
+
+/// As under an `unspin run` inside another one, or of another version: the first copy leaves mutexes to
+/// the second.
+#[test]
+fn two_copies_of_the_library_do_not_mix() {
+    let (first, second) = (real_library("first"), real_library("second"));
+    let both = PathBuf::from(format!("{}:{}", first.display(), second.display()));
+    for name in ["posix_contend", "posix_cond"] {
+        let program = program(name, "twice");
+        for mutex in ["0", "1"] {
+            check(&mut over(&both, &program, "", &[("UNSPIN_MUTEX", mutex)]))
+                .unwrap_or_else(|said| panic!("{name}, UNSPIN_MUTEX={mutex}: {said}"));
+        }
+    }
+}
+
+#[test]
+fn the_library_exports_only_what_it_replaces() {
+    let output =
+        Command::new("nm").args(["-D", "--defined-only"]).arg(real_library("names")).output();
+    let names = String::from_utf8(output.unwrap().stdout).unwrap();
+    let names: Vec<_> = names.lines().filter_map(|line| line.split(' ').next_back()).collect();
+    assert!(names.len() > 5 && names.iter().all(|name| name.starts_with("pthread_")), "{names:?}");
 }
 
 #[test]
