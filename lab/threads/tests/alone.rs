@@ -64,6 +64,13 @@ const MUTANTS: &[(&str, &str, &str, &str, &str)] = &[
         "rate + last",
         "a step of the counter",
     ),
+    (
+        "linux_env",
+        "env_linux.h",
+        "syscall(UNSPIN_LOCK_LINUX_SYS_CLOCK, CLOCK_MONOTONIC, now)",
+        "sizeof(now)",
+        "the program's clock",
+    ),
     ("linux_env", "env_linux.h", "if (key > 31)", "if (0)", "of many"),
 ];
 
@@ -80,7 +87,7 @@ fn a_holder_asks_for_a_longer_slice_where_there_is_one() {
 
 #[test]
 fn a_linux_program_gets_its_rate_its_naps_and_its_wake_ups() {
-    for (of, flags) in [("private", &[][..]), ("shared", &["-DSHARED"][..])] {
+    for (of, flags) in [("private", &[][..]), ("shared", &["-DSHARED"]), ("filtered", &["-DFILTERED"])] {
         check(&mut Command::new(build(&locks_dir(), "linux_env", of, flags)))
             .unwrap_or_else(|said| panic!("{of}: {said}"));
     }
