@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rules of single locks, and of the environment of a Linux program, each shown by one program
-//! (`programs/alone.c`, `programs/slice.c`, `programs/linux_env.c`), and headers that break them.
+//! (`programs/alone.c`, `programs/held.c`, `programs/slice.c`, `programs/linux_env.c`), and headers that break them.
 
 mod common;
 
@@ -38,6 +38,7 @@ const MUTANTS: &[(&str, &str, &str, &str, &str)] = &[
         "while (lease.since_ticks && false);",
         "a short nap",
     ),
+    ("held", "lease.h", "nap_ns *= 2;", "nap_ns *= 1;", "wake up again and again"),
     ("slice", "slice_linux.h", "\tarea->request = 1;", "", "does not ask"),
     ("slice", "slice_linux.h", "\tarea->request = 0;", "", "asks for ever"),
     ("slice", "slice_linux.h", "if (area->granted)", "if (area->granted && 0)", "keeps the CPU"),
@@ -79,6 +80,11 @@ fn locks_keep_their_rules_with_one_thread() {
     check(&mut Command::new(build(&locks_dir(), "alone", "right", &[]))).expect("every rule");
 }
 
+#[test]
+fn waiters_for_a_lock_that_is_held_for_long_sleep() {
+    check(&mut Command::new(build(&locks_dir(), "held", "right", &[]))).expect("few wake-ups");
+}
+
 /// A kernel that extends time slices is played: no kernel of the lab is built with it.
 #[test]
 fn a_holder_asks_for_a_longer_slice_where_there_is_one() {
@@ -87,7 +93,9 @@ fn a_holder_asks_for_a_longer_slice_where_there_is_one() {
 
 #[test]
 fn a_linux_program_gets_its_rate_its_naps_and_its_wake_ups() {
-    for (of, flags) in [("private", &[][..]), ("shared", &["-DSHARED"]), ("filtered", &["-DFILTERED"])] {
+    for (of, flags) in
+        [("private", &[][..]), ("shared", &["-DSHARED"]), ("filtered", &["-DFILTERED"])]
+    {
         check(&mut Command::new(build(&locks_dir(), "linux_env", of, flags)))
             .unwrap_or_else(|said| panic!("{of}: {said}"));
     }
