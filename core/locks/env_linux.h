@@ -42,6 +42,10 @@
  */
 #if defined(UNSPIN_LOCK_ONE_OBJECT) && UNSPIN_LOCK_LINUX_FUTEX
 #define UNSPIN_LOCK_LINUX_BEDS 64u
+/* In all files of an object or in none: the linker refuses a name that is thread-local in some of them only. */
+__attribute__((weak, visibility("hidden"))) unsigned char unspin_lock_one_object_in_all_files_or_none;
+#elif UNSPIN_LOCK_LINUX_FUTEX
+__attribute__((weak, visibility("hidden"))) _Thread_local unsigned char unspin_lock_one_object_in_all_files_or_none;
 #endif
 
 /*
@@ -248,12 +252,14 @@ static inline void unspin_lock_wait(atomic_uint *word, unsigned int seen, unsign
 static inline void unspin_lock_wait_for(atomic_uint *word, unsigned int seen, unsigned int key,
 					unsigned long long ns)
 {
-	int saved = errno, slack_ns = prctl(PR_GET_TIMERSLACK);
+	int saved = errno;
+	/* prctl() returns an int. */
+	unsigned long slack_ns = (unsigned long)syscall(SYS_prctl, PR_GET_TIMERSLACK);
 
 	prctl(PR_SET_TIMERSLACK, UNSPIN_LOCK_LINUX_SLACK_NS);
 	unspin_lock_linux_wait_until(word, seen, key, unspin_lock_linux_clock_ns() + ns);
-	if (slack_ns > 0)
-		prctl(PR_SET_TIMERSLACK, (unsigned long)slack_ns);
+	if (slack_ns && slack_ns != ~0ul)
+		prctl(PR_SET_TIMERSLACK, slack_ns);
 	errno = saved;
 }
 

@@ -139,6 +139,18 @@ static void a_clock_of_its_own(void)
 }
 #endif
 
+/* A thread's timer slack is as before, also one that an int cannot hold. */
+static void the_slack(void)
+{
+	static atomic_uint word;
+	const unsigned long slack_ns = sizeof(long) > 4 ? 5000000000ul : 3000000000ul;
+
+	prctl(PR_SET_TIMERSLACK, slack_ns);
+	unspin_lock_wait_for(&word, 0, 0, 1000000);
+	expect((unsigned long)syscall(SYS_prctl, PR_GET_TIMERSLACK) == slack_ns, "a nap changes the timer slack");
+	prctl(PR_SET_TIMERSLACK, 0ul);
+}
+
 #define SLEEPERS 1000
 #define WOKEN 500u
 
@@ -199,6 +211,7 @@ int main(void)
 	the_clock();
 	a_nap();
 	a_clock_of_its_own();
+	the_slack();
 	many_sleepers();
 	return failures != 0;
 }

@@ -5,6 +5,7 @@
 mod common;
 
 use common::{build, changed_locks, check, i386, locks_dir, scratch, TIME64};
+use std::path::Path;
 use std::process::Command;
 
 /// Program, header, the replaced text, its replacement, what the program says.
@@ -53,6 +54,21 @@ const MUTANTS: &[(&str, &str, &str, &str, &str)] = &[
     ),
     (
         "slice",
+        "slice_linux.h",
+        "if (unspin_slice_now() == UNSPIN_SLICE_UNKNOWN)\n",
+        "if (true)\n",
+        "because another one was refused",
+    ),
+    ("slice", "slice_linux.h", "if (unspin_slice_refused)", "if (false)", "asks again"),
+    (
+        "slice",
+        "slice_linux.h",
+        "unspin_slice_now() == UNSPIN_SLICE_NONE, 1",
+        "unspin_slice_now() != UNSPIN_SLICE_EXTENDED, 1",
+        "after another object",
+    ),
+    (
+        "slice",
         "lease.h",
         "\tunspin_lock_hold();\n\treturn true;",
         "\treturn true;",
@@ -71,6 +87,13 @@ const MUTANTS: &[(&str, &str, &str, &str, &str)] = &[
         "syscall(UNSPIN_LOCK_LINUX_SYS_CLOCK, CLOCK_MONOTONIC, now)",
         "sizeof(now)",
         "the program's clock",
+    ),
+    (
+        "linux_env",
+        "env_linux.h",
+        "(unsigned long)syscall(SYS_prctl,",
+        "(unsigned long)prctl(",
+        "the timer slack",
     ),
     ("linux_env", "env_linux.h", "if (key > 31)", "if (0)", "of many"),
 ];
@@ -112,6 +135,34 @@ fn a_program_and_its_library_may_use_the_same_locks() {
     run("apart", &[]).unwrap_or_else(|said| panic!("{said}"));
     let said = run("one-object", &["-DUNSPIN_LOCK_ONE_OBJECT"]).expect_err("counters of their own");
     assert!(said.contains("SIGALRM") || said.contains("signal: 14"), "{said}");
+}
+
+/// Files of one object that disagree would wait on different counters.
+#[test]
+fn all_files_of_an_object_have_counters_of_their_own_or_none() {
+    let one = scratch().join("one-file.c");
+    std::fs::write(&one, "#include \"pv_ticket.h\"\n").unwrap();
+    let main = scratch().join("main-file.c");
+    std::fs::write(&main, "#include \"pv_ticket.h\"\nint main(void) { return 0; }\n").unwrap();
+    let object = |source: &Path, flags: &[&str]| {
+        let object = source.with_extension(format!("{}.o", flags.len()));
+        let mut cc = Command::new("cc");
+        cc.args(["-std=gnu11", "-O2", "-c", "-I"]).arg(locks_dir()).args(flags);
+        check(cc.arg(source).arg("-o").arg(&object)).expect("it compiles");
+        object
+    };
+    let flag = &["-DUNSPIN_LOCK_ONE_OBJECT"][..];
+    for (first, second) in [(&[][..], &[][..]), (flag, flag), (flag, &[]), (&[], flag)] {
+        let mut link = Command::new("cc");
+        link.arg(object(&one, first)).arg(object(&main, second));
+        let linked = check(link.arg("-o").arg(scratch().join("of-two-files")));
+        if first == second {
+            linked.unwrap_or_else(|said| panic!("{first:?}: {said}"));
+        } else {
+            let said = linked.expect_err("they disagree");
+            assert!(said.contains("one_object_in_all_files_or_none"), "{said}");
+        }
+    }
 }
 
 /// A 32-bit program whose `time_t` has 64 bits: the kernel's futex takes a timespec of 32.
