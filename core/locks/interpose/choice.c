@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "choice.h"
@@ -217,8 +218,20 @@ static void read_tau(void)
 		atomic_store(&unspin_preemptable_default.tau_ns, tau_ns);
 }
 
+/* What standard error was at the start. A program may close it, and open a file of its own in its place. */
+static struct stat stderr_at_start;
+
+static bool stderr_is_the_same(void)
+{
+	struct stat now;
+
+	return !fstat(STDERR_FILENO, &now) && now.st_dev == stderr_at_start.st_dev &&
+	       now.st_ino == stderr_at_start.st_ino;
+}
+
 __attribute__((constructor)) static void start(void)
 {
+	fstat(STDERR_FILENO, &stderr_at_start);
 	read_tau();
 	watch_forks();
 }
@@ -232,7 +245,7 @@ __attribute__((destructor)) static void say_counts(void)
 {
 	struct interpose_choice choice = interpose_choose();
 
-	if (choice.verbose)
+	if (choice.verbose && stderr_is_the_same())
 		dprintf(STDERR_FILENO,
 			"unspin: %s[%d]: %s spin locks %lu taken, %lu waited for; "
 			"%s mutexes %lu taken, %lu waited for, %lu left to the C library\n",
