@@ -9,6 +9,37 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What SIGPIPE does to this process since its start. Rust's runtime ignores the signal before main(), and
+/// sets it to the default for programs that this one executes.
+static SIGPIPE_AT_START: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
+
+extern "C" fn remember_sigpipe() {
+    // SAFETY: `action` is written before it is read; no handler is installed.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut action) == 0 {
+            SIGPIPE_AT_START.store(action.sa_sigaction, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Called before the runtime.
+#[used]
+#[link_section = ".init_array"]
+static REMEMBER_SIGPIPE: extern "C" fn() = remember_sigpipe;
+
+/// Services ignore SIGPIPE in their programs, which must find it so.
+fn keep_sigpipe(command: &mut Command) {
+    // SAFETY: signal() may be called between fork() and exec(); the disposition is one that exec() keeps.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGPIPE, SIGPIPE_AT_START.load(Ordering::Relaxed));
+            Ok(())
+        });
+    }
+}
 
 const MORE: &str = "\
 Locks:
@@ -103,6 +134,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.verbose {
         command.env("UNSPIN_VERBOSE", "1");
     }
+    keep_sigpipe(&mut command);
     let error = command.exec();
     Err(Cannot(format!("cannot start {}: {error}", path.display())).into())
 }
