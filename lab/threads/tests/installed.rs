@@ -175,6 +175,47 @@ fn cxx_programs_may_limit_a_wait() {
     }
 }
 
+const STDATOMIC: &str = r#"
+#include <atomic>
+#include <stdatomic.h>
+#include <unspin/locks.hpp>
+
+_Atomic(unsigned) n;
+
+int main()
+{
+	unspin::lease lock;
+
+	lock.lock();
+	lock.unlock();
+	atomic_store_explicit(&n, 1u, memory_order_relaxed);
+}
+"#;
+
+/// C++'s own stdatomic.h (since 23; clang has it before) and the headers' names do not meet.
+#[test]
+fn cxx_programs_may_include_stdatomic_before() {
+    let source = scratch().join("stdatomic.cc");
+    std::fs::write(&source, STDATOMIC).unwrap();
+    for compiler in [&["c++", "-std=c++23"], &["clang++", "-std=c++17"], &["clang++", "-std=c++20"]]
+    {
+        if has(compiler[0]) {
+            let mut compile = Command::new(compiler[0]);
+            compile.args([compiler[1], "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]);
+            check(compile.args(pkg_config("--cflags")).arg(&source))
+                .unwrap_or_else(|said| panic!("{compiler:?}: {said}"));
+        }
+    }
+}
+
+#[test]
+fn cxx_programs_have_no_statistics() {
+    let mut compile = Command::new("c++");
+    compile.args(["-DUNSPIN_LOCK_STATS", "-fsyntax-only"]).args(pkg_config("--cflags"));
+    let said = check(compile.arg(locks_dir().join("examples/counter.cc"))).expect_err("refused");
+    assert!(said.contains("for C programs") && !said.contains("stats.h"), "{said}");
+}
+
 /// A program that a POSIX macro hides syscall() from is refused, not compiled with a warning.
 #[test]
 fn a_program_without_syscall_is_refused() {
