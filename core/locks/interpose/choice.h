@@ -29,7 +29,6 @@ struct interpose_lock {
 	int (*lock)(pthread_spinlock_t *word);
 	int (*trylock)(pthread_spinlock_t *word);
 	int (*unlock)(pthread_spinlock_t *word);
-	bool (*is_locked)(pthread_spinlock_t *word);
 };
 
 struct interpose_choice {
