@@ -43,7 +43,7 @@
 /*
  * How long the heir sleeps at a time while it wants the lock. A release wakes it earlier. While nothing changes,
  * each nap is twice as long as the one before, so that a lock that is held for long costs little: naps of 100 us
- * take 11 % of a CPU, those of 1.6 ms less than 1 %. A release seldom misses a sleeping heir; then this is the
+ * take 10 % of a CPU, those of 1.6 ms 1 %. A release seldom misses a sleeping heir; then this is the
  * longest that the lock's free time may go by unused.
  */
 #define UNSPIN_LEASE_NAP_NS 100000ULL

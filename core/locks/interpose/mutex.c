@@ -10,6 +10,10 @@
  * library's functions work as usual: they use only the mutex, and the holder of the front lock waits
  * for it.
  *
+ * The thread that holds the front lock and asks for the mutex must run, or all others that find the mutex held
+ * wait for it. So a program must not stop it in a signal handler, and the thread must not leave
+ * pthread_mutex_lock() by siglongjmp() or pthread_exit() in one.
+ *
  * A thread of a real-time class does not take the front lock. It asks for the mutex and sleeps there.
  *
  * The front lock uses the bytes that list robust and priority mutexes; plain and adaptive ones leave

@@ -161,6 +161,17 @@ fn the_library_exports_only_what_it_replaces() {
     assert!(names.len() > 5 && names.iter().all(|name| name.starts_with("pthread_")), "{names:?}");
 }
 
+/// A limit that docs/run.md tells: the waiter that is stopped is the one that asks for the mutex.
+#[test]
+fn a_stopped_waiter_delays_others_with_mutexes_only() {
+    let (program, library) = (program("posix_stopped", "all"), real_library("stopped"));
+    check(&mut Command::new(&program)).expect("the C library's own");
+    check(&mut over(&library, &program, "", &[])).expect("only spin locks are taken over");
+    let said = check(&mut over(&library, &program, "", &[MUTEX, ("HANGS_AFTER_S", "2")]))
+        .expect_err("docs/run.md says that it hangs");
+    assert!(said.contains("a_stopped_waiter_delays_nobody: hangs"), "{said}");
+}
+
 /// `unspin run -- sh -c ./program-of-musl`: the child loads the library, and keeps musl's locks.
 #[test]
 fn processes_of_another_c_library_start() {

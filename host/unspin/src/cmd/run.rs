@@ -56,7 +56,8 @@ variable stays as it is:
 replaced
   UNSPIN_MUTEX=1        pthread_mutex_lock() and pthread_mutex_unlock() too
   UNSPIN_TAU_NS=N       tau in nanoseconds
-  UNSPIN_VERBOSE=1      print a line of counts on standard error when a process exits
+  UNSPIN_VERBOSE=1      print a line of counts on standard error when a process exits, unless it \
+has replaced its standard error
   A wrong value of UNSPIN_MUTEX, UNSPIN_TAU_NS or UNSPIN_VERBOSE is reported on standard error, and ignored.
   LD_PRELOAD            the library is appended to its list
 
@@ -71,7 +72,9 @@ pub struct Args {
     /// The lock [default: tas_nap for spin locks, lease for mutexes]. See below.
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(preload::locks()))]
     lock: Option<String>,
-    /// Replace pthread_mutex_lock() too, for plain and adaptive mutexes.
+    /// Replace pthread_mutex_lock() too, for plain and adaptive mutexes. Not for programs that stop
+    /// threads by signals, as some garbage collectors do, or leave pthread_mutex_lock() by siglongjmp()
+    /// or pthread_exit() in a handler.
     #[arg(long)]
     mutex: bool,
     /// How long a preemptable lock waits per waiter ahead of it, in microseconds; 0: no order [default:
