@@ -15,6 +15,7 @@
 
 #ifdef UNSPIN_LOCK_STATS
 #error "UNSPIN_LOCK_STATS is for C programs"
+#undef UNSPIN_LOCK_STATS
 #endif
 
 /* All that the headers include, before the names below are other ones. */
