@@ -43,8 +43,8 @@
 /*
  * How long the heir sleeps at a time while it wants the lock. A release wakes it earlier. While nothing changes,
  * each nap is twice as long as the one before, so that a lock that is held for long costs little: naps of 100 us
- * take 10 % of a CPU, those of 1.6 ms 1 %. A release seldom misses a sleeping heir; then this is the
- * longest that the lock's free time may go by unused.
+ * take 10 % of a CPU, those of 1.6 ms 1 %. Seldom a release misses a sleeping heir, which then wakes up so much
+ * later.
  */
 #define UNSPIN_LEASE_NAP_NS 100000ULL
 #define UNSPIN_LEASE_NAP_MAX_NS 1600000ULL
