@@ -42,6 +42,10 @@
  */
 #if defined(UNSPIN_LOCK_ONE_OBJECT) && UNSPIN_LOCK_LINUX_FUTEX
 #define UNSPIN_LOCK_LINUX_BEDS 64u
+/* In all files of an object or in none: the linker refuses a name that is thread-local in some of them only. */
+__attribute__((weak, visibility("hidden"))) unsigned char unspin_lock_one_object_in_all_files_or_none;
+#elif UNSPIN_LOCK_LINUX_FUTEX
+__attribute__((weak, visibility("hidden"))) _Thread_local unsigned char unspin_lock_one_object_in_all_files_or_none;
 #endif
 
 /*
@@ -68,12 +72,38 @@ static inline unsigned long long unspin_lock_now(void)
 	return unspin_lock_cpu_ticks();
 }
 
+/*
+ * SYS_futex and SYS_clock_gettime take the processor's old timespec, of two words, whatever the width of the
+ * program's time_t. Newer 32-bit processors have only those with 64 bits.
+ */
+#ifdef SYS_futex
+#define UNSPIN_LOCK_LINUX_SYS_FUTEX SYS_futex
+#define UNSPIN_LOCK_LINUX_SYS_CLOCK SYS_clock_gettime
+typedef __kernel_long_t unspin_lock_linux_time;
+#else
+#define UNSPIN_LOCK_LINUX_SYS_FUTEX SYS_futex_time64
+#define UNSPIN_LOCK_LINUX_SYS_CLOCK SYS_clock_gettime64
+typedef long long unspin_lock_linux_time;
+#endif
+
+/*
+ * The kernel's CLOCK_MONOTONIC, by which it ends waits. Programs may replace clock_gettime(), as libfaketime
+ * does.
+ */
 static inline unsigned long long unspin_lock_linux_clock_ns(void)
 {
-	struct timespec now;
+	unspin_lock_linux_time now[2];
+	int saved = errno;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (unsigned long long)now.tv_sec * 1000000000 + (unsigned long long)now.tv_nsec;
+	if (syscall(UNSPIN_LOCK_LINUX_SYS_CLOCK, CLOCK_MONOTONIC, now)) {	/* a filter forbids it */
+		struct timespec of_library;
+
+		errno = saved;
+		clock_gettime(CLOCK_MONOTONIC, &of_library);
+		now[0] = (unspin_lock_linux_time)of_library.tv_sec;
+		now[1] = (unspin_lock_linux_time)of_library.tv_nsec;
+	}
+	return (unsigned long long)now[0] * 1000000000 + (unsigned long long)now[1];
 }
 
 /* One per executable or shared library; 0: not measured yet. */
@@ -156,19 +186,7 @@ static inline void unspin_lock_yield(void)
 	sched_yield();
 }
 
-/*
- * futex(2) with a time limit on CLOCK_MONOTONIC, or none (@until_ns: 0). SYS_futex takes the processor's
- * old timespec, of two words, whatever the width of the program's time_t. Newer 32-bit processors have
- * only SYS_futex_time64.
- */
-#ifdef SYS_futex
-#define UNSPIN_LOCK_LINUX_SYS_FUTEX SYS_futex
-typedef __kernel_long_t unspin_lock_linux_time;
-#else
-#define UNSPIN_LOCK_LINUX_SYS_FUTEX SYS_futex_time64
-typedef long long unspin_lock_linux_time;
-#endif
-
+/* futex(2) with a time limit on CLOCK_MONOTONIC, or none (@until_ns: 0). */
 static inline void unspin_lock_linux_futex(atomic_uint *word, int operation, unsigned int value,
 					   unsigned long long until_ns, unsigned int bits)
 {
@@ -234,12 +252,14 @@ static inline void unspin_lock_wait(atomic_uint *word, unsigned int seen, unsign
 static inline void unspin_lock_wait_for(atomic_uint *word, unsigned int seen, unsigned int key,
 					unsigned long long ns)
 {
-	int saved = errno, slack_ns = prctl(PR_GET_TIMERSLACK);
+	int saved = errno;
+	/* prctl() returns an int. */
+	unsigned long slack_ns = (unsigned long)syscall(SYS_prctl, PR_GET_TIMERSLACK);
 
 	prctl(PR_SET_TIMERSLACK, UNSPIN_LOCK_LINUX_SLACK_NS);
 	unspin_lock_linux_wait_until(word, seen, key, unspin_lock_linux_clock_ns() + ns);
-	if (slack_ns > 0)
-		prctl(PR_SET_TIMERSLACK, (unsigned long)slack_ns);
+	if (slack_ns && slack_ns != ~0ul)
+		prctl(PR_SET_TIMERSLACK, slack_ns);
 	errno = saved;
 }
 

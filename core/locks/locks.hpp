@@ -13,6 +13,11 @@
 #ifndef UNSPIN_LOCKS_HPP
 #define UNSPIN_LOCKS_HPP
 
+#ifdef UNSPIN_LOCK_STATS
+#error "UNSPIN_LOCK_STATS is for C programs"
+#undef UNSPIN_LOCK_STATS
+#endif
+
 /* All that the headers include, before the names below are other ones. */
 #include <atomic>
 #include <cerrno>
@@ -33,13 +38,43 @@
 #include <sys/sdt.h>
 #endif
 
-/* C11's names, for the headers only: C++ before 23 has none of them outside of std. */
+/* C11's names, for the headers only. A program that includes stdatomic.h has them back below. */
 #pragma push_macro("_Atomic")
 #pragma push_macro("_Static_assert")
 #pragma push_macro("_Thread_local")
+#pragma push_macro("atomic_uint")
+#pragma push_macro("atomic_ushort")
+#pragma push_macro("memory_order_relaxed")
+#pragma push_macro("memory_order_acquire")
+#pragma push_macro("memory_order_release")
+#pragma push_macro("memory_order_acq_rel")
+#pragma push_macro("memory_order_seq_cst")
+#pragma push_macro("atomic_signal_fence")
+#pragma push_macro("atomic_load_explicit")
+#pragma push_macro("atomic_store_explicit")
+#pragma push_macro("atomic_exchange_explicit")
+#pragma push_macro("atomic_compare_exchange_strong_explicit")
+#pragma push_macro("atomic_fetch_add_explicit")
+#pragma push_macro("atomic_fetch_and_explicit")
+#pragma push_macro("atomic_fetch_or_explicit")
 #undef _Atomic
 #undef _Static_assert
 #undef _Thread_local
+#undef atomic_uint
+#undef atomic_ushort
+#undef memory_order_relaxed
+#undef memory_order_acquire
+#undef memory_order_release
+#undef memory_order_acq_rel
+#undef memory_order_seq_cst
+#undef atomic_signal_fence
+#undef atomic_load_explicit
+#undef atomic_store_explicit
+#undef atomic_exchange_explicit
+#undef atomic_compare_exchange_strong_explicit
+#undef atomic_fetch_add_explicit
+#undef atomic_fetch_and_explicit
+#undef atomic_fetch_or_explicit
 #define _Atomic(type) type
 #define _Static_assert static_assert
 #define _Thread_local thread_local
@@ -74,21 +109,21 @@
 #include "tas_nap.h"
 #include "ticket.h"
 
-#undef atomic_uint
-#undef atomic_ushort
-#undef memory_order_relaxed
-#undef memory_order_acquire
-#undef memory_order_release
-#undef memory_order_acq_rel
-#undef memory_order_seq_cst
-#undef atomic_signal_fence
-#undef atomic_load_explicit
-#undef atomic_store_explicit
-#undef atomic_exchange_explicit
-#undef atomic_compare_exchange_strong_explicit
-#undef atomic_fetch_add_explicit
-#undef atomic_fetch_and_explicit
-#undef atomic_fetch_or_explicit
+#pragma pop_macro("atomic_fetch_or_explicit")
+#pragma pop_macro("atomic_fetch_and_explicit")
+#pragma pop_macro("atomic_fetch_add_explicit")
+#pragma pop_macro("atomic_compare_exchange_strong_explicit")
+#pragma pop_macro("atomic_exchange_explicit")
+#pragma pop_macro("atomic_store_explicit")
+#pragma pop_macro("atomic_load_explicit")
+#pragma pop_macro("atomic_signal_fence")
+#pragma pop_macro("memory_order_seq_cst")
+#pragma pop_macro("memory_order_acq_rel")
+#pragma pop_macro("memory_order_release")
+#pragma pop_macro("memory_order_acquire")
+#pragma pop_macro("memory_order_relaxed")
+#pragma pop_macro("atomic_ushort")
+#pragma pop_macro("atomic_uint")
 #pragma pop_macro("_Thread_local")
 #pragma pop_macro("_Static_assert")
 #pragma pop_macro("_Atomic")

@@ -100,13 +100,21 @@ static inline unsigned int unspin_slice_now(void)
 	return atomic_load_explicit(&unspin_slice_state, memory_order_relaxed);
 }
 
+/* The kernel refuses this thread, which may run under a filter of its own. */
+static _Thread_local bool unspin_slice_refused;
+
 static __attribute__((noinline, cold)) void unspin_slice_ask(void)
 {
 	struct unspin_slice_area *area = unspin_slice_area();
 
+	if (unspin_slice_refused)
+		return;
 	if (!area || !(area->flags & UNSPIN_SLICE_AVAILABLE) ||
 	    (!(area->flags & UNSPIN_SLICE_ENABLED) && !unspin_slice_enable())) {
-		atomic_store_explicit(&unspin_slice_state, UNSPIN_SLICE_NONE, memory_order_relaxed);
+		unspin_slice_refused = true;
+		/* Other threads that have it have yet to take their requests back. */
+		if (unspin_slice_now() == UNSPIN_SLICE_UNKNOWN)
+			atomic_store_explicit(&unspin_slice_state, UNSPIN_SLICE_NONE, memory_order_relaxed);
 		return;
 	}
 	/* Written once, because all threads read it at each lock. */
@@ -128,9 +136,12 @@ static inline void unspin_lock_let_go(void)
 	struct unspin_slice_area *area;
 
 	atomic_signal_fence(memory_order_seq_cst);
-	if (__builtin_expect(unspin_slice_now() != UNSPIN_SLICE_EXTENDED, 1))
+	/* Unknown: another object of the program has taken the lock. */
+	if (__builtin_expect(unspin_slice_now() == UNSPIN_SLICE_NONE, 1))
 		return;
 	area = unspin_slice_area();
+	if (!area)
+		return;
 	area->request = 0;
 	/* The kernel clears `granted` if it takes the CPU away all the same. */
 	if (area->granted)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What the checked threads do with a lock: LOCK_HEADER, LOCK(name) for its functions, START(v) for a free one
- * with counters at v. DOORWAY is the member whose first update gives a thread its place in the line, CLOSED
- * is model_closed.
+ * What the checked threads do with a lock: LOCK_HEADER, LOCK(name) for its functions, TIMED if it has
+ * lock_for(), START(v) for a free one with counters at v. DOORWAY is the member whose first update gives a
+ * thread its place in the line, CLOSED is model_closed.
  */
 #include LOCK_HEADER
 
@@ -29,7 +29,7 @@ const int model_doorway = -1;
 #define CLOSED 0
 #endif
 const unsigned int model_closed = CLOSED;
-unsigned int model_threads, model_rounds, model_tries;
+unsigned int model_threads, model_rounds, model_tries, model_timed;
 bool model_looks;
 
 /* A free lock whose counters are at @v. */
@@ -41,16 +41,28 @@ void model_start(uint64_t v)
 	__builtin_memcpy(&lock, &word, sizeof(lock) < sizeof(word) ? sizeof(lock) : sizeof(word));
 }
 
+/* Any limit does: the clock says when it is over. */
+#define LIMIT_NS 1000
+
 void model_thread(unsigned int index)
 {
 	unsigned int round;
 	NODE;
 
 	for (round = 0; round < model_rounds; round++) {
+		unsigned int bit = 1u << (round * model_threads + index);
+		bool got = true;
+
 		says(MODEL_ASK, 0);
-		if (!(model_tries >> (round * model_threads + index) & 1)) {
+		if (model_tries & bit)
+			got = LOCK(trylock)(&lock NODE_ARG);
+#ifdef TIMED
+		else if (model_timed & bit)
+			got = LOCK(lock_for)(&lock, LIMIT_NS);
+#endif
+		else
 			LOCK(lock)(&lock NODE_ARG);
-		} else if (!LOCK(trylock)(&lock NODE_ARG)) {
+		if (!got) {
 			says(MODEL_GIVE_UP, 0);
 			continue;
 		}

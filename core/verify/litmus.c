@@ -13,7 +13,7 @@
 const void *const model_lock;
 const unsigned int model_lock_bytes, model_closed;
 const int model_doorway = -1;
-unsigned int model_threads, model_rounds, model_tries;
+unsigned int model_threads, model_rounds, model_tries, model_timed;
 bool model_looks;
 
 static atomic_uint x, y, saw[4];

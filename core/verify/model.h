@@ -22,9 +22,9 @@ enum model_kind {
 	MODEL_CLOCK,
 	MODEL_RATE,	/* of the clock; asked right after the time at which a budget begins */
 	/* Of the client. */
-	MODEL_ASK,	/* it calls lock() or trylock() */
+	MODEL_ASK,	/* it calls lock(), trylock() or lock_for() */
 	MODEL_ENTER,	/* it has the lock, and writes the data that the lock protects */
-	MODEL_GIVE_UP,	/* trylock() failed */
+	MODEL_GIVE_UP,	/* trylock() or lock_for() failed */
 	MODEL_LEAVE,	/* it is about to release the lock */
 	MODEL_RELEASED,	/* unlock() has returned */
 	MODEL_FAIL,	/* a check named by `file` does not hold */
@@ -54,8 +54,8 @@ struct model_result model_do(const struct model_op *op);
 
 /* The client: how many threads take the lock, and how often each. */
 extern unsigned int model_threads, model_rounds;
-/* Bit r * model_threads + t: round r of thread t uses trylock(). */
-extern unsigned int model_tries;
+/* Bit r * model_threads + t: round r of thread t uses trylock(), or lock_for(). */
+extern unsigned int model_tries, model_timed;
 extern bool model_looks;	/* is_locked() is called while the lock is held */
 
 extern const void *const model_lock;

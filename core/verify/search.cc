@@ -4,7 +4,7 @@
  * state on, a thread waits for ever, whatever the others do. The states that can be reached are kept, so
  * a search ends although threads wait in loops.
  *
- * Options are NAME=NUMBER: threads, rounds, tries, looks (model.h), order, spurious (machine.h), writes
+ * Options are NAME=NUMBER: threads, rounds, tries, timed, looks (model.h), order, spurious (machine.h), writes
  * (memory.h), start (of the counters), states and seconds (of CPU time; limits of the search), trace
  * (prints the run that breaks a check); and clock=any, never, spent.
  */
@@ -223,6 +223,7 @@ static void set(Machine &machine, const std::string &name, const char *value)
 		{ "threads", [](unsigned long n) { model_threads = n; } },
 		{ "rounds", [](unsigned long n) { model_rounds = n; } },
 		{ "tries", [](unsigned long n) { model_tries = n; } },
+		{ "timed", [](unsigned long n) { model_timed = n; } },
 		{ "looks", [](unsigned long n) { model_looks = n; } },
 		{ "order", [&](unsigned long n) { machine.order = Order(n); } },
 		{ "spurious", [&](unsigned long n) { machine.spurious = n; } },

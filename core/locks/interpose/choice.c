@@ -8,10 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "choice.h"
 #include "list.h"
+
+/* glibc's own. Processes of another C library load this library, too, and keep their locks. */
+extern int __register_atfork(void (*before)(void), void (*parent)(void), void (*child)(void), void *object)
+	__attribute__((weak));
+extern void *__dso_handle __attribute__((visibility("hidden")));
 
 struct interpose_count interpose_spins, interpose_mutexes;
 atomic_uint interpose_forks;
@@ -40,17 +46,12 @@ _Atomic(atomic_uint *) interpose_counted = &counted_without_page;
 	{										\
 		unspin_##name##_unlock(name##_of(word));						\
 		return 0;								\
-	}										\
-	static bool over_##name##_is_locked(pthread_spinlock_t *word)			\
-	{										\
-		return unspin_##name##_is_locked(name##_of(word));				\
 	}
 INTERPOSE_LOCKS(OVER)
 
 #define ENTRY(name)									\
 	{ #name, sizeof(struct unspin_##name##_lock) <= sizeof(pthread_spinlock_t),		\
-	  over_##name##_lock, over_##name##_trylock, over_##name##_unlock,		\
-	  over_##name##_is_locked },
+	  over_##name##_lock, over_##name##_trylock, over_##name##_unlock },
 static const struct interpose_lock locks[] = { INTERPOSE_LOCKS(ENTRY) };
 
 #define CHOICE(name) " " #name
@@ -79,30 +80,24 @@ static const char *setting(const char *name)
 	return NULL;
 }
 
-/* Reports a wrong setting, once. */
-static void say_wrong(atomic_flag *said, const char *name, const char *text, const char *wanted)
+static void say_wrong(const char *name, const char *text, const char *wanted)
 {
-	if (!atomic_flag_test_and_set(said))
-		dprintf(STDERR_FILENO, "unspin: %s=%.40s is not %s; it is ignored\n", name, text,
-			wanted);
+	dprintf(STDERR_FILENO, "unspin: %s=%.40s is not %s; it is ignored\n", name, text, wanted);
 }
 
-static bool is_one(const char *name, atomic_flag *said)
+static bool is_one(const char *name)
 {
 	const char *text = setting(name);
 
 	if (text && *text && strcmp(text, "0") && strcmp(text, "1"))
-		say_wrong(said, name, text, "0 or 1");
+		say_wrong(name, text, "0 or 1");
 	return text && !strcmp(text, "1");
 }
 
 static void say_unknown(const char *name)
 {
-	static atomic_flag said = ATOMIC_FLAG_INIT;
-
-	if (!atomic_flag_test_and_set(&said))
-		dprintf(STDERR_FILENO, "unspin: UNSPIN_LOCK=%.40s is not one of" INTERPOSE_LOCKS(CHOICE)
-			"; the C library's own locks are used\n", name);
+	dprintf(STDERR_FILENO, "unspin: UNSPIN_LOCK=%.40s is not one of" INTERPOSE_LOCKS(CHOICE)
+		"; the C library's own locks are used\n", name);
 }
 
 static const struct interpose_lock *named(const char *name)
@@ -119,23 +114,25 @@ struct interpose_choice interpose_choose(void)
 {
 	static struct interpose_choice chosen;
 	static atomic_bool is_chosen;
-	static atomic_flag verbose_said = ATOMIC_FLAG_INIT, mutex_said = ATOMIC_FLAG_INIT;
 	struct interpose_choice choice;
 	const char *name;
 
 	/* Do not read it again: the program may have changed its environment. */
 	if (atomic_load_explicit(&is_chosen, memory_order_acquire))
 		return chosen;
-	choice.verbose = is_one("UNSPIN_VERBOSE", &verbose_said);
-	name = setting("UNSPIN_LOCK");
-	choice.spin = named(name && *name ? name : INTERPOSE_SPIN_DEFAULT);
-	choice.front = named(name && *name ? name : INTERPOSE_MUTEX_DEFAULT);
-	if (!choice.spin)
-		say_unknown(name);
-	else if (!choice.spin->fits_spin)
-		choice.spin = NULL;
-	if (!is_one("UNSPIN_MUTEX", &mutex_said))
-		choice.front = NULL;
+	choice.verbose = is_one("UNSPIN_VERBOSE");
+	choice.spin = choice.front = NULL;
+	if (__register_atfork) {
+		name = setting("UNSPIN_LOCK");
+		choice.spin = named(name && *name ? name : INTERPOSE_SPIN_DEFAULT);
+		choice.front = named(name && *name ? name : INTERPOSE_MUTEX_DEFAULT);
+		if (!choice.spin)
+			say_unknown(name);
+		else if (!choice.spin->fits_spin)
+			choice.spin = NULL;
+		if (!is_one("UNSPIN_MUTEX"))
+			choice.front = NULL;
+	}
 	chosen = choice;
 	atomic_store_explicit(&is_chosen, true, memory_order_release);
 	return choice;
@@ -189,7 +186,8 @@ static void watch_forks(void)
 	size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
 	atomic_uint *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	pthread_atfork(NULL, NULL, in_child);
+	if (__register_atfork)
+		__register_atfork(NULL, NULL, in_child, &__dso_handle);
 	if (page == MAP_FAILED)
 		return;
 	atomic_store(page, INTERPOSE_COUNTED);
@@ -201,7 +199,6 @@ static void watch_forks(void)
 
 static void read_tau(void)
 {
-	static atomic_flag said = ATOMIC_FLAG_INIT;
 	const char *text = setting("UNSPIN_TAU_NS");
 	unsigned long long tau_ns;
 	char *end;
@@ -212,13 +209,25 @@ static void read_tau(void)
 	tau_ns = strtoull(text, &end, 10);
 	/* strtoull() would take spaces and signs. */
 	if (*text < '0' || *text > '9' || *end || errno)
-		say_wrong(&said, "UNSPIN_TAU_NS", text, "a number of nanoseconds");
+		say_wrong("UNSPIN_TAU_NS", text, "a number of nanoseconds");
 	else
 		atomic_store(&unspin_preemptable_default.tau_ns, tau_ns);
 }
 
+/* What standard error was at the start. A program may close it, and open a file of its own in its place. */
+static struct stat stderr_at_start;
+
+static bool stderr_is_the_same(void)
+{
+	struct stat now;
+
+	return !fstat(STDERR_FILENO, &now) && now.st_dev == stderr_at_start.st_dev &&
+	       now.st_ino == stderr_at_start.st_ino;
+}
+
 __attribute__((constructor)) static void start(void)
 {
+	fstat(STDERR_FILENO, &stderr_at_start);
 	read_tau();
 	watch_forks();
 }
@@ -232,7 +241,7 @@ __attribute__((destructor)) static void say_counts(void)
 {
 	struct interpose_choice choice = interpose_choose();
 
-	if (choice.verbose)
+	if (choice.verbose && stderr_is_the_same())
 		dprintf(STDERR_FILENO,
 			"unspin: %s[%d]: %s spin locks %lu taken, %lu waited for; "
 			"%s mutexes %lu taken, %lu waited for, %lu left to the C library\n",

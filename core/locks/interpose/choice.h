@@ -6,7 +6,7 @@
  *			Any other name is reported once on stderr, and no lock is replaced
  *	UNSPIN_MUTEX	1: replace pthread_mutex_*(), too
  *	UNSPIN_TAU_NS	tau of the preemptable locks
- *	UNSPIN_VERBOSE	1: print a line of counts on stderr when the program exits
+ *	UNSPIN_VERBOSE	1: print a line of counts on stderr when the program exits, unless it has replaced stderr
  *
  * Any other value is reported once on stderr, and ignored.
  */
@@ -29,7 +29,6 @@ struct interpose_lock {
 	int (*lock)(pthread_spinlock_t *word);
 	int (*trylock)(pthread_spinlock_t *word);
 	int (*unlock)(pthread_spinlock_t *word);
-	bool (*is_locked)(pthread_spinlock_t *word);
 };
 
 struct interpose_choice {

@@ -10,6 +10,10 @@
  * library's functions work as usual: they use only the mutex, and the holder of the front lock waits
  * for it.
  *
+ * The thread that holds the front lock and asks for the mutex must run, or all others that find the mutex held
+ * wait for it. So a program must not stop it in a signal handler, and the thread must not leave
+ * pthread_mutex_lock() by siglongjmp() or pthread_exit() in one.
+ *
  * A thread of a real-time class does not take the front lock. It asks for the mutex and sleeps there.
  *
  * The front lock uses the bytes that list robust and priority mutexes; plain and adaptive ones leave
@@ -158,7 +162,10 @@ void interpose_mutex_leave_front(pthread_mutex_t *mutex)
 		leave_front(front_of(mutex));
 }
 
-/* Whether the C library's mutexes have the layout that this file expects. */
+/*
+ * Whether the C library's mutexes have the layout that this file expects. They do not if they are those of
+ * another copy of this library, which comes next: then that copy alone replaces them.
+ */
 static bool library_is_as_known(void)
 {
 	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

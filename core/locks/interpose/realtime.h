@@ -7,6 +7,7 @@
 #define UNSPIN_LOCKS_INTERPOSE_REALTIME_H
 
 #include <errno.h>
+#include <linux/sched.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <sys/syscall.h>
@@ -20,17 +21,13 @@
 #define INTERPOSE_SLEEP_NS 100000
 #define INTERPOSE_KNOWN_NS 10000000
 
-/* Of sched.h, which names it only for programs that define _GNU_SOURCE. */
-#define INTERPOSE_RESET_ON_FORK 0x40000000
-#define INTERPOSE_DEADLINE 6
-
 /* Whether the calling thread has such a class now: a system call. */
 static inline bool interpose_is_realtime(void)
 {
-	int errno_before = errno, policy = sched_getscheduler(0) & ~INTERPOSE_RESET_ON_FORK;
+	int errno_before = errno, policy = sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
 
 	errno = errno_before;
-	return policy == SCHED_FIFO || policy == SCHED_RR || policy == INTERPOSE_DEADLINE;
+	return policy == SCHED_FIFO || policy == SCHED_RR || policy == SCHED_DEADLINE;
 }
 
 /*

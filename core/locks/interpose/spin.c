@@ -2,8 +2,12 @@
 /*
  * The pthread_spin_*() functions with a lock of list.h, for LD_PRELOAD:
  *
- *	cd locks/interpose && cc -O2 -shared -fPIC -I .. -o libunspin-locks.so *.c
+ *	cd locks/interpose
+ *	cc -O2 -shared -fPIC -fvisibility=hidden -ftls-model=initial-exec -I .. -o libunspin-locks.so *.c
  *	LD_PRELOAD=./libunspin-locks.so program
+ *
+ * Only the replaced functions are visible, so that several copies of the library may be in one process. The
+ * library needs no function of glibc's dynamic linker, so that processes of another C library start, too.
  *
  * The lock is in the pthread_spinlock_t; if it is too large for that, the C library's lock is used. So
  * locks shared between processes work, and a lock that is held at a fork() is held in the child, as
@@ -34,8 +38,9 @@ static int counted_lock(pthread_spinlock_t *spin)
 	const struct interpose_lock *lock = atomic_load_explicit(&counted, memory_order_relaxed);
 
 	interpose_add(&interpose_spins.taken);
-	if (lock->is_locked(spin))
-		interpose_add(&interpose_spins.waited);
+	if (!lock->trylock(spin))
+		return 0;
+	interpose_add(&interpose_spins.waited);
 	return lock->lock(spin);
 }
 

@@ -134,9 +134,18 @@ pub fn ignores(path: &Path) -> Option<Ignores> {
             path = PathBuf::from(text.split_whitespace().next()?);
             continue;
         }
+        // The dynamic linker itself, which runs the program that its arguments name.
+        if is_linker(&path.to_string_lossy()) {
+            return None;
+        }
         return is_privileged(&path).then_some(Ignores::Privileged).or_else(|| of_elf(&head));
     }
     None
+}
+
+/// Whether a path is that of glibc's dynamic linker.
+fn is_linker(path: &str) -> bool {
+    path.rsplit('/').next().is_some_and(|name| name.starts_with("ld-linux"))
 }
 
 fn is_privileged(path: &Path) -> bool {
@@ -160,7 +169,8 @@ fn of_elf(head: &[u8]) -> Option<Ignores> {
         let field = head.get(at..at.checked_add(bytes)?)?;
         Some(field.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)))
     };
-    let ours = fs::read("/proc/self/exe").ok()?;
+    let mut ours = [0; 20];
+    File::open("/proc/self/exe").ok()?.read_exact(&mut ours).ok()?;
     if !head.starts_with(b"\x7fELF") {
         return None;
     }
@@ -178,8 +188,7 @@ fn of_elf(head: &[u8]) -> Option<Ignores> {
         let end = start.checked_add(usize::try_from(number(at.checked_add(32)?, 8)?).ok()?)?;
         let linker =
             String::from_utf8_lossy(head.get(start..end)?).trim_end_matches('\0').to_string();
-        let glibc = linker.rsplit('/').next().is_some_and(|name| name.starts_with("ld-linux"));
-        return (!glibc)
+        return (!is_linker(&linker))
             .then(|| Ignores::Foreign(format!("{linker} is not glibc's dynamic linker")));
     }
     Some(Ignores::Static)

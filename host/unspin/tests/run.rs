@@ -88,12 +88,68 @@ fn a_program_it_has_no_effect_on_is_named_and_run() {
         text(&out.stderr),
         format!("unspin: no effect on {program}: it is statically linked\n")
     );
+    let linker = "/lib64/ld-linux-x86-64.so.2";
+    if Path::new(linker).exists() {
+        let said =
+            text(&run(&["--verbose", "--", linker, &cc("spins-by-ld", &[]), "codes"]).stderr);
+        assert!(said.contains("spin locks 6 taken") && !said.contains("no effect"), "{said}");
+    }
     let script = scratch("run").join("script");
     std::fs::write(&script, format!("#! {program} codes\n")).unwrap();
     let mut chmod = Command::new("chmod");
     assert!(chmod.arg("+x").arg(&script).status().unwrap().success());
     let said = text(&run(&["--", script.to_str().unwrap()]).stderr);
     assert!(said.contains("statically linked"), "{said}");
+}
+
+#[test]
+fn an_ignored_sigpipe_stays_ignored() {
+    let status = |before: &str| {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("{before}exec \"$0\" run -- grep SigIgn /proc/self/status"));
+        command.arg(env!("CARGO_BIN_EXE_unspin")).env("HOME", scratch("home"));
+        let said = text(&command.output().unwrap().stdout);
+        let mask = said.trim().rsplit('\t').next().unwrap();
+        u64::from_str_radix(mask, 16).unwrap_or_else(|_| panic!("{said}"))
+    };
+    let sigpipe = 1 << (libc::SIGPIPE - 1);
+    assert_eq!(status("trap '' PIPE; ") & sigpipe, sigpipe);
+    assert_eq!(status("") & sigpipe, 0);
+}
+
+const DAEMON: &str = r#"
+#include <fcntl.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+	int file;
+
+	(void)argc;
+	if (*argv[2])
+		close(2);
+	file = open(argv[1], O_CREAT | O_TRUNC | O_RDWR, 0644);
+	return (*argv[2] && file != 2) || write(file, "data\n", 5) != 5;
+}
+"#;
+
+/// A daemon closes its descriptors, and what it opens next gets their numbers.
+#[test]
+fn counts_stay_out_of_the_programs_files() {
+    let source = scratch("run").join("daemon.c");
+    std::fs::write(&source, DAEMON).unwrap();
+    let program = scratch("run").join("daemon");
+    let mut cc = Command::new("cc");
+    assert!(cc.arg(&source).arg("-o").arg(&program).status().unwrap().success());
+    let (data, said) = (scratch("run").join("data"), scratch("run").join("said"));
+    for (closes, counts) in [("2", false), ("", true)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+        command.args(["run", "--verbose", "--"]).arg(&program).arg(&data).args([closes]);
+        command.env("HOME", scratch("home")).stderr(std::fs::File::create(&said).unwrap());
+        assert!(command.status().unwrap().success());
+        assert_eq!(std::fs::read_to_string(&data).unwrap(), "data\n");
+        assert_eq!(std::fs::read_to_string(&said).unwrap().contains("spin locks"), counts);
+    }
 }
 
 #[test]

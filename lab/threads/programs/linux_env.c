@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * The environment of a Linux program, with a time-stamp counter that steps once. Prints what is
- * wrong. With -DSHARED the futexes are shared between processes.
+ * The environment of a Linux program, with a time-stamp counter that steps once, and a clock_gettime() of
+ * the program's own. Prints what is wrong. With -DSHARED the futexes are shared between processes, with
+ * -DFILTERED the kernel refuses clock_gettime().
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -66,6 +67,90 @@ static void a_nap(void)
 	expect(unspin_lock_linux_clock_ns() - began_ns < NAP_MS * 1000000, "it naps anyway");
 }
 
+#ifdef FILTERED
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+
+static void a_clock_of_its_own(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clock_gettime, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog filter = { sizeof(code) / sizeof(*code), code };
+	unsigned int measured, rate = rate_with(0);
+
+	expect(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter),
+	       "no filter");
+	alarm(10);
+	errno = 0;
+	measured = rate_with(0);
+	expect(measured > rate - rate / 8 && measured < rate + rate / 8, "a filter spoils the rate");
+	a_nap();
+	expect(!errno, "a filter's errno is seen");
+	alarm(60);
+}
+#else
+/* What libfaketime does. */
+static long ahead_s;
+static bool stands_still;
+
+#ifdef __LP64__
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+	if (stands_still) {
+		*now = (struct timespec) { 1000, 0 };
+		return 0;
+	}
+	if (syscall(SYS_clock_gettime, clock, now))
+		return -1;
+	now->tv_sec += ahead_s;
+	return 0;
+}
+#endif
+
+static void a_clock_of_its_own(void)
+{
+	const struct {
+		long ahead_s;
+		bool stands_still;
+	} clocks[] = { { -60, false }, { -86400, false }, { 86400, false }, { 0, true } };
+	unsigned int rate = rate_with(0);
+
+	alarm(10);
+	for (unsigned int i = 0; i < sizeof(clocks) / sizeof(*clocks) && !failures; i++) {
+		unsigned long long began_ticks;
+		unsigned int measured;
+
+		ahead_s = clocks[i].ahead_s;
+		stands_still = clocks[i].stands_still;
+		measured = rate_with(0);
+		expect(measured > rate - rate / 8 && measured < rate + rate / 8, "the program's clock spoils the rate");
+		began_ticks = unspin_lock_now();
+		a_nap();
+		expect((unspin_lock_now() - began_ticks) / 1000 >= (NAP_MS - 1) * rate,
+		       "the program's clock ends a nap");
+	}
+	stands_still = false;
+	ahead_s = 0;
+	alarm(60);
+}
+#endif
+
+/* A thread's timer slack is as before, also one that an int cannot hold. */
+static void the_slack(void)
+{
+	static atomic_uint word;
+	const unsigned long slack_ns = sizeof(long) > 4 ? 5000000000ul : 3000000000ul;
+
+	prctl(PR_SET_TIMERSLACK, slack_ns);
+	unspin_lock_wait_for(&word, 0, 0, 1000000);
+	expect((unsigned long)syscall(SYS_prctl, PR_GET_TIMERSLACK) == slack_ns, "a nap changes the timer slack");
+	prctl(PR_SET_TIMERSLACK, 0ul);
+}
+
 #define SLEEPERS 1000
 #define WOKEN 500u
 
@@ -125,6 +210,8 @@ int main(void)
 	alarm(60);
 	the_clock();
 	a_nap();
+	a_clock_of_its_own();
+	the_slack();
 	many_sleepers();
 	return failures != 0;
 }

@@ -14,20 +14,20 @@ static void unspin_slice_yield(void);
 #define UNSPIN_SLICE_PLAYED
 #include "lease.h"
 
-static struct unspin_slice_area area;
-static bool has_area, refuses;
+static struct unspin_slice_area area, of_another_thread;
+static bool has_area, refuses, in_another_thread;
 static unsigned int enabled, yielded;
 
 static struct unspin_slice_area *unspin_slice_area(void)
 {
-	return has_area ? &area : NULL;
+	return !has_area ? NULL : in_another_thread ? &of_another_thread : &area;
 }
 
 static bool unspin_slice_enable(void)
 {
 	enabled++;
 	if (!refuses)
-		area.flags |= UNSPIN_SLICE_ENABLED;
+		unspin_slice_area()->flags |= UNSPIN_SLICE_ENABLED;
 	return !refuses;
 }
 
@@ -43,7 +43,7 @@ static void begin(bool with_area, unsigned int flags)
 	area = (struct unspin_slice_area){ .flags = flags };
 	atomic_store(&unspin_slice_state, UNSPIN_SLICE_UNKNOWN);
 	has_area = with_area;
-	refuses = false;
+	refuses = in_another_thread = unspin_slice_refused = false;
 	enabled = yielded = 0;
 }
 
@@ -98,9 +98,48 @@ static void with(void)
 	unspin_lease_unlock(&lock);
 }
 
+/* A thread under a filter is refused while another one holds a lock. */
+static void refused_in_one_thread(void)
+{
+	static struct unspin_lease_lock other;
+
+	begin(true, UNSPIN_SLICE_AVAILABLE);
+	of_another_thread = area;
+	unspin_lease_lock(&lock);
+	in_another_thread = refuses = true;
+	unspin_lease_lock(&other);
+	unspin_lease_unlock(&other);
+	unspin_lease_lock(&other);
+	unspin_lease_unlock(&other);
+	expect(enabled == 2, "a thread that was refused asks again");
+	in_another_thread = false;
+	area.granted = 1;
+	unspin_lease_unlock(&lock);
+	expect(!area.request, "a thread asks for ever because another one was refused");
+	expect(yielded == 1, "a thread keeps the CPU because another one was refused");
+}
+
+/* The object that releases the lock has taken none yet. */
+static void released_by_another_object(void)
+{
+	begin(true, UNSPIN_SLICE_AVAILABLE);
+	unspin_lease_lock(&lock);
+	atomic_store(&unspin_slice_state, UNSPIN_SLICE_UNKNOWN);
+	area.granted = 1;
+	unspin_lease_unlock(&lock);
+	expect(!area.request, "a thread asks for ever after another object released its lock");
+	expect(yielded == 1, "a thread keeps the CPU after another object released its lock");
+
+	begin(false, 0);
+	atomic_store(&lock.uses, 1);
+	unspin_lease_unlock(&lock);
+}
+
 int main(void)
 {
 	without();
 	with();
+	refused_in_one_thread();
+	released_by_another_object();
 	return failures != 0;
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rules of single locks, and of the environment of a Linux program, each shown by one program
-//! (`programs/alone.c`, `programs/slice.c`, `programs/linux_env.c`), and headers that break them.
+//! (`programs/alone.c`, `programs/held.c`, `programs/slice.c`, `programs/linux_env.c`), and headers that break them.
 
 mod common;
 
 use common::{build, changed_locks, check, i386, locks_dir, scratch, TIME64};
+use std::path::Path;
 use std::process::Command;
 
 /// Program, header, the replaced text, its replacement, what the program says.
@@ -38,6 +39,7 @@ const MUTANTS: &[(&str, &str, &str, &str, &str)] = &[
         "while (lease.since_ticks && false);",
         "a short nap",
     ),
+    ("held", "lease.h", "nap_ns *= 2;", "nap_ns *= 1;", "wake up again and again"),
     ("slice", "slice_linux.h", "\tarea->request = 1;", "", "does not ask"),
     ("slice", "slice_linux.h", "\tarea->request = 0;", "", "asks for ever"),
     ("slice", "slice_linux.h", "if (area->granted)", "if (area->granted && 0)", "keeps the CPU"),
@@ -49,6 +51,21 @@ const MUTANTS: &[(&str, &str, &str, &str, &str)] = &[
         "!unspin_slice_enable()",
         "(unspin_slice_enable(), 0)",
         "a kernel that refuses",
+    ),
+    (
+        "slice",
+        "slice_linux.h",
+        "if (unspin_slice_now() == UNSPIN_SLICE_UNKNOWN)\n",
+        "if (true)\n",
+        "because another one was refused",
+    ),
+    ("slice", "slice_linux.h", "if (unspin_slice_refused)", "if (false)", "asks again"),
+    (
+        "slice",
+        "slice_linux.h",
+        "unspin_slice_now() == UNSPIN_SLICE_NONE, 1",
+        "unspin_slice_now() != UNSPIN_SLICE_EXTENDED, 1",
+        "after another object",
     ),
     (
         "slice",
@@ -64,12 +81,31 @@ const MUTANTS: &[(&str, &str, &str, &str, &str)] = &[
         "rate + last",
         "a step of the counter",
     ),
+    (
+        "linux_env",
+        "env_linux.h",
+        "syscall(UNSPIN_LOCK_LINUX_SYS_CLOCK, CLOCK_MONOTONIC, now)",
+        "sizeof(now)",
+        "the program's clock",
+    ),
+    (
+        "linux_env",
+        "env_linux.h",
+        "(unsigned long)syscall(SYS_prctl,",
+        "(unsigned long)prctl(",
+        "the timer slack",
+    ),
     ("linux_env", "env_linux.h", "if (key > 31)", "if (0)", "of many"),
 ];
 
 #[test]
 fn locks_keep_their_rules_with_one_thread() {
     check(&mut Command::new(build(&locks_dir(), "alone", "right", &[]))).expect("every rule");
+}
+
+#[test]
+fn waiters_for_a_lock_that_is_held_for_long_sleep() {
+    check(&mut Command::new(build(&locks_dir(), "held", "right", &[]))).expect("few wake-ups");
 }
 
 /// A kernel that extends time slices is played: no kernel of the lab is built with it.
@@ -80,7 +116,9 @@ fn a_holder_asks_for_a_longer_slice_where_there_is_one() {
 
 #[test]
 fn a_linux_program_gets_its_rate_its_naps_and_its_wake_ups() {
-    for (of, flags) in [("private", &[][..]), ("shared", &["-DSHARED"][..])] {
+    for (of, flags) in
+        [("private", &[][..]), ("shared", &["-DSHARED"]), ("filtered", &["-DFILTERED"])]
+    {
         check(&mut Command::new(build(&locks_dir(), "linux_env", of, flags)))
             .unwrap_or_else(|said| panic!("{of}: {said}"));
     }
@@ -97,6 +135,34 @@ fn a_program_and_its_library_may_use_the_same_locks() {
     run("apart", &[]).unwrap_or_else(|said| panic!("{said}"));
     let said = run("one-object", &["-DUNSPIN_LOCK_ONE_OBJECT"]).expect_err("counters of their own");
     assert!(said.contains("SIGALRM") || said.contains("signal: 14"), "{said}");
+}
+
+/// Files of one object that disagree would wait on different counters.
+#[test]
+fn all_files_of_an_object_have_counters_of_their_own_or_none() {
+    let one = scratch().join("one-file.c");
+    std::fs::write(&one, "#include \"pv_ticket.h\"\n").unwrap();
+    let main = scratch().join("main-file.c");
+    std::fs::write(&main, "#include \"pv_ticket.h\"\nint main(void) { return 0; }\n").unwrap();
+    let object = |source: &Path, flags: &[&str]| {
+        let object = source.with_extension(format!("{}.o", flags.len()));
+        let mut cc = Command::new("cc");
+        cc.args(["-std=gnu11", "-O2", "-c", "-I"]).arg(locks_dir()).args(flags);
+        check(cc.arg(source).arg("-o").arg(&object)).expect("it compiles");
+        object
+    };
+    let flag = &["-DUNSPIN_LOCK_ONE_OBJECT"][..];
+    for (first, second) in [(&[][..], &[][..]), (flag, flag), (flag, &[]), (&[], flag)] {
+        let mut link = Command::new("cc");
+        link.arg(object(&one, first)).arg(object(&main, second));
+        let linked = check(link.arg("-o").arg(scratch().join("of-two-files")));
+        if first == second {
+            linked.unwrap_or_else(|said| panic!("{first:?}: {said}"));
+        } else {
+            let said = linked.expect_err("they disagree");
+            assert!(said.contains("one_object_in_all_files_or_none"), "{said}");
+        }
+    }
 }
 
 /// A 32-bit program whose `time_t` has 64 bits: the kernel's futex takes a timespec of 32.

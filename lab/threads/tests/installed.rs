@@ -175,6 +175,47 @@ fn cxx_programs_may_limit_a_wait() {
     }
 }
 
+const STDATOMIC: &str = r#"
+#include <atomic>
+#include <stdatomic.h>
+#include <unspin/locks.hpp>
+
+_Atomic(unsigned) n;
+
+int main()
+{
+	unspin::lease lock;
+
+	lock.lock();
+	lock.unlock();
+	atomic_store_explicit(&n, 1u, memory_order_relaxed);
+}
+"#;
+
+/// C++'s own stdatomic.h (since 23; clang has it before) and the headers' names do not meet.
+#[test]
+fn cxx_programs_may_include_stdatomic_before() {
+    let source = scratch().join("stdatomic.cc");
+    std::fs::write(&source, STDATOMIC).unwrap();
+    for compiler in [&["c++", "-std=c++23"], &["clang++", "-std=c++17"], &["clang++", "-std=c++20"]]
+    {
+        if has(compiler[0]) {
+            let mut compile = Command::new(compiler[0]);
+            compile.args([compiler[1], "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]);
+            check(compile.args(pkg_config("--cflags")).arg(&source))
+                .unwrap_or_else(|said| panic!("{compiler:?}: {said}"));
+        }
+    }
+}
+
+#[test]
+fn cxx_programs_have_no_statistics() {
+    let mut compile = Command::new("c++");
+    compile.args(["-DUNSPIN_LOCK_STATS", "-fsyntax-only"]).args(pkg_config("--cflags"));
+    let said = check(compile.arg(locks_dir().join("examples/counter.cc"))).expect_err("refused");
+    assert!(said.contains("for C programs") && !said.contains("stats.h"), "{said}");
+}
+
 /// A program that a POSIX macro hides syscall() from is refused, not compiled with a warning.
 #[test]
 fn a_program_without_syscall_is_refused() {
@@ -188,6 +229,8 @@ fn a_program_without_syscall_is_refused() {
 }
 
 const TIMED: &str = r#"
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <mutex>
 #include <thread>
@@ -215,12 +258,46 @@ template <class Lock> static bool ends_in_time()
 	return !had[0] && !had[1] && !had[2] && had[3] && had[4];
 }
 
+static void pass_us(int us)
+{
+	const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(us);
+
+	while (std::chrono::steady_clock::now() < end)
+		;
+}
+
+/* Tries of 100 ms to get a lock that another thread takes again and again. */
+static int gets_a_busy_one(int tries)
+{
+	unspin::lease lock;
+	std::atomic<bool> end{false};
+	int got = 0;
+
+	std::thread other([&] {
+		while (!end) {
+			std::lock_guard<unspin::lease> guard(lock);
+			pass_us(10);
+		}
+	});
+	for (int i = 0; i < tries; i++) {
+		pass_us(500);
+		if (lock.try_lock_for(std::chrono::milliseconds(100))) {
+			got++;
+			lock.unlock();
+		}
+	}
+	end = true;
+	other.join();
+	return got;
+}
+
 int main()
 {
 	const bool good = ends_in_time<unspin::lease>() && ends_in_time<unspin::tas_nap>();
+	const int got = gets_a_busy_one(20);
 
-	std::puts(good ? "good" : "a limit is wrong");
-	return !good;
+	std::printf("%s, %d of 20\n", good ? "good" : "a limit is wrong", got);
+	return !good || got < 19;
 }
 "#;
 

@@ -34,7 +34,8 @@ fn program(name: &str, of: &str) -> PathBuf {
 fn library(from: &Path, name: &str) -> PathBuf {
     let out = scratch().join(format!("{name}.so"));
     let mut cc = Command::new("cc");
-    cc.args(FLAGS).args(["-shared", "-fPIC"]).arg("-I").arg(locks_dir());
+    cc.args(FLAGS).args(["-shared", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec"]);
+    cc.arg("-I").arg(locks_dir());
     cc.args(SOURCES.map(|source| from.join(source)));
     check(cc.arg("-o").arg(&out)).unwrap_or_else(|said| panic!("{name}: {said}"));
     out
@@ -134,6 +135,62 @@ fn contended_mutexes_and_conditions_work_over_every_lock() {
             assert!(mutexes > 10 && left > 10, "{name} {lock}: {mutexes} {left}");
         });
     }
+}
+
+/// As under an `unspin run` inside another one, or of another version: the first copy leaves mutexes to
+/// the second.
+#[test]
+fn two_copies_of_the_library_do_not_mix() {
+    let (first, second) = (real_library("first"), real_library("second"));
+    let both = PathBuf::from(format!("{}:{}", first.display(), second.display()));
+    for name in ["posix_contend", "posix_cond"] {
+        let program = program(name, "twice");
+        for mutex in ["0", "1"] {
+            check(&mut over(&both, &program, "", &[("UNSPIN_MUTEX", mutex)]))
+                .unwrap_or_else(|said| panic!("{name}, UNSPIN_MUTEX={mutex}: {said}"));
+        }
+    }
+}
+
+#[test]
+fn the_library_exports_only_what_it_replaces() {
+    let output =
+        Command::new("nm").args(["-D", "--defined-only"]).arg(real_library("names")).output();
+    let names = String::from_utf8(output.unwrap().stdout).unwrap();
+    let names: Vec<_> = names.lines().filter_map(|line| line.split(' ').next_back()).collect();
+    assert!(names.len() > 5 && names.iter().all(|name| name.starts_with("pthread_")), "{names:?}");
+}
+
+/// A limit that docs/run.md tells: the waiter that is stopped is the one that asks for the mutex.
+#[test]
+fn a_stopped_waiter_delays_others_with_mutexes_only() {
+    let (program, library) = (program("posix_stopped", "all"), real_library("stopped"));
+    check(&mut Command::new(&program)).expect("the C library's own");
+    check(&mut over(&library, &program, "", &[])).expect("only spin locks are taken over");
+    let said = check(&mut over(&library, &program, "", &[MUTEX, ("HANGS_AFTER_S", "2")]))
+        .expect_err("docs/run.md says that it hangs");
+    assert!(said.contains("a_stopped_waiter_delays_nobody: hangs"), "{said}");
+}
+
+/// `unspin run -- sh -c ./program-of-musl`: the child loads the library, and keeps musl's locks.
+#[test]
+fn processes_of_another_c_library_start() {
+    let library = real_library("musl");
+    let output = Command::new("readelf").args(["-d", "-W"]).arg(&library).output().unwrap();
+    let said = said(&output);
+    let needed: Vec<_> = said.lines().filter(|line| line.contains("(NEEDED)")).collect();
+    assert!(needed.len() == 1 && needed[0].contains("[libc.so.6]"), "{needed:?}");
+    if Command::new("musl-gcc").arg("--version").output().is_err() {
+        println!("SKIPPED: a program of musl: no musl-gcc on this computer");
+        return;
+    }
+    let program = scratch().join("posix_spin-musl");
+    let mut compile = Command::new("musl-gcc");
+    compile.args(["-std=gnu11", "-O2", "-pthread"]).arg(programs_dir().join("posix_spin.c"));
+    check(compile.arg("-o").arg(&program)).expect("it compiles");
+    let mut shell = over(&library, Path::new("/bin/sh"), "tas", &[MUTEX]);
+    shell.args(["-c", "\"$0\" codes"]).arg(&program);
+    check(&mut shell).expect("it starts");
 }
 
 #[test]
@@ -331,7 +388,7 @@ const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "a real-time class that children do not get is none",
-        ("realtime.h", " & ~INTERPOSE_RESET_ON_FORK", ""),
+        ("realtime.h", " & ~SCHED_RESET_ON_FORK", ""),
         "tas",
         "posix_realtime",
         "who_waits_in_a_class_of_its_own_leaves_the_cpu",
@@ -341,7 +398,7 @@ const MUTANTS: &[Mutant] = &[
         (
             "mutex.c",
             "return with.trylock(mutex) ?",
-            "return with.front->is_locked(&front_of(mutex)->word) || with.trylock(mutex) ?",
+            "return front_of(mutex)->word || with.trylock(mutex) ?",
         ),
         "tas",
         "posix_contend",

@@ -9,6 +9,37 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What SIGPIPE does to this process since its start. Rust's runtime ignores the signal before main(), and
+/// sets it to the default for programs that this one executes.
+static SIGPIPE_AT_START: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
+
+extern "C" fn remember_sigpipe() {
+    // SAFETY: `action` is written before it is read; no handler is installed.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut action) == 0 {
+            SIGPIPE_AT_START.store(action.sa_sigaction, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Called before the runtime.
+#[used]
+#[link_section = ".init_array"]
+static REMEMBER_SIGPIPE: extern "C" fn() = remember_sigpipe;
+
+/// Services ignore SIGPIPE in their programs, which must find it so.
+fn keep_sigpipe(command: &mut Command) {
+    // SAFETY: signal() may be called between fork() and exec(); the disposition is one that exec() keeps.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGPIPE, SIGPIPE_AT_START.load(Ordering::Relaxed));
+            Ok(())
+        });
+    }
+}
 
 const MORE: &str = "\
 Locks:
@@ -25,7 +56,8 @@ variable stays as it is:
 replaced
   UNSPIN_MUTEX=1        pthread_mutex_lock() and pthread_mutex_unlock() too
   UNSPIN_TAU_NS=N       tau in nanoseconds
-  UNSPIN_VERBOSE=1      print a line of counts on standard error when a process exits
+  UNSPIN_VERBOSE=1      print a line of counts on standard error when a process exits, unless it \
+has replaced its standard error
   A wrong value of UNSPIN_MUTEX, UNSPIN_TAU_NS or UNSPIN_VERBOSE is reported on standard error, and ignored.
   LD_PRELOAD            the library is appended to its list
 
@@ -40,7 +72,9 @@ pub struct Args {
     /// The lock [default: tas_nap for spin locks, lease for mutexes]. See below.
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(preload::locks()))]
     lock: Option<String>,
-    /// Replace pthread_mutex_lock() too, for plain and adaptive mutexes.
+    /// Replace pthread_mutex_lock() too, for plain and adaptive mutexes. Not for programs that stop
+    /// threads by signals, as some garbage collectors do, or leave pthread_mutex_lock() by siglongjmp()
+    /// or pthread_exit() in a handler.
     #[arg(long)]
     mutex: bool,
     /// How long a preemptable lock waits per waiter ahead of it, in microseconds; 0: no order [default:
@@ -103,6 +137,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.verbose {
         command.env("UNSPIN_VERBOSE", "1");
     }
+    keep_sigpipe(&mut command);
     let error = command.exec();
     Err(Cannot(format!("cannot start {}: {error}", path.display())).into())
 }
