@@ -37,10 +37,11 @@
  * goes to one cache with room for all of it, if there is one. vCPUs of LOW VMs that share a pCPU are
  * spread over free ones. The policy only chooses; the caller moves vCPUs, or does not.
  *
- * A vCPU of a LOW VM that wakes up need not wait for the end of a turn if its VM's own CPU time is *behind*
- * its parts, or equal to them: callers let it run for GANG_BACK_US in turns of other VMs. So a VM that
- * answers requests does so as without turns. What others of the group got does not count here: a VM that
- * sleeps most of the time owes much of it.
+ * A vCPU of a LOW VM that wakes up need not wait for the end of a turn if its VM is owed time, or if the
+ * VM's own CPU time is *behind* its parts or equal to them: callers let it run for GANG_BACK_US in turns of
+ * other VMs. So a VM that answers requests does so as without turns. Being owed is not enough: a VM that
+ * sleeps most of the time owes its share of what others of the group got. Being behind is not enough
+ * either: a VM may use what light VMs of the group leave of their parts.
  *
  * A VM is *unplaced* if its vCPUs could not run together even on an empty host. It is LOW meanwhile.
  *

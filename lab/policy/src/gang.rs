@@ -89,8 +89,7 @@ pub struct Vm {
     /// CPU time that the VM is owed, in the caller's unit; negative if it owes. Initially 0, then
     /// set by [`Host::account`] within the clamp per vCPU that wants to run, and [`TIME_MAX`].
     pub owed: i64,
-    /// Its vCPUs' parts minus their own CPU time, in the same unit and set likewise. A LOW VM with 0 or
-    /// more runs in turns of other VMs after it wakes up, see [`BACK_US`].
+    /// Its vCPUs' parts minus their own CPU time, in the same unit and set likewise.
     pub behind: i64,
     /// CPU time while it was HIGH, since it last owned a pCPU. Initially 0, then set by
     /// [`Host::account`].
@@ -120,6 +119,11 @@ impl Vm {
     /// A VM that is LOW and is owed nothing.
     pub fn new(first: u32, count: u32) -> Vm {
         Vm { first, count, ..Vm::default() }
+    }
+
+    /// Whether a vCPU of it that wakes up may run in turns of other VMs for [`BACK_US`], if it is LOW.
+    pub fn may_come_back(&self) -> bool {
+        self.owed > 0 || self.behind >= 0
     }
 
     /// Whether it has its own turns, in which its vCPUs run together.

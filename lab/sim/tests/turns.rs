@@ -7,7 +7,7 @@ mod common;
 use common::{arm, constant, contended, run, sleeping, step, turns};
 use proptest::prelude::*;
 use unspin_scenario::plan::{
-    Asym, CgroupLayout, Coscheduling, CoschedulingMechanism, Op, Run, Step, Window, YieldTo,
+    Asym, CgroupLayout, Coscheduling, CoschedulingMechanism, Dist, Op, Run, Step, Window, YieldTo,
 };
 use unspin_scenario::result::VmResult;
 use unspin_sim::{simulate_setup, Host, Kernel, Setup, Simulated};
@@ -136,6 +136,24 @@ fn holes_are_filled() {
     let idle =
         got.result.window_ns * 4 - got.result.vm.iter().flat_map(|vm| &vm.cpu_ns).sum::<u64>();
     assert!(idle < got.result.window_ns / 10, "{idle} ns idle of {}", got.result.window_ns);
+}
+
+/// A VM that answers, one that computes and two that have turns. What the second of the group got is charged to the
+/// first, too, but does not decide whether the first may run when it wakes up.
+#[test]
+fn who_sleeps_does_not_wait_for_what_others_of_the_group_got() {
+    let mut setup = in_turns(Coscheduling::Con, 4, contended(1000, 400));
+    setup.run.window_ms = 2000;
+    let mean = |mean| Dist::Exp { mean, max: 8 * mean };
+    let answers = vec![step(Op::Compute, mean(20_000), 0), step(Op::Block, mean(1_000_000), 0)];
+    for (vm, program) in setup.vms.iter_mut().zip([answers, busy()]) {
+        vm.arm.coscheduling = Coscheduling::None;
+        vm.program = program;
+    }
+    let got = simulated(&setup);
+    let answers = module(&got.result.vm[0]);
+    assert!(answers.parks < 20, "{} waits", answers.parks);
+    assert!(units(&got) > 0 && module(&got.result.vm[2]).turns > 50);
 }
 
 /// A VM alone has no rivals.

@@ -206,7 +206,7 @@ impl Turns {
     /// turns of other VMs for a while.
     fn came_back(&self, core: &Core, v: VcpuId) -> bool {
         let vcpu = &self.vcpus[v];
-        self.kept.vms[vcpu.vm.0 as usize].behind >= 0 && core.cpu_ns(v) < vcpu.back_until_ns
+        self.kept.vms[vcpu.vm.0 as usize].may_come_back() && core.cpu_ns(v) < vcpu.back_until_ns
     }
 
     pub(super) fn owner(&self, p: PcpuId) -> Owner {
