@@ -473,7 +473,11 @@ struct sched_ext_ops vms_ops = {
 	.cpu_offline = (void *)cpu_offline,
 	.init = (void *)init,
 	.exit = (void *)exited,
-	.flags = SCX_OPS_SWITCH_PARTIAL,
+	/*
+	 * Without the last two the kernel puts such threads back on the CPU that switched() takes them from. It ends a
+	 * scheduler in which that happens to one again and again.
+	 */
+	.flags = SCX_OPS_SWITCH_PARTIAL | SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED,
 	.timeout_ms = 30000,
 	.name = "unspin",
 };
