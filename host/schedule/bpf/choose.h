@@ -114,6 +114,25 @@ __noinline int choose_in_turn(u32 cpu, u32 before)
 	return id != NOBODY && id != before && take(id);
 }
 
+/* Takes a thread that is no vCPU, whatever is known of its VM. */
+__noinline int take_any_others(void)
+{
+	u32 vm;
+
+	bpf_for(vm, 0, settings.count) {
+		u64 queue = QUEUE + id_of(vm, OTHERS);
+
+		if (scx_bpf_dsq_nr_queued(queue) > 0 && dsq_move_to_local(queue))
+			return 1;
+	}
+	return 0;
+}
+
+static __always_inline int take_elsewhere(void)
+{
+	return scx_bpf_dsq_nr_queued(ELSEWHERE) > 0 && dsq_move_to_local(ELSEWHERE);
+}
+
 /* Whether "before" goes on. If not, who is to run there has been moved there, or nobody waits. */
 __noinline int choose(u32 cpu, u32 before)
 {
@@ -151,13 +170,8 @@ __noinline int choose(u32 cpu, u32 before)
 		if (!note_tried(cpu, id))
 			break;
 	}
-	bpf_for(i, 0, settings.count) {
-		id = id_of(i, OTHERS);
-		if (scx_bpf_dsq_nr_queued(QUEUE + id) > 0 && dsq_move_to_local(QUEUE + id))
-			return 0;
-	}
-	/* Threads that were queued while this CPU was not ours. */
-	if (scx_bpf_dsq_nr_queued(ELSEWHERE) > 0 && dsq_move_to_local(ELSEWHERE))
+	/* Others are threads that were queued while this CPU was not ours. */
+	if (take_any_others() || take_elsewhere())
 		return 0;
 	return before != NOBODY;
 }

@@ -65,6 +65,7 @@ struct cpu {
 	u32 fills;	/* who runs fills a hole */
 	u32 is_ours;
 	u32 is_off;
+	u32 elsewhere_last;	/* it is left, and first had threads from before that */
 	u32 late;	/* whether a unit that was late got it in this turn */
 	u32 tries;	/* vCPUs that were not to be had here, in this choice */
 	u32 tried[TRIES];

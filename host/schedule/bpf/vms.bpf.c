@@ -28,7 +28,12 @@ int BPF_PROG(dispatch, s32 on, struct task_struct *prev)
 	u32 cpu = bound(on), before = NOBODY;
 
 	if (!is_ours(cpu)) {
-		dsq_move_to_local(ELSEWHERE);
+		/* Threads that may use no other CPU wait from before it was left, too. */
+		cpus[cpu].elsewhere_last = !cpus[cpu].elsewhere_last;
+		if (cpus[cpu].is_ours && cpus[cpu].elsewhere_last && take_any_others())
+			return 0;
+		if (!take_elsewhere() && cpus[cpu].is_ours)
+			take_any_others();
 		return 0;
 	}
 	if (prev && prev->scx.flags & SCX_TASK_QUEUED) {
