@@ -44,6 +44,16 @@ __noinline u32 least_unit(u32 vm, u64 set, u32 cpu)
 	return best;
 }
 
+/* A VM's units that are ready. Only the timer takes the bit of other threads away: one may be on its way to the queue. */
+static __always_inline u64 ready_units(u32 vm)
+{
+	u64 set = vm_of(vm << 6)->waits;
+
+	if (set & bit(OTHERS) && scx_bpf_dsq_nr_queued(QUEUE + id_of(vm, OTHERS)) <= 0)
+		set &= ~bit(OTHERS);
+	return set;
+}
+
 /* Who is owed most of those that wait and "before", but those that were tried. */
 __noinline u32 pick(u32 cpu, u32 before)
 {
@@ -52,7 +62,7 @@ __noinline u32 pick(u32 cpu, u32 before)
 
 	bpf_for(vm, 0, settings.count) {
 		struct vm *v = vm_of(vm << 6);
-		u64 set = v->waits, key = had(v);
+		u64 set = ready_units(vm), key = had(v);
 		u32 unit;
 
 		if (cpus[bound(cpu)].tries || cpus[bound(cpu)].tried_others)

@@ -168,7 +168,7 @@ int BPF_PROG(enqueue, struct task_struct *p, u64 flags)
 	v = vm_of(id);
 	u = unit_of(id);
 	lift(v, u);
-	if (!(v->waits & bit(unit_part(id))))
+	if (unit_part(id) == OTHERS ? scx_bpf_dsq_nr_queued(QUEUE + id) <= 0 : !(v->waits & bit(unit_part(id))))
 		u->ready_at = bpf_ktime_get_ns();
 	__sync_fetch_and_or(&v->waits, bit(unit_part(id)));
 	dsq_insert(p, QUEUE + id, config.slice_ns, flags);
@@ -209,7 +209,7 @@ int BPF_PROG(running, struct task_struct *p)
 
 	v = vm_of(id);
 	u = unit_of(id);
-	if (unit_part(id) != OTHERS || !scx_bpf_dsq_nr_queued(QUEUE + id))
+	if (unit_part(id) != OTHERS)
 		__sync_fetch_and_and(&v->waits, ~bit(unit_part(id)));
 	if (is_ours(cpu))
 		__sync_fetch_and_or(&v->runs, bit(unit_part(id)));
