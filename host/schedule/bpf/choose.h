@@ -107,23 +107,6 @@ __noinline int take_late(u32 cpu)
 	return 0;
 }
 
-/*
- * The next threads of a CPU in a turn: one that woke up and is owed more than a turn gives (for a
- * slice: so a VM that answers does so as without turns), or the vCPU that has the CPU. Whether there is one.
- */
-__noinline int choose_in_turn(u32 cpu, u32 before)
-{
-	struct cpu *c = &cpus[bound(cpu)];
-	u32 id;
-
-	id = c->prefer;
-	c->prefer = NOBODY;
-	if (id != NOBODY && take(id))
-		return 1;
-	id = c->planned;
-	return id != NOBODY && id != before && take(id);
-}
-
 /* Takes a thread that is no vCPU, whatever is known of its VM. */
 __noinline int take_any_others(void)
 {
@@ -147,7 +130,7 @@ static __always_inline int take_elsewhere(void)
 __noinline int choose(u32 cpu, u32 before)
 {
 	struct cpu *c = &cpus[bound(cpu)];
-	u32 id = c->planned, i, yielded = c->yielded, spinner = c->spinner;
+	u32 id = c->planned, i, yielded = c->yielded, spinner = c->spinner, prefer;
 
 	c->yielded = 0;
 	c->spinner = NOBODY;
@@ -156,16 +139,20 @@ __noinline int choose(u32 cpu, u32 before)
 	/* A gang may spin on all CPUs, and a VM that is owed more may want one CPU, for ever. */
 	if (take_late(cpu))
 		return 0;
+	prefer = c->prefer;
+	c->prefer = NOBODY;
+	/*
+	 * Also in a turn one that woke up comes first, for a slice, if it is owed more than a turn gives: so a VM that
+	 * answers does so as without turns.
+	 */
+	if (prefer != NOBODY && take(prefer))
+		return 0;
 	if (id != NOBODY && planned_cpu(id) == cpu) {
-		if (choose_in_turn(cpu, before))
-			return 0;
 		if (id == before)
 			return 1;
+		if (take(id))
+			return 0;
 	}
-	id = c->prefer;
-	c->prefer = NOBODY;
-	if (id != NOBODY && take(id))
-		return 0;
 	if (spinner != NOBODY && spinner == before && follow(cpu, spinner))
 		return 0;
 	bpf_for(i, 0, TRIES + VMS_MAX) {

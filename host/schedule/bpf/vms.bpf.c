@@ -131,7 +131,8 @@ static __noinline u32 victim(struct task_struct *p, u32 id, u64 now)
 		u64 key, since = c->since;
 
 		of = c->id;
-		if (of == NOBODY || !can_have(p, cpu))
+		/* Another that woke up is to have it. */
+		if (of == NOBODY || c->prefer != NOBODY || !can_have(p, cpu))
 			continue;
 		if (vm_part(of) == vm_part(id)) {
 			if (unit_part(id) == OTHERS && unit_part(of) != OTHERS && unit_of(of)->vt > unit_most) {
@@ -191,10 +192,8 @@ int BPF_PROG(enqueue, struct task_struct *p, u64 flags)
 	if (!(flags & SCX_ENQ_WAKEUP) || (unit_part(id) != OTHERS && is_gang(v)))
 		return 0;
 	cpu = victim(p, id, bpf_ktime_get_ns());
-	if (cpu != NOBODY) {
-		cpus[bound(cpu)].prefer = id;
+	if (cpu != NOBODY && __sync_val_compare_and_swap(&cpus[bound(cpu)].prefer, NOBODY, id) == NOBODY)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-	}
 	return 0;
 }
 
