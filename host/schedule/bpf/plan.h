@@ -307,8 +307,16 @@ static __always_inline void has_cpu(u32 cpu, u32 id)
 		   (planned == NOBODY || !(vm_of(planned)->waits & bit(unit_part(planned))));
 }
 
+static __always_inline void want(const struct unit *u)
+{
+	u32 word;
+
+	for (word = 0; word < MASK_WORDS; word++)
+		wanted[word] |= u->mask[word];
+}
+
 /* Whether a CPU runs something else than it is to; if so, how it is told. */
-__noinline u64 kick_of(u32 cpu, u64 any)
+__noinline u64 kick_of(u32 cpu)
 {
 	struct cpu *c = &cpus[bound(cpu)];
 	u32 id = c->id, planned = c->planned;
@@ -317,7 +325,7 @@ __noinline u64 kick_of(u32 cpu, u64 any)
 		return 0;
 	if (planned != NOBODY && vm_of(planned)->waits & bit(unit_part(planned)))
 		return SCX_KICK_PREEMPT;	/* also where no thread of ours runs: it may have been chosen just now */
-	if (!any)
+	if (!(wanted[cpu >> 6 & (MASK_WORDS - 1)] >> (cpu & 63) & 1))
 		return 0;
 	if (id == NOBODY)
 		return SCX_KICK_IDLE;
@@ -330,8 +338,9 @@ __noinline u64 kick_of(u32 cpu, u64 any)
 __noinline int begin(void)
 {
 	u32 i, vm, unit;
-	u64 any = zero;
 
+	for (i = 0; i < MASK_WORDS; i++)
+		wanted[i] = 0;
 	bpf_for(vm, 0, settings.count) {
 		struct vm *v = vm_of(vm << 6);
 		u32 in_turn = zero;
@@ -341,9 +350,13 @@ __noinline int begin(void)
 
 			u->planned = u->next;
 			in_turn |= u->next != NOBODY;
+			/* One that has a CPU in this turn waits for that. */
+			if (v->waits & bit(unit) && u->next == NOBODY)
+				want(u);
 		}
 		v->in_turn = in_turn;
-		any |= v->waits;
+		if (v->waits & bit(OTHERS))
+			want(unit_of(id_of(vm, OTHERS)));
 		if (in_turn)
 			report.vms[vm & (VMS_MAX - 1)].gangs++;
 	}
@@ -355,7 +368,7 @@ __noinline int begin(void)
 	}
 	bpf_for(i, 0, config.cpu_count) {
 		struct cpu *c = &cpus[bound(cpu_at(i))];
-		u64 kick = kick_of(cpu_at(i), any);
+		u64 kick = kick_of(cpu_at(i));
 
 		/* It has the CPU in its own turn now. Others that run go on as they came: as fillers, or not. */
 		if (c->planned == c->id)

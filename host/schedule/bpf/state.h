@@ -86,6 +86,7 @@ u64 turn_end;
 u64 planned_at;	/* when the last turn was planned */
 u64 looked_at;	/* when the timer last looked at all queues */
 u64 late_vms;	/* that have a unit that is late; the timer's */
+u64 wanted[MASK_WORDS];	/* CPUs that units which wait may use; the timer's */
 u32 ours;	/* how many of the command's CPUs are not left to tasks of the host */
 /*
  * 0, which the verifier does not know: a loop that counts from a number that it knows has a state for each round.
