@@ -10,12 +10,13 @@
 #include "place.h"
 
 #define NEVER (~0ull)
-#define MS 1000000ull
 /* How long it is until the timer looks again where no gang has a turn. */
 #define LOOK_NS (2 * MS)
 /* CPU time of a VM after which it is judged whether it spins, and for how long it is a gang then. */
 #define JUDGE_NS (20 * MS)
 #define GANG_NS (400 * MS)
+/* Pause-loop exits per second of CPU time that make a gang. */
+#define SPINS_PER_S 500
 /* After how many turns a vCPU or a stranger is late; a VM's other threads are after one. Gangs wait for many. */
 #define LATE_TURNS 64
 /*
@@ -62,7 +63,7 @@ __noinline int judge(u32 vm, u64 now)
 	spins = report.vms[vm].spins - v->looked_spins;
 	if (v->gang ? now < v->gang_until : ran < JUDGE_NS)
 		return 0;
-	v->gang = !v->gang && spins * (1000 * MS) >= config.spins_per_s * ran;
+	v->gang = !v->gang && spins * (1000 * MS) >= SPINS_PER_S * ran;
 	v->gang_until = now + GANG_NS;
 	v->looked_ran += ran;
 	v->looked_spins += spins;
@@ -72,8 +73,8 @@ __noinline int judge(u32 vm, u64 now)
 /* A unit that slept is owed no more than a slice before its siblings. */
 static __always_inline void lift(struct vm *v, struct unit *u)
 {
-	if (u->vt + config.slice_ns < v->unit_vt)
-		u->vt = v->unit_vt - config.slice_ns;
+	if (u->vt + SLICE_NS < v->unit_vt)
+		u->vt = v->unit_vt - SLICE_NS;
 }
 
 /* Notes vCPUs that are in a queue whose bit is not set: the number of a thread may have changed meanwhile. */
@@ -303,7 +304,7 @@ static __always_inline void has_cpu(u32 cpu, u32 id)
 	struct cpu *c = &cpus[bound(cpu)];
 	u32 planned = c->planned;
 
-	c->fills = id != NOBODY && unit_part(id) != OTHERS && is_gang(vm_of(id)) && planned != id &&
+	c->fills = unit_part(id) != OTHERS && is_gang(vm_of(id)) && planned != id &&
 		   (planned == NOBODY || !(vm_of(planned)->waits & bit(unit_part(planned))));
 }
 

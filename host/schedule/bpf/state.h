@@ -10,6 +10,9 @@
 #include "shared.h"
 
 #define NOBODY 0xffffffffu
+#define MS 1000000ull
+/* How long a vCPU that is in no gang's turn runs before it is compared with others; the kernel looks at its ticks. */
+#define SLICE_NS (3 * MS)
 /* How many queues are tried before a CPU stays with what it has; a power of 2. */
 #define TRIES 8
 #define MASK_WORDS (CPUS_MAX / 64)

@@ -42,7 +42,7 @@ int BPF_PROG(dispatch, s32 on, struct task_struct *prev)
 	}
 	if (choose(cpu, before) && before != NOBODY && prev) {
 		has_cpu(cpu, before);
-		scx_bpf_task_set_slice(prev, config.slice_ns);
+		scx_bpf_task_set_slice(prev, SLICE_NS);
 	}
 	return 0;
 }
@@ -56,12 +56,12 @@ s32 BPF_PROG(select_cpu, struct task_struct *p, s32 prev_cpu, u64 flags)
 
 	if (planned != NOBODY) {
 		if (scx_bpf_test_and_clear_cpu_idle(planned))
-			dsq_insert(p, SCX_DSQ_LOCAL, config.slice_ns, 0);
+			dsq_insert(p, SCX_DSQ_LOCAL, SLICE_NS, 0);
 		return planned;
 	}
 	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, flags, &idle);
 	if (idle)
-		dsq_insert(p, SCX_DSQ_LOCAL, config.slice_ns, 0);
+		dsq_insert(p, SCX_DSQ_LOCAL, SLICE_NS, 0);
 	return cpu;
 }
 
@@ -163,7 +163,7 @@ int BPF_PROG(enqueue, struct task_struct *p, u64 flags)
 
 	/* A stranger, or a VM's thread that has been pinned elsewhere. */
 	if (!is_ours(scx_bpf_task_cpu(p))) {
-		dsq_insert(p, ELSEWHERE, config.slice_ns, flags);
+		dsq_insert(p, ELSEWHERE, SLICE_NS, flags);
 		return 0;
 	}
 	v = vm_of(id);
@@ -172,7 +172,7 @@ int BPF_PROG(enqueue, struct task_struct *p, u64 flags)
 	if (unit_part(id) == OTHERS ? scx_bpf_dsq_nr_queued(QUEUE + id) <= 0 : !(v->waits & bit(unit_part(id))))
 		u->ready_at = bpf_ktime_get_ns();
 	__sync_fetch_and_or(&v->waits, bit(unit_part(id)));
-	dsq_insert(p, QUEUE + id, config.slice_ns, flags);
+	dsq_insert(p, QUEUE + id, SLICE_NS, flags);
 	cpu = planned_cpu(id);
 	if (cpu == NOBODY && v->in_turn && unit_part(id) != OTHERS && is_gang(v))
 		cpu = claim(id);
@@ -218,9 +218,9 @@ int BPF_PROG(running, struct task_struct *p)
 	if (c->late == LATE_NEXT) {
 		c->late = LATE_DONE;
 		scx_bpf_task_set_slice(p, MS);
-	} else if (p->scx.slice > config.slice_ns) {
+	} else if (p->scx.slice > SLICE_NS) {
 		/* The kernel queued it by itself, because it could not migrate. */
-		scx_bpf_task_set_slice(p, config.slice_ns);
+		scx_bpf_task_set_slice(p, SLICE_NS);
 	}
 	if (unit_part(id) != OTHERS && u->ready_at) {
 		vm = vm_part(id);
@@ -273,7 +273,7 @@ _Bool BPF_PROG(yield, struct task_struct *from, struct task_struct *to)
 	    planned_cpu(f) == cpu || !vcpus_in(vm_of(f)->waits))
 		return 0;
 	/* A VM that is owed less than others leaves the CPU to them. */
-	if (vm_of(f)->vt <= vnow + config.slice_ns)
+	if (vm_of(f)->vt <= vnow + SLICE_NS)
 		cpus[cpu].spinner = f;
 	cpus[cpu].yielded = 1;
 	scx_bpf_task_set_slice(from, 0);

@@ -28,17 +28,12 @@ pub struct Options {
     pub cpus: BTreeSet<u32>,
     /// How long vCPUs of a VM run together at a time.
     pub turn: Duration,
-    /// How long another vCPU runs before it is compared with others; the kernel looks at its ticks.
-    pub slice: Duration,
-    /// Pause-loop exits per second of CPU time from which on a VM's vCPUs run together.
-    pub spins_per_s: u32,
 }
 
 impl Options {
     /// With what is usual.
     pub fn new(cpus: BTreeSet<u32>) -> Options {
-        let (turn, slice) = (Duration::from_millis(6), Duration::from_millis(3));
-        Options { cpus, turn, slice, spins_per_s: 500 }
+        Options { cpus, turn: Duration::from_millis(6) }
     }
 }
 
@@ -165,7 +160,6 @@ impl Scheduler {
     fn write_settings(&self) -> Result<(), Error> {
         let mut settings = Settings {
             count: self.vms.len() as u32,
-            unused: 0,
             vms: [Setting::default(); VMS_MAX],
             left: std::array::from_fn(|cpu| self.left.contains(&(cpu as u32)).into()),
         };
@@ -173,7 +167,7 @@ impl Scheduler {
         for (setting, vm) in settings.vms.iter_mut().zip(&self.vms) {
             if let Some(vm) = vm {
                 let (weight, vcpus) = (vm.weight.max(1), vm.vcpus.min(crate::OTHERS));
-                *setting = Setting { weight, gang: vm.gang as u32, vcpus, unused: 0 };
+                *setting = Setting { weight, gang: vm.gang as u32, vcpus };
             }
         }
         let map = self.map(".data.settings")?;
@@ -270,9 +264,7 @@ fn config(options: &Options) -> Result<Config, Error> {
     }
     let mut config = Config {
         turn_ns: options.turn.as_nanos() as u64,
-        slice_ns: options.slice.as_nanos() as u64,
-        spins_per_s: options.spins_per_s,
-        cpu_count: count as u32,
+        cpu_count: count as u64,
         cpus: [0; CPUS_MAX],
         places: [0; CPUS_MAX],
     };
