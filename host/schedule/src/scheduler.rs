@@ -70,7 +70,7 @@ impl Scheduler {
     pub fn load(options: &Options) -> Result<Scheduler, Error> {
         check()?;
         let config = config(options)?;
-        let _served = Served::now(&options.cpus);
+        let _first = if go_elsewhere(&options.cpus) { None } else { First::now() };
         let load =
             |sees| ext::load(OBJECT, config.bytes(), |program| !SPINS.contains(&program) || sees);
         // KVM's type information is missing where KVM is not loaded, or was built without.
@@ -201,35 +201,26 @@ impl Scheduler {
     }
 }
 
-/// The kernel takes seconds of CPU time to verify programs, and VMs may leave few of them. So until it is dropped
-/// this thread is on other CPUs than those of VMs, or, where it may use no others, has a real-time policy.
-enum Served {
-    Elsewhere(BTreeSet<u32>),
-    First,
-    AsAll,
+/// Moves this thread, and those that it starts, to CPUs that are not for VMs, for good: who looks for VMs each second
+/// would run before them. Whether there are any that it may use.
+fn go_elsewhere(vms: &BTreeSet<u32>) -> bool {
+    let elsewhere = &own_cpus() - vms;
+    !elsewhere.is_empty() && cpus::set_affinity(0, &elsewhere).is_ok()
 }
 
-impl Served {
-    fn now(vms: &BTreeSet<u32>) -> Served {
-        let before = own_cpus();
-        let elsewhere = &before - vms;
-        if !elsewhere.is_empty() && cpus::set_affinity(0, &elsewhere).is_ok() {
-            return Served::Elsewhere(before);
-        }
-        match set_class(libc::SCHED_RR, 1) {
-            true => Served::First,
-            false => Served::AsAll,
-        }
+/// Where there are none, this thread has a real-time policy until this is dropped: the kernel takes seconds of CPU
+/// time to verify programs, and VMs may leave few of them.
+struct First;
+
+impl First {
+    fn now() -> Option<First> {
+        set_class(libc::SCHED_RR, 1).then_some(First)
     }
 }
 
-impl Drop for Served {
+impl Drop for First {
     fn drop(&mut self) {
-        match self {
-            Served::Elsewhere(before) => drop(cpus::set_affinity(0, before)),
-            Served::First => drop(set_class(libc::SCHED_OTHER, 0)),
-            Served::AsAll => {}
-        }
+        set_class(libc::SCHED_OTHER, 0);
     }
 }
 
@@ -307,15 +298,15 @@ mod tests {
     }
 
     #[test]
-    fn what_loads_it_is_on_other_cpus_meanwhile() {
+    fn what_loads_it_goes_to_other_cpus_if_there_are_any() {
         let before = own_cpus();
+        assert!(!go_elsewhere(&before));
+        assert_eq!(own_cpus(), before);
         if before.len() < 2 {
             return;
         }
         let vms: BTreeSet<u32> = before.iter().copied().take(1).collect();
-        let served = Served::now(&vms);
+        assert!(go_elsewhere(&vms));
         assert_eq!(own_cpus(), &before - &vms);
-        drop(served);
-        assert_eq!(own_cpus(), before);
     }
 }
