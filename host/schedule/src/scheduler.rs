@@ -52,8 +52,10 @@ pub struct Vm {
 
 /// Dropping it unloads it: the kernel's fair scheduler has all threads again.
 pub struct Scheduler {
-    object: Object,
+    /// The scheduler itself is the first of these, and dropped first: while it is there, so is its timer, which goes
+    /// with the object.
     _links: Vec<Link>,
+    object: Object,
     /// By number. That of strangers has none.
     vms: Vec<Option<Vm>>,
     /// CPUs that it has left to tasks of the host.
@@ -78,11 +80,12 @@ impl Scheduler {
             Ok(object) => (object, None),
             Err(why) => (load(false)?, Some(why)),
         };
-        let links = ext::attach(&mut object, OPS, |program| {
+        let mut links = ext::attach(&mut object, OPS, |program| {
             program == SWITCHED || SPINS.contains(&program) && blind.is_none()
         })?;
+        links.reverse();
         let (vms, left) = (vec![None; STRANGERS + 1], BTreeSet::new());
-        let scheduler = Scheduler { object, _links: links, vms, left, blind };
+        let scheduler = Scheduler { _links: links, object, vms, left, blind };
         scheduler.write_settings()?;
         scheduler.report()?;
         Ok(scheduler)
