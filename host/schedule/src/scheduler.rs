@@ -122,10 +122,12 @@ impl Scheduler {
         let (threads, processes) = (self.map("threads")?, self.map("processes")?);
         put(&processes, vm.pid, number as u32)?;
         for (tid, unit) in &vm.threads {
-            put(&threads, *tid, (number as u32) << 6 | unit)?;
+            put(&threads, *tid, id(number, *unit))?;
         }
         let old = before.iter().flat_map(|vm| vm.threads.keys());
-        old.filter(|tid| !vm.threads.contains_key(tid)).for_each(|tid| forget(&threads, *tid));
+        for tid in old.filter(|tid| !vm.threads.contains_key(tid)) {
+            forget(&threads, *tid, |id| is_of(id, number));
+        }
         Ok(())
     }
 
@@ -146,8 +148,8 @@ impl Scheduler {
         let Some(number) = self.number(pid) else { return Ok(()) };
         let Some(vm) = self.vms[number].take() else { return Ok(()) };
         let (threads, processes) = (self.map("threads")?, self.map("processes")?);
-        forget(&processes, pid);
-        vm.threads.keys().for_each(|tid| forget(&threads, *tid));
+        forget(&processes, pid, |of| of == number as u32);
+        vm.threads.keys().for_each(|tid| forget(&threads, *tid, |id| is_of(id, number)));
         self.write_settings()
     }
 
@@ -245,9 +247,24 @@ fn put(map: &Map<'_>, key: u32, value: u32) -> Result<(), Error> {
     map.update(&key.to_ne_bytes(), &value.to_ne_bytes(), MapFlags::ANY).map_err(Error::Map)
 }
 
-/// A thread that was never there, or is gone, is no error.
-fn forget(map: &Map<'_>, key: u32) {
-    let _ = map.delete(&key.to_ne_bytes());
+/// If what is known of it is that VM's: another VM may have a thread of the same number since. A thread that was never
+/// there, or is gone, is no error.
+fn forget(map: &Map<'_>, key: u32, is_its: impl Fn(u32) -> bool) {
+    let key = key.to_ne_bytes();
+    let known = map.lookup(&key, MapFlags::ANY).ok().flatten();
+    if known.and_then(|known| known.try_into().ok()).map(u32::from_ne_bytes).is_some_and(is_its) {
+        let _ = map.delete(&key);
+    }
+}
+
+/// What the scheduler calls a unit of a VM.
+fn id(number: usize, unit: u32) -> u32 {
+    (number as u32) << 6 | unit
+}
+
+/// Whether a unit is of a VM.
+fn is_of(id: u32, number: usize) -> bool {
+    id >> 6 == number as u32
 }
 
 fn config(options: &Options) -> Result<Config, Error> {
@@ -289,6 +306,14 @@ mod tests {
         assert_eq!(size(".data.report"), Some(size_of::<Report>()));
         for name in [SPINS, &[FORGET, SWITCHED]].concat() {
             assert!(open.progs().any(|program| program.name() == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_unit_is_of_one_vm() {
+        for (number, unit) in [(1, 0), (1, crate::OTHERS), (VMS_MAX - 1, 5)] {
+            assert!(is_of(id(number, unit), number), "{number} {unit}");
+            assert!(!is_of(id(number, unit), number - 1), "{number} {unit}");
         }
     }
 
