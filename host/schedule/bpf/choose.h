@@ -44,6 +44,16 @@ __noinline u32 least_unit(u32 vm, u64 set, u32 cpu)
 	return best;
 }
 
+/* A VM's units that are ready. Only the timer takes the bit of other threads away: one may be on its way to the queue. */
+static __always_inline u64 ready_units(u32 vm)
+{
+	u64 set = vm_of(vm << 6)->waits;
+
+	if (set & bit(OTHERS) && scx_bpf_dsq_nr_queued(QUEUE + id_of(vm, OTHERS)) <= 0)
+		set &= ~bit(OTHERS);
+	return set;
+}
+
 /* Who is owed most of those that wait and "before", but those that were tried. */
 __noinline u32 pick(u32 cpu, u32 before)
 {
@@ -52,7 +62,7 @@ __noinline u32 pick(u32 cpu, u32 before)
 
 	bpf_for(vm, 0, settings.count) {
 		struct vm *v = vm_of(vm << 6);
-		u64 set = v->waits, key = had(v);
+		u64 set = ready_units(vm), key = had(v);
 		u32 unit;
 
 		if (cpus[bound(cpu)].tries || cpus[bound(cpu)].tried_others)
@@ -97,28 +107,30 @@ __noinline int take_late(u32 cpu)
 	return 0;
 }
 
-/*
- * The next threads of a CPU in a turn: one that woke up and is owed more than a turn gives (for a
- * slice: so a VM that answers does so as without turns), or the vCPU that has the CPU. Whether there is one.
- */
-__noinline int choose_in_turn(u32 cpu, u32 before)
+/* Takes a thread that is no vCPU, whatever is known of its VM. */
+__noinline int take_any_others(void)
 {
-	struct cpu *c = &cpus[bound(cpu)];
-	u32 id;
+	u32 vm;
 
-	id = c->prefer;
-	c->prefer = NOBODY;
-	if (id != NOBODY && take(id))
-		return 1;
-	id = c->planned;
-	return id != NOBODY && id != before && take(id);
+	bpf_for(vm, 0, settings.count) {
+		u64 queue = QUEUE + id_of(vm, OTHERS);
+
+		if (scx_bpf_dsq_nr_queued(queue) > 0 && dsq_move_to_local(queue))
+			return 1;
+	}
+	return 0;
+}
+
+static __always_inline int take_elsewhere(void)
+{
+	return scx_bpf_dsq_nr_queued(ELSEWHERE) > 0 && dsq_move_to_local(ELSEWHERE);
 }
 
 /* Whether "before" goes on. If not, who is to run there has been moved there, or nobody waits. */
 __noinline int choose(u32 cpu, u32 before)
 {
 	struct cpu *c = &cpus[bound(cpu)];
-	u32 id = c->planned, i, yielded = c->yielded, spinner = c->spinner;
+	u32 id = c->planned, i, yielded = c->yielded, spinner = c->spinner, prefer;
 
 	c->yielded = 0;
 	c->spinner = NOBODY;
@@ -127,16 +139,20 @@ __noinline int choose(u32 cpu, u32 before)
 	/* A gang may spin on all CPUs, and a VM that is owed more may want one CPU, for ever. */
 	if (take_late(cpu))
 		return 0;
+	prefer = c->prefer;
+	c->prefer = NOBODY;
+	/*
+	 * Also in a turn one that woke up comes first, for a slice, if it is owed more than a turn gives: so a VM that
+	 * answers does so as without turns.
+	 */
+	if (prefer != NOBODY && take(prefer))
+		return 0;
 	if (id != NOBODY && planned_cpu(id) == cpu) {
-		if (choose_in_turn(cpu, before))
-			return 0;
 		if (id == before)
 			return 1;
+		if (take(id))
+			return 0;
 	}
-	id = c->prefer;
-	c->prefer = NOBODY;
-	if (id != NOBODY && take(id))
-		return 0;
 	if (spinner != NOBODY && spinner == before && follow(cpu, spinner))
 		return 0;
 	bpf_for(i, 0, TRIES + VMS_MAX) {
@@ -151,13 +167,8 @@ __noinline int choose(u32 cpu, u32 before)
 		if (!note_tried(cpu, id))
 			break;
 	}
-	bpf_for(i, 0, settings.count) {
-		id = id_of(i, OTHERS);
-		if (scx_bpf_dsq_nr_queued(QUEUE + id) > 0 && dsq_move_to_local(QUEUE + id))
-			return 0;
-	}
-	/* Threads that were queued while this CPU was not ours. */
-	if (scx_bpf_dsq_nr_queued(ELSEWHERE) > 0 && dsq_move_to_local(ELSEWHERE))
+	/* Others are threads that were queued while this CPU was not ours. */
+	if (take_any_others() || take_elsewhere())
 		return 0;
 	return before != NOBODY;
 }

@@ -34,7 +34,9 @@ typedef __s32 s32;
 #define SCX_KICK_IDLE 1ull
 #define SCX_KICK_PREEMPT 2ull
 #define SCX_OPS_ENQ_LAST 2ull	/* enqueue() also gets a thread that is the only one of its CPU */
+#define SCX_OPS_ENQ_EXITING 4ull	/* and one that exits */
 #define SCX_OPS_SWITCH_PARTIAL 8ull
+#define SCX_OPS_ENQ_MIGRATION_DISABLED 16ull	/* and one that may not leave its CPU for now */
 #define SCX_TASK_QUEUED 1u
 #define SCX_SLICE_DFL 20000000ull
 

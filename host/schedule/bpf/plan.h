@@ -10,12 +10,13 @@
 #include "place.h"
 
 #define NEVER (~0ull)
-#define MS 1000000ull
 /* How long it is until the timer looks again where no gang has a turn. */
 #define LOOK_NS (2 * MS)
 /* CPU time of a VM after which it is judged whether it spins, and for how long it is a gang then. */
 #define JUDGE_NS (20 * MS)
 #define GANG_NS (400 * MS)
+/* Pause-loop exits per second of CPU time that make a gang. */
+#define SPINS_PER_S 500
 /* After how many turns a vCPU or a stranger is late; a VM's other threads are after one. Gangs wait for many. */
 #define LATE_TURNS 64
 /*
@@ -62,7 +63,7 @@ __noinline int judge(u32 vm, u64 now)
 	spins = report.vms[vm].spins - v->looked_spins;
 	if (v->gang ? now < v->gang_until : ran < JUDGE_NS)
 		return 0;
-	v->gang = !v->gang && spins * (1000 * MS) >= config.spins_per_s * ran;
+	v->gang = !v->gang && spins * (1000 * MS) >= SPINS_PER_S * ran;
 	v->gang_until = now + GANG_NS;
 	v->looked_ran += ran;
 	v->looked_spins += spins;
@@ -72,8 +73,8 @@ __noinline int judge(u32 vm, u64 now)
 /* A unit that slept is owed no more than a slice before its siblings. */
 static __always_inline void lift(struct vm *v, struct unit *u)
 {
-	if (u->vt + config.slice_ns < v->unit_vt)
-		u->vt = v->unit_vt - config.slice_ns;
+	if (u->vt + SLICE_NS < v->unit_vt)
+		u->vt = v->unit_vt - SLICE_NS;
 }
 
 /* Notes vCPUs that are in a queue whose bit is not set: the number of a thread may have changed meanwhile. */
@@ -303,12 +304,20 @@ static __always_inline void has_cpu(u32 cpu, u32 id)
 	struct cpu *c = &cpus[bound(cpu)];
 	u32 planned = c->planned;
 
-	c->fills = id != NOBODY && unit_part(id) != OTHERS && is_gang(vm_of(id)) && planned != id &&
+	c->fills = unit_part(id) != OTHERS && is_gang(vm_of(id)) && planned != id &&
 		   (planned == NOBODY || !(vm_of(planned)->waits & bit(unit_part(planned))));
 }
 
+static __always_inline void want(const struct unit *u)
+{
+	u32 word;
+
+	for (word = 0; word < MASK_WORDS; word++)
+		wanted[word] |= u->mask[word];
+}
+
 /* Whether a CPU runs something else than it is to; if so, how it is told. */
-__noinline u64 kick_of(u32 cpu, u64 any)
+__noinline u64 kick_of(u32 cpu)
 {
 	struct cpu *c = &cpus[bound(cpu)];
 	u32 id = c->id, planned = c->planned;
@@ -317,7 +326,7 @@ __noinline u64 kick_of(u32 cpu, u64 any)
 		return 0;
 	if (planned != NOBODY && vm_of(planned)->waits & bit(unit_part(planned)))
 		return SCX_KICK_PREEMPT;	/* also where no thread of ours runs: it may have been chosen just now */
-	if (!any)
+	if (!(wanted[cpu >> 6 & (MASK_WORDS - 1)] >> (cpu & 63) & 1))
 		return 0;
 	if (id == NOBODY)
 		return SCX_KICK_IDLE;
@@ -330,8 +339,9 @@ __noinline u64 kick_of(u32 cpu, u64 any)
 __noinline int begin(void)
 {
 	u32 i, vm, unit;
-	u64 any = zero;
 
+	for (i = 0; i < MASK_WORDS; i++)
+		wanted[i] = 0;
 	bpf_for(vm, 0, settings.count) {
 		struct vm *v = vm_of(vm << 6);
 		u32 in_turn = zero;
@@ -341,9 +351,13 @@ __noinline int begin(void)
 
 			u->planned = u->next;
 			in_turn |= u->next != NOBODY;
+			/* One that has a CPU in this turn waits for that. */
+			if (v->waits & bit(unit) && u->next == NOBODY)
+				want(u);
 		}
 		v->in_turn = in_turn;
-		any |= v->waits;
+		if (v->waits & bit(OTHERS))
+			want(unit_of(id_of(vm, OTHERS)));
 		if (in_turn)
 			report.vms[vm & (VMS_MAX - 1)].gangs++;
 	}
@@ -355,7 +369,7 @@ __noinline int begin(void)
 	}
 	bpf_for(i, 0, config.cpu_count) {
 		struct cpu *c = &cpus[bound(cpu_at(i))];
-		u64 kick = kick_of(cpu_at(i), any);
+		u64 kick = kick_of(cpu_at(i));
 
 		/* It has the CPU in its own turn now. Others that run go on as they came: as fillers, or not. */
 		if (c->planned == c->id)

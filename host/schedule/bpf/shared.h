@@ -17,14 +17,12 @@
 #define GANG_NEVER 0
 #define GANG_AUTO 1	/* while they spin, as pause-loop exits show */
 #define GANG_ALWAYS 2
-#define GANG_SPINS 3	/* for now: it spins in user space, as the command says */
+/* Others: it spins in user space for now, as the command says. */
 
 /* Before it is loaded. */
 struct config {
 	unsigned long long turn_ns;	/* how long a gang runs */
-	unsigned long long slice_ns;	/* how long another vCPU runs before it is compared with others */
-	unsigned int spins_per_s;	/* pause-loop exits per second of CPU time that make a gang */
-	unsigned int cpu_count;
+	unsigned long long cpu_count;
 	unsigned short cpus[CPUS_MAX];	/* its CPUs; the others are the kernel's alone. The best come first */
 	unsigned short places[CPUS_MAX];	/* by CPU: CPUs of one number are one cache's whole cores, or its second threads */
 };
@@ -34,12 +32,10 @@ struct setting {
 	unsigned int weight;	/* 0: no VM has this number */
 	unsigned int gang;
 	unsigned int vcpus;	/* its units below this number are vCPUs */
-	unsigned int unused;
 };
 
 struct settings {
 	unsigned int count;	/* VMs have numbers below it */
-	unsigned int unused;
 	struct setting vms[VMS_MAX];
 	unsigned char left[CPUS_MAX];	/* it has left this CPU to tasks of the host */
 };

@@ -10,6 +10,9 @@
 #include "shared.h"
 
 #define NOBODY 0xffffffffu
+#define MS 1000000ull
+/* How long a vCPU that is in no gang's turn runs before it is compared with others; the kernel looks at its ticks. */
+#define SLICE_NS (3 * MS)
 /* How many queues are tried before a CPU stays with what it has; a power of 2. */
 #define TRIES 8
 #define MASK_WORDS (CPUS_MAX / 64)
@@ -65,6 +68,7 @@ struct cpu {
 	u32 fills;	/* who runs fills a hole */
 	u32 is_ours;
 	u32 is_off;
+	u32 elsewhere_last;	/* it is left, and first had threads from before that */
 	u32 late;	/* whether a unit that was late got it in this turn */
 	u32 tries;	/* vCPUs that were not to be had here, in this choice */
 	u32 tried[TRIES];
@@ -85,6 +89,7 @@ u64 turn_end;
 u64 planned_at;	/* when the last turn was planned */
 u64 looked_at;	/* when the timer last looked at all queues */
 u64 late_vms;	/* that have a unit that is late; the timer's */
+u64 wanted[MASK_WORDS];	/* CPUs that units which wait may use; the timer's */
 u32 ours;	/* how many of the command's CPUs are not left to tasks of the host */
 /*
  * 0, which the verifier does not know: a loop that counts from a number that it knows has a state for each round.

@@ -28,7 +28,12 @@ int BPF_PROG(dispatch, s32 on, struct task_struct *prev)
 	u32 cpu = bound(on), before = NOBODY;
 
 	if (!is_ours(cpu)) {
-		dsq_move_to_local(ELSEWHERE);
+		/* Threads that may use no other CPU wait from before it was left, too. */
+		cpus[cpu].elsewhere_last = !cpus[cpu].elsewhere_last;
+		if (cpus[cpu].is_ours && cpus[cpu].elsewhere_last && take_any_others())
+			return 0;
+		if (!take_elsewhere() && cpus[cpu].is_ours)
+			take_any_others();
 		return 0;
 	}
 	if (prev && prev->scx.flags & SCX_TASK_QUEUED) {
@@ -37,7 +42,7 @@ int BPF_PROG(dispatch, s32 on, struct task_struct *prev)
 	}
 	if (choose(cpu, before) && before != NOBODY && prev) {
 		has_cpu(cpu, before);
-		scx_bpf_task_set_slice(prev, config.slice_ns);
+		scx_bpf_task_set_slice(prev, SLICE_NS);
 	}
 	return 0;
 }
@@ -51,12 +56,12 @@ s32 BPF_PROG(select_cpu, struct task_struct *p, s32 prev_cpu, u64 flags)
 
 	if (planned != NOBODY) {
 		if (scx_bpf_test_and_clear_cpu_idle(planned))
-			dsq_insert(p, SCX_DSQ_LOCAL, config.slice_ns, 0);
+			dsq_insert(p, SCX_DSQ_LOCAL, SLICE_NS, 0);
 		return planned;
 	}
 	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, flags, &idle);
 	if (idle)
-		dsq_insert(p, SCX_DSQ_LOCAL, config.slice_ns, 0);
+		dsq_insert(p, SCX_DSQ_LOCAL, SLICE_NS, 0);
 	return cpu;
 }
 
@@ -126,7 +131,8 @@ static __noinline u32 victim(struct task_struct *p, u32 id, u64 now)
 		u64 key, since = c->since;
 
 		of = c->id;
-		if (of == NOBODY || !can_have(p, cpu))
+		/* Another that woke up is to have it. */
+		if (of == NOBODY || c->prefer != NOBODY || !can_have(p, cpu))
 			continue;
 		if (vm_part(of) == vm_part(id)) {
 			if (unit_part(id) == OTHERS && unit_part(of) != OTHERS && unit_of(of)->vt > unit_most) {
@@ -157,16 +163,16 @@ int BPF_PROG(enqueue, struct task_struct *p, u64 flags)
 
 	/* A stranger, or a VM's thread that has been pinned elsewhere. */
 	if (!is_ours(scx_bpf_task_cpu(p))) {
-		dsq_insert(p, ELSEWHERE, config.slice_ns, flags);
+		dsq_insert(p, ELSEWHERE, SLICE_NS, flags);
 		return 0;
 	}
 	v = vm_of(id);
 	u = unit_of(id);
 	lift(v, u);
-	if (!(v->waits & bit(unit_part(id))))
+	if (unit_part(id) == OTHERS ? scx_bpf_dsq_nr_queued(QUEUE + id) <= 0 : !(v->waits & bit(unit_part(id))))
 		u->ready_at = bpf_ktime_get_ns();
 	__sync_fetch_and_or(&v->waits, bit(unit_part(id)));
-	dsq_insert(p, QUEUE + id, config.slice_ns, flags);
+	dsq_insert(p, QUEUE + id, SLICE_NS, flags);
 	cpu = planned_cpu(id);
 	if (cpu == NOBODY && v->in_turn && unit_part(id) != OTHERS && is_gang(v))
 		cpu = claim(id);
@@ -186,10 +192,8 @@ int BPF_PROG(enqueue, struct task_struct *p, u64 flags)
 	if (!(flags & SCX_ENQ_WAKEUP) || (unit_part(id) != OTHERS && is_gang(v)))
 		return 0;
 	cpu = victim(p, id, bpf_ktime_get_ns());
-	if (cpu != NOBODY) {
-		cpus[bound(cpu)].prefer = id;
+	if (cpu != NOBODY && __sync_val_compare_and_swap(&cpus[bound(cpu)].prefer, NOBODY, id) == NOBODY)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-	}
 	return 0;
 }
 
@@ -204,7 +208,7 @@ int BPF_PROG(running, struct task_struct *p)
 
 	v = vm_of(id);
 	u = unit_of(id);
-	if (unit_part(id) != OTHERS || !scx_bpf_dsq_nr_queued(QUEUE + id))
+	if (unit_part(id) != OTHERS)
 		__sync_fetch_and_and(&v->waits, ~bit(unit_part(id)));
 	if (is_ours(cpu))
 		__sync_fetch_and_or(&v->runs, bit(unit_part(id)));
@@ -214,9 +218,9 @@ int BPF_PROG(running, struct task_struct *p)
 	if (c->late == LATE_NEXT) {
 		c->late = LATE_DONE;
 		scx_bpf_task_set_slice(p, MS);
-	} else if (p->scx.slice > config.slice_ns) {
+	} else if (p->scx.slice > SLICE_NS) {
 		/* The kernel queued it by itself, because it could not migrate. */
-		scx_bpf_task_set_slice(p, config.slice_ns);
+		scx_bpf_task_set_slice(p, SLICE_NS);
 	}
 	if (unit_part(id) != OTHERS && u->ready_at) {
 		vm = vm_part(id);
@@ -269,7 +273,7 @@ _Bool BPF_PROG(yield, struct task_struct *from, struct task_struct *to)
 	    planned_cpu(f) == cpu || !vcpus_in(vm_of(f)->waits))
 		return 0;
 	/* A VM that is owed less than others leaves the CPU to them. */
-	if (vm_of(f)->vt <= vnow + config.slice_ns)
+	if (vm_of(f)->vt <= vnow + SLICE_NS)
 		cpus[cpu].spinner = f;
 	cpus[cpu].yielded = 1;
 	scx_bpf_task_set_slice(from, 0);
@@ -473,7 +477,11 @@ struct sched_ext_ops vms_ops = {
 	.cpu_offline = (void *)cpu_offline,
 	.init = (void *)init,
 	.exit = (void *)exited,
-	.flags = SCX_OPS_SWITCH_PARTIAL,
+	/*
+	 * Without the last two the kernel puts such threads back on the CPU that switched() takes them from. It ends a
+	 * scheduler in which that happens to one again and again.
+	 */
+	.flags = SCX_OPS_SWITCH_PARTIAL | SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED,
 	.timeout_ms = 30000,
 	.name = "unspin",
 };

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether this kernel can have the scheduler.
 
-use crate::{ext, Error};
+use crate::{ext, Error, CPUS_MAX};
 use std::path::Path;
-use unspin_host::place;
+use unspin_host::{cpus, place};
+use unspin_text::read_kernel_text;
 
 /// The first version that lets no task of SCHED_EXT starve below others.
 pub const KERNEL_MIN: (u32, u32) = (7, 0);
@@ -11,7 +12,8 @@ pub const KERNEL_MIN: (u32, u32) = (7, 0);
 /// An error is why this kernel cannot have it now. That the kernel's verifier accepts it, only loading shows.
 ///
 /// # Errors
-/// The kernel is too old, or lacks sched_ext or type information, or another scheduler is loaded.
+/// The kernel is too old, or lacks sched_ext or type information, or another scheduler is loaded, or the host may
+/// have too many CPUs.
 pub fn check() -> Result<(), Error> {
     check_at(&place::proc(), &place::sys())
 }
@@ -21,7 +23,12 @@ fn check_at(proc: &Path, sys: &Path) -> Result<(), Error> {
     if version(&release).is_some_and(|is| is < KERNEL_MIN) {
         return Err(Error::TooOld { release });
     }
-    Ok(ext::check(proc, sys)?)
+    ext::check(proc, sys)?;
+    let possible = read_kernel_text(sys.join("devices/system/cpu/possible")).unwrap_or_default();
+    match cpus::parse(&possible).and_then(|cpus| cpus.last().copied()) {
+        Some(cpu) if cpu as usize >= CPUS_MAX => Err(Error::ManyCpus { cpu }),
+        _ => Ok(()),
+    }
 }
 
 /// The first two numbers of a kernel's release.
@@ -52,6 +59,8 @@ mod tests {
             ("sys/kernel/btf/vmlinux", "", "another sched_ext scheduler is loaded:  (enabled)"),
             ("sys/kernel/sched_ext/root/ops", "rusty\n", "loaded: rusty (enabled); stop it"),
             ("sys/kernel/sched_ext/state", "disabled\n", ""),
+            ("sys/devices/system/cpu/possible", "0-512\n", "may have CPU 512"),
+            ("sys/devices/system/cpu/possible", "0-511\n", ""),
         ] {
             root.write(path, text);
             let is = said();

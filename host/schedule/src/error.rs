@@ -13,6 +13,8 @@ pub enum Error {
     Ext(#[from] ext::Error),
     #[error("{count} CPUs: the scheduler takes 1 to {max}, with numbers below {max}", max = crate::CPUS_MAX)]
     Cpus { count: usize },
+    #[error("this computer may have CPU {cpu}: the scheduler knows CPUs below {max}", max = crate::CPUS_MAX)]
+    ManyCpus { cpu: u32 },
     #[error(
         "there are {} VMs already, which is the most that the scheduler takes",
         crate::VMS_MAX - 1
@@ -28,7 +30,7 @@ impl Error {
     /// Whether this computer cannot have it, whatever is tried.
     pub fn is_of_computer(&self) -> bool {
         match self {
-            Error::TooOld { .. } => true,
+            Error::TooOld { .. } | Error::ManyCpus { .. } => true,
             Error::Ext(why) => !matches!(why, ext::Error::Ended { .. }),
             _ => false,
         }

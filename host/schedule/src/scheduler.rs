@@ -28,17 +28,12 @@ pub struct Options {
     pub cpus: BTreeSet<u32>,
     /// How long vCPUs of a VM run together at a time.
     pub turn: Duration,
-    /// How long another vCPU runs before it is compared with others; the kernel looks at its ticks.
-    pub slice: Duration,
-    /// Pause-loop exits per second of CPU time from which on a VM's vCPUs run together.
-    pub spins_per_s: u32,
 }
 
 impl Options {
     /// With what is usual.
     pub fn new(cpus: BTreeSet<u32>) -> Options {
-        let (turn, slice) = (Duration::from_millis(6), Duration::from_millis(3));
-        Options { cpus, turn, slice, spins_per_s: 500 }
+        Options { cpus, turn: Duration::from_millis(6) }
     }
 }
 
@@ -57,8 +52,10 @@ pub struct Vm {
 
 /// Dropping it unloads it: the kernel's fair scheduler has all threads again.
 pub struct Scheduler {
-    object: Object,
+    /// The scheduler itself is the first of these, and dropped first: while it is there, so is its timer, which goes
+    /// with the object.
     _links: Vec<Link>,
+    object: Object,
     /// By number. That of strangers has none.
     vms: Vec<Option<Vm>>,
     /// CPUs that it has left to tasks of the host.
@@ -75,7 +72,7 @@ impl Scheduler {
     pub fn load(options: &Options) -> Result<Scheduler, Error> {
         check()?;
         let config = config(options)?;
-        let _served = Served::now(&options.cpus);
+        let _first = if go_elsewhere(&options.cpus) { None } else { First::now() };
         let load =
             |sees| ext::load(OBJECT, config.bytes(), |program| !SPINS.contains(&program) || sees);
         // KVM's type information is missing where KVM is not loaded, or was built without.
@@ -83,11 +80,12 @@ impl Scheduler {
             Ok(object) => (object, None),
             Err(why) => (load(false)?, Some(why)),
         };
-        let links = ext::attach(&mut object, OPS, |program| {
+        let mut links = ext::attach(&mut object, OPS, |program| {
             program == SWITCHED || SPINS.contains(&program) && blind.is_none()
         })?;
+        links.reverse();
         let (vms, left) = (vec![None; STRANGERS + 1], BTreeSet::new());
-        let scheduler = Scheduler { object, _links: links, vms, left, blind };
+        let scheduler = Scheduler { _links: links, object, vms, left, blind };
         scheduler.write_settings()?;
         scheduler.report()?;
         Ok(scheduler)
@@ -124,10 +122,12 @@ impl Scheduler {
         let (threads, processes) = (self.map("threads")?, self.map("processes")?);
         put(&processes, vm.pid, number as u32)?;
         for (tid, unit) in &vm.threads {
-            put(&threads, *tid, (number as u32) << 6 | unit)?;
+            put(&threads, *tid, id(number, *unit))?;
         }
         let old = before.iter().flat_map(|vm| vm.threads.keys());
-        old.filter(|tid| !vm.threads.contains_key(tid)).for_each(|tid| forget(&threads, *tid));
+        for tid in old.filter(|tid| !vm.threads.contains_key(tid)) {
+            forget(&threads, *tid, |id| is_of(id, number));
+        }
         Ok(())
     }
 
@@ -148,8 +148,8 @@ impl Scheduler {
         let Some(number) = self.number(pid) else { return Ok(()) };
         let Some(vm) = self.vms[number].take() else { return Ok(()) };
         let (threads, processes) = (self.map("threads")?, self.map("processes")?);
-        forget(&processes, pid);
-        vm.threads.keys().for_each(|tid| forget(&threads, *tid));
+        forget(&processes, pid, |of| of == number as u32);
+        vm.threads.keys().for_each(|tid| forget(&threads, *tid, |id| is_of(id, number)));
         self.write_settings()
     }
 
@@ -165,7 +165,6 @@ impl Scheduler {
     fn write_settings(&self) -> Result<(), Error> {
         let mut settings = Settings {
             count: self.vms.len() as u32,
-            unused: 0,
             vms: [Setting::default(); VMS_MAX],
             left: std::array::from_fn(|cpu| self.left.contains(&(cpu as u32)).into()),
         };
@@ -173,7 +172,7 @@ impl Scheduler {
         for (setting, vm) in settings.vms.iter_mut().zip(&self.vms) {
             if let Some(vm) = vm {
                 let (weight, vcpus) = (vm.weight.max(1), vm.vcpus.min(crate::OTHERS));
-                *setting = Setting { weight, gang: vm.gang as u32, vcpus, unused: 0 };
+                *setting = Setting { weight, gang: vm.gang as u32, vcpus };
             }
         }
         let map = self.map(".data.settings")?;
@@ -207,35 +206,26 @@ impl Scheduler {
     }
 }
 
-/// The kernel takes seconds of CPU time to verify programs, and VMs may leave few of them. So until it is dropped
-/// this thread is on other CPUs than those of VMs, or, where it may use no others, has a real-time policy.
-enum Served {
-    Elsewhere(BTreeSet<u32>),
-    First,
-    AsAll,
+/// Moves this thread, and those that it starts, to CPUs that are not for VMs, for good: who looks for VMs each second
+/// would run before them. Whether there are any that it may use.
+fn go_elsewhere(vms: &BTreeSet<u32>) -> bool {
+    let elsewhere = &own_cpus() - vms;
+    !elsewhere.is_empty() && cpus::set_affinity(0, &elsewhere).is_ok()
 }
 
-impl Served {
-    fn now(vms: &BTreeSet<u32>) -> Served {
-        let before = own_cpus();
-        let elsewhere = &before - vms;
-        if !elsewhere.is_empty() && cpus::set_affinity(0, &elsewhere).is_ok() {
-            return Served::Elsewhere(before);
-        }
-        match set_class(libc::SCHED_RR, 1) {
-            true => Served::First,
-            false => Served::AsAll,
-        }
+/// Where there are none, this thread has a real-time policy until this is dropped: the kernel takes seconds of CPU
+/// time to verify programs, and VMs may leave few of them.
+struct First;
+
+impl First {
+    fn now() -> Option<First> {
+        set_class(libc::SCHED_RR, 1).then_some(First)
     }
 }
 
-impl Drop for Served {
+impl Drop for First {
     fn drop(&mut self) {
-        match self {
-            Served::Elsewhere(before) => drop(cpus::set_affinity(0, before)),
-            Served::First => drop(set_class(libc::SCHED_OTHER, 0)),
-            Served::AsAll => {}
-        }
+        set_class(libc::SCHED_OTHER, 0);
     }
 }
 
@@ -257,9 +247,24 @@ fn put(map: &Map<'_>, key: u32, value: u32) -> Result<(), Error> {
     map.update(&key.to_ne_bytes(), &value.to_ne_bytes(), MapFlags::ANY).map_err(Error::Map)
 }
 
-/// A thread that was never there, or is gone, is no error.
-fn forget(map: &Map<'_>, key: u32) {
-    let _ = map.delete(&key.to_ne_bytes());
+/// If what is known of it is that VM's: another VM may have a thread of the same number since. A thread that was never
+/// there, or is gone, is no error.
+fn forget(map: &Map<'_>, key: u32, is_its: impl Fn(u32) -> bool) {
+    let key = key.to_ne_bytes();
+    let known = map.lookup(&key, MapFlags::ANY).ok().flatten();
+    if known.and_then(|known| known.try_into().ok()).map(u32::from_ne_bytes).is_some_and(is_its) {
+        let _ = map.delete(&key);
+    }
+}
+
+/// What the scheduler calls a unit of a VM.
+fn id(number: usize, unit: u32) -> u32 {
+    (number as u32) << 6 | unit
+}
+
+/// Whether a unit is of a VM.
+fn is_of(id: u32, number: usize) -> bool {
+    id >> 6 == number as u32
 }
 
 fn config(options: &Options) -> Result<Config, Error> {
@@ -270,9 +275,7 @@ fn config(options: &Options) -> Result<Config, Error> {
     }
     let mut config = Config {
         turn_ns: options.turn.as_nanos() as u64,
-        slice_ns: options.slice.as_nanos() as u64,
-        spins_per_s: options.spins_per_s,
-        cpu_count: count as u32,
+        cpu_count: count as u64,
         cpus: [0; CPUS_MAX],
         places: [0; CPUS_MAX],
     };
@@ -307,6 +310,14 @@ mod tests {
     }
 
     #[test]
+    fn a_unit_is_of_one_vm() {
+        for (number, unit) in [(1, 0), (1, crate::OTHERS), (VMS_MAX - 1, 5)] {
+            assert!(is_of(id(number, unit), number), "{number} {unit}");
+            assert!(!is_of(id(number, unit), number - 1), "{number} {unit}");
+        }
+    }
+
+    #[test]
     fn cpus_beyond_its_size_are_refused() {
         for (cpus, is_fit) in [(vec![], false), (vec![511, 3], true), (vec![512], false)] {
             let options = Options::new(cpus.iter().copied().collect());
@@ -315,15 +326,15 @@ mod tests {
     }
 
     #[test]
-    fn what_loads_it_is_on_other_cpus_meanwhile() {
+    fn what_loads_it_goes_to_other_cpus_if_there_are_any() {
         let before = own_cpus();
+        assert!(!go_elsewhere(&before));
+        assert_eq!(own_cpus(), before);
         if before.len() < 2 {
             return;
         }
         let vms: BTreeSet<u32> = before.iter().copied().take(1).collect();
-        let served = Served::now(&vms);
+        assert!(go_elsewhere(&vms));
         assert_eq!(own_cpus(), &before - &vms);
-        drop(served);
-        assert_eq!(own_cpus(), before);
     }
 }

@@ -31,9 +31,7 @@ pub enum Gang {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Config {
     pub turn_ns: u64,
-    pub slice_ns: u64,
-    pub spins_per_s: u32,
-    pub cpu_count: u32,
+    pub cpu_count: u64,
     /// The best first.
     pub cpus: [u16; CPUS_MAX],
     /// By CPU: CPUs of one number are one cache's whole cores, or its second threads.
@@ -46,14 +44,12 @@ pub(crate) struct Setting {
     pub weight: u32,
     pub gang: u32,
     pub vcpus: u32,
-    pub unused: u32,
 }
 
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settings {
     pub count: u32,
-    pub unused: u32,
     pub vms: [Setting; VMS_MAX],
     /// By CPU: 1 if it is left to tasks of the host.
     pub left: [u8; CPUS_MAX],
@@ -109,8 +105,8 @@ impl Settings {
     }
 }
 
-const _: () = assert!(size_of::<Config>() == 24 + 4 * CPUS_MAX);
-const _: () = assert!(size_of::<Settings>() == 8 + 16 * VMS_MAX + CPUS_MAX);
+const _: () = assert!(size_of::<Config>() == 16 + 4 * CPUS_MAX);
+const _: () = assert!(size_of::<Settings>() == 4 + 12 * VMS_MAX + CPUS_MAX);
 
 impl Report {
     /// `None` if there are fewer bytes.

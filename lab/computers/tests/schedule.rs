@@ -43,6 +43,11 @@ fn threads_that_start_and_tasks_of_the_host() {
 }
 
 #[test]
+fn no_thread_waits_until_the_kernel_ends_it() {
+    boot("schedule-edges", include_str!("schedule_edges.sh"), 42);
+}
+
+#[test]
 fn a_vm_that_spins_in_user_space_is_a_gang() {
     boot("schedule-spins", include_str!("schedule_spins.sh"), 20);
 }

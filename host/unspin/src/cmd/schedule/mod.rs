@@ -138,10 +138,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let mut guard = Guard::start(&args.journal, &args.proc)?;
     let mut taking = Taking::new(args, &host, cpus, scheduler);
-    let writer = Writer::beside(&args.journal, SCHEDULED);
-    let result = go_on(args, &mut taking, &mut undo, &mut guard, &writer, &stop);
-    drop(writer);
-    let shown = result.and_then(|()| taking.show(args.json));
+    let mut readers = Readers::new(args);
+    let result = go_on(args, &mut taking, &mut undo, &mut guard, &mut readers, &stop);
+    let shown = result.and_then(|()| taking.document()).map(|document| readers.print(&document));
+    drop(readers);
     // First the kernel's fair scheduler gets all VMs at once. None is then behind others whose turn comes later.
     drop(taking);
     let back = undo.put_back();
@@ -155,17 +155,56 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     shown.and(back.map(drop))
 }
 
+/// Who is told what it does. VMs are scheduled whether anybody can read that or not: of each way, the first error is
+/// said.
+struct Readers {
+    json: bool,
+    file: Writer,
+    has_no_file: bool,
+    has_no_output: bool,
+}
+
+impl Readers {
+    fn new(args: &Args) -> Readers {
+        let file = Writer::beside(&args.journal, SCHEDULED);
+        Readers { json: args.json, file, has_no_file: false, has_no_output: false }
+    }
+
+    /// Other commands.
+    fn write(&mut self, document: &Document) {
+        first_error(self.file.write(document), &mut self.has_no_file);
+    }
+
+    fn print(&mut self, document: &Document) {
+        let printed = match self.json {
+            true => out::json(document),
+            false => out::print(&document.text()),
+        };
+        first_error(printed, &mut self.has_no_output);
+    }
+}
+
+/// Says an error unless one was said.
+fn first_error(done: anyhow::Result<()>, said: &mut bool) {
+    if let Err(e) = done {
+        if !std::mem::replace(said, true) {
+            say!("unspin: {e:#}; VMs are scheduled all the same");
+        }
+    }
+}
+
 /// Until it is stopped.
 fn go_on(
     args: &Args,
     taking: &mut Taking,
     undo: &mut Undo,
     guard: &mut Guard,
-    writer: &Writer,
+    readers: &mut Readers,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<()> {
     taking.look(undo)?;
-    writer.write(taking.document()?)?;
+    let document = taking.document()?;
+    readers.write(&document);
     if taking.is_empty() && !args.vms.is_empty() {
         anyhow::bail!("no VM is taken: {}", taking.refusals());
     }
@@ -173,14 +212,16 @@ fn go_on(
         out::print("ready\n")?;
         end_with_input(stop);
     } else {
-        taking.show(args.json)?;
+        readers.print(&document);
     }
     while wait(LOOK, stop, &mut |_| {}).is_ok() {
         guard.go_on()?;
-        if taking.look(undo)? && !args.beside {
-            taking.show(args.json)?;
+        let changed = taking.look(undo)?;
+        let document = taking.document()?;
+        readers.write(&document);
+        if changed && !args.beside {
+            readers.print(&document);
         }
-        writer.write(taking.document()?)?;
     }
     Ok(())
 }

@@ -8,7 +8,6 @@ use super::shares::shares;
 use super::user_spin::UserSpins;
 use super::Args;
 use crate::exit::Cannot;
-use crate::out;
 use crate::undo::Undo;
 use crate::vms;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +19,8 @@ use unspin_schedule::{Gang, Scheduler, Vm, WEIGHT_USUAL};
 
 /// For how long tasks of the host may use too much of all CPUs.
 const ALL_USED_MOST: Duration = Duration::from_secs(7);
+/// At how many looks in a row it may fail to give a VM's threads to the scheduler: then the VM is tried no more.
+const FAILURES_MOST: u32 = 3;
 
 pub struct Taking<'a> {
     args: &'a Args,
@@ -35,8 +36,7 @@ pub struct Taking<'a> {
     scheduler: Scheduler,
     /// Threads that have been given to the scheduler, by their ids.
     given: BTreeMap<u32, Given>,
-    /// VMs whose threads could not be given to it, by process and start time, and why. They are not tried again.
-    failed: BTreeMap<(u32, Option<u64>), String>,
+    failures: Failures,
     vms: Vec<(VmProcess, Vm)>,
     /// The first look is over: a VM that is named may have ended since.
     began: bool,
@@ -49,6 +49,30 @@ struct Given {
     start: Option<u64>,
 }
 
+/// A VM, by its process and the start of that.
+type Key = (u32, Option<u64>);
+
+/// VMs whose threads could not be given to the scheduler: at how many looks in a row, and why.
+#[derive(Default)]
+struct Failures(BTreeMap<Key, (u32, String)>);
+
+impl Failures {
+    fn add(&mut self, vm: Key, why: &str) {
+        let known = self.0.entry(vm).or_default();
+        *known = (known.0 + 1, why.to_string());
+    }
+
+    /// Its threads were given to it.
+    fn end(&mut self, vm: &Key) {
+        self.0.remove(vm);
+    }
+
+    /// Why a VM is not tried again, if so.
+    fn last(&self, vm: &Key) -> Option<&String> {
+        self.0.get(vm).filter(|(looks, _)| *looks >= FAILURES_MOST).map(|(_, why)| why)
+    }
+}
+
 impl<'a> Taking<'a> {
     pub fn new(
         args: &'a Args,
@@ -57,7 +81,7 @@ impl<'a> Taking<'a> {
         scheduler: Scheduler,
     ) -> Taking<'a> {
         let tree = Tree::at(host, &args.cgroups);
-        let (given, failed) = (BTreeMap::new(), BTreeMap::new());
+        let (given, failures) = (BTreeMap::new(), Failures::default());
         let (vms, refused) = (Vec::new(), Vec::new());
         let (left, host_use) = (BTreeSet::new(), HostUse::begin(Instant::now()));
         let user_spins = UserSpins::new(args.sysfs.clone());
@@ -72,7 +96,7 @@ impl<'a> Taking<'a> {
             all_used_since: None,
             scheduler,
             given,
-            failed,
+            failures,
             vms,
             began: false,
             refused,
@@ -172,17 +196,17 @@ impl<'a> Taking<'a> {
         Ok(self.left.len() > before)
     }
 
-    /// Whether a VM can be taken. One whose threads could not be given to the scheduler is not tried again.
+    /// Whether a VM can be taken. One whose threads could not be given to the scheduler again and again is not.
     fn fit(&self, groups: &Groups, vm: &VmProcess) -> Result<Fit, String> {
         self.may_take(vm)?;
-        if let Some(why) = self.failed.get(&self.key(vm)) {
+        if let Some(why) = self.failures.last(&self.key(vm)) {
             return Err(why.clone());
         }
         let (host, tree, cpus) = (self.host, &self.tree, &self.cpus);
         Fit::of(&Seen { host, tree, groups, cpus }, vm)
     }
 
-    fn key(&self, vm: &VmProcess) -> (u32, Option<u64>) {
+    fn key(&self, vm: &VmProcess) -> Key {
         (vm.pid, self.host.start_time(vm.pid))
     }
 
@@ -260,10 +284,11 @@ impl<'a> Taking<'a> {
             };
             if let Err(e) = given {
                 let why = format!("{e:#}");
-                self.failed.insert(self.key(process), why.clone());
+                self.failures.add(self.key(process), &why);
                 return Err(why);
             }
         }
+        self.failures.end(&self.key(process));
         Ok(vm)
     }
 
@@ -317,14 +342,6 @@ impl<'a> Taking<'a> {
         let cpus = (&self.cpus, &self.left);
         Ok(Document::new(cpus, &self.scheduler, &report, &self.vms, &self.refused))
     }
-
-    pub fn show(&self, json: bool) -> anyhow::Result<()> {
-        let document = self.document()?;
-        match json {
-            true => out::json(&document),
-            false => out::print(&document.text()),
-        }
-    }
 }
 
 /// What is worth a report if it changes: VMs start and end threads all the time.
@@ -353,5 +370,28 @@ fn has_ended(e: &anyhow::Error) -> bool {
                 || source.kind() == std::io::ErrorKind::NotFound
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vm_is_tried_again_after_a_passing_error() {
+        let (vm, other) = ((41, Some(7)), (41, Some(8)));
+        let mut failures = Failures::default();
+        for _ in 1..FAILURES_MOST {
+            failures.add(vm, "no space");
+        }
+        assert_eq!(failures.last(&vm), None);
+        failures.end(&vm);
+        for _ in 1..FAILURES_MOST {
+            failures.add(vm, "no space");
+        }
+        assert_eq!(failures.last(&vm), None);
+        failures.add(vm, "not permitted");
+        assert_eq!(failures.last(&vm).map(String::as_str), Some("not permitted"));
+        assert_eq!(failures.last(&other), None, "a later process of the same number");
     }
 }

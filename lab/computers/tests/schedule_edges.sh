@@ -1,0 +1,75 @@
+# unspin schedule under QEMU: what must not keep threads waiting until the kernel ends the scheduler, and what must not
+# end the command. Function, never time. Sourced after inside.sh and ext.sh.
+mkdir -p /run
+EVENTS=/sys/kernel/sched_ext/root/events
+event() { sed -n "s/^$1 //p" $EVENTS; }
+never() { [ "$(event $1)" = 0 ] || { cat $EVENTS; false; }; }
+ticks() { field $1 $1 12; }
+ticks_more() { [ "$(ticks $1)" -gt $2 ]; }
+runs() { settle ticks_more $1 $(($(ticks $1) + 2)); }
+
+# --- threads that exit beside tasks of the host: the kernel does not put them on the CPU that was taken ---
+unspin-inside vm-that-starts 2 --until /tmp/stop-h > /tmp/vm-h &
+h=$!
+settle has_vcpus $h 2
+start 4 /tmp/stop a
+a=$vm
+bomb() { until [ -e /tmp/stop-bomb ]; do for n in 1 2 3 4; do true & done; wait; done; }
+check "threads exit: the kernel takes it" schedule --cpus 0-3 --no-gangs
+bomb & first=$!
+for n in 1 2 3 4 5 6 7 8; do check "threads exit: VMs run" go_on $a; done
+touch /tmp/stop-bomb
+wait $first
+check "threads exit: each came to the scheduler" never SCX_EV_ENQ_SKIP_EXITING
+check "threads exit: it is on" is $STATE enabled
+check "threads exit: it ends" end
+touch /tmp/stop-h
+check "a VM worked" wait $h
+
+# --- a thread that may only run on a CPU which is left, and waited for it before ---
+# The kernel has a server, which gives such a thread 5 %, only for CPUs that are there when it boots: here the first.
+check "a CPU is left: the kernel takes it" schedule --cpus 0-3 --no-gangs
+taskset 1 unspin-inside ext 'while :; do :; done' 9>&- &
+stranger=$!
+check "a CPU is left: a task of SCHED_EXT runs there" runs $stranger
+taskset 1 sh -c 'while :; do :; done' 9>&- &
+hog=$!
+check "a CPU is left" settle grep -q 'CPU 0 is left to tasks of the host' /tmp/said
+for n in 1 2 3; do check "a CPU is left: the task of SCHED_EXT runs on" runs $stranger; done
+check "a CPU is left: it is on" is $STATE enabled
+check "a CPU is left: VMs run" go_on $a
+kill $hog $stranger
+check "a CPU is left: it ends" end
+
+# --- a CPU goes offline that waiting vCPUs may not leave ---
+start 2 /tmp/stop p
+p=$vm
+for tid in $(vcpus $p); do taskset -p 8 $tid > /dev/null; done
+check "a CPU goes: the kernel takes it" schedule --cpus 0-3 --no-gangs
+check "a CPU goes: its threads are taken" settle all_are $p $EXT
+check "a CPU goes: at once" timeout 10 sh -c 'echo 0 > /sys/devices/system/cpu/cpu3/online'
+check "a CPU goes: it is on" is $STATE enabled
+for vm in $a $p; do check "a CPU goes: VMs run" go_on $vm; done
+echo 1 > /sys/devices/system/cpu/cpu3/online
+for vm in $a $p; do check "a CPU comes: VMs run" go_on $vm; done
+check "a CPU comes: it ends" end
+
+# --- nobody reads what the command says, and the file for other commands cannot be written ---
+mkdir -p /run/unspin/schedule.json.part
+rm -f /tmp/hold
+mkfifo /tmp/hold
+unspin schedule --cpus 0-3 --no-gangs --journal $J > /tmp/hold 2> /tmp/said &
+command=$!
+head -c 1 /tmp/hold > /tmp/first
+check "nobody reads: the file is named" settle grep -q 'schedule.json.*; VMs are scheduled all the same' /tmp/said
+start 2 /tmp/stop b
+check "nobody reads: it says so" settle grep -q 'cannot write the output.*; VMs are scheduled all the same' /tmp/said
+check "nobody reads: a VM that starts is taken" settle all_are $vm $EXT
+check "nobody reads: it is on" is $STATE enabled
+check "nobody reads: each is said once" [ "$(grep -c . /tmp/said)" = 2 ]
+kill $command
+check "nobody reads: it ends without an error" wait $command
+rmdir /run/unspin/schedule.json.part
+touch /tmp/stop
+for vm in $a $p $vm; do check "a VM worked" wait $vm; done
+finish
