@@ -51,9 +51,17 @@ union guest_lock_node {
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
+/* How long a waiter of pv_ticket spins before it halts. */
+static _Atomic(unsigned long long) pv_ticket_spin_ns = UNSPIN_PV_TICKET_SPIN_NS;
+
 static ALWAYS_INLINE void guest_lock(enum guest_lock_kind kind, union guest_lock *lock,
 				     union guest_lock_node *node)
 {
+	if (kind == GUEST_LOCK_PV_TICKET) {
+		unspin_pv_ticket_lock_with(&lock->pv_ticket, atomic_load_explicit(&pv_ticket_spin_ns,
+										  memory_order_relaxed));
+		return;
+	}
 	switch (kind) {
 #define GUEST_LOCK_CASE(kind, name)                                                                \
 	case GUEST_LOCK_##kind:                                                                    \

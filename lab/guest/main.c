@@ -123,6 +123,8 @@ u32 guest_setup(u32 index)
 	if (config->features & GUEST_FEATURE_TAU)
 		atomic_store_explicit(&unspin_preemptable_default.tau_ns, config->lock_tau_ns,
 				      memory_order_relaxed);
+	if (config->features & GUEST_FEATURE_SPIN)
+		atomic_store_explicit(&pv_ticket_spin_ns, config->lock_spin_ns, memory_order_relaxed);
 	wrmsr(MSR_GS_BASE, (u64)self);
 	apic_init();
 	self->index = index;
