@@ -12,7 +12,7 @@
 #include "linux/response_bucket.h"
 
 #define GUEST_ABI_MAGIC 0x4e495053	/* "SPIN" */
-#define GUEST_ABI_VERSION 6
+#define GUEST_ABI_VERSION 7
 #define GUEST_VCPUS_MAX 128
 #define GUEST_STEPS_MAX 32
 #define GUEST_UNITS_PER_MOVE 256
@@ -71,6 +71,7 @@
 
 #define GUEST_FEATURE_VMMCALL 1		/* hypercalls are VMMCALL (AMD), not VMCALL */
 #define GUEST_FEATURE_TAU 2		/* lock_tau_ns replaces the preemptable locks' own */
+#define GUEST_FEATURE_SPIN 4		/* lock_spin_ns replaces pv_ticket's own threshold */
 
 /* guest_calls.memory: whether translations of the program's memory may be in the vCPU's TLB. */
 #define GUEST_MEMORY_LEFT 0	/* not up yet, or asleep and has answered since: not asked */
@@ -144,6 +145,7 @@ struct guest_config {
 	unsigned int lock_ticks_per_us;	/* TSC ticks the locks take for 1 us; at least 1 */
 	unsigned long long seed;	/* seed of this VM; a vCPU mixes in its index */
 	unsigned long long lock_tau_ns;
+	unsigned long long lock_spin_ns;
 	/* Only the image that reports: waits for a lock above 2^this TSC cycles; 0-63. */
 	unsigned int report_log2_cycles;
 	unsigned int tsc_ticks_per_us;	/* at least 1 */

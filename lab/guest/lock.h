@@ -51,9 +51,27 @@ union guest_lock_node {
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
+/* How long a waiter of pv_ticket spins before it halts. */
+static _Atomic(unsigned long long) pv_ticket_spin_ns = UNSPIN_PV_TICKET_SPIN_NS;
+
+/* Takes the locks' times from the configuration. Every vCPU writes the same, before it takes a lock. */
+static inline void guest_lock_times_set(void)
+{
+	if (config->features & GUEST_FEATURE_TAU)
+		atomic_store_explicit(&unspin_preemptable_default.tau_ns, config->lock_tau_ns,
+				      memory_order_relaxed);
+	if (config->features & GUEST_FEATURE_SPIN)
+		atomic_store_explicit(&pv_ticket_spin_ns, config->lock_spin_ns, memory_order_relaxed);
+}
+
 static ALWAYS_INLINE void guest_lock(enum guest_lock_kind kind, union guest_lock *lock,
 				     union guest_lock_node *node)
 {
+	if (kind == GUEST_LOCK_PV_TICKET) {
+		unspin_pv_ticket_lock_with(&lock->pv_ticket, atomic_load_explicit(&pv_ticket_spin_ns,
+										  memory_order_relaxed));
+		return;
+	}
 	switch (kind) {
 #define GUEST_LOCK_CASE(kind, name)                                                                \
 	case GUEST_LOCK_##kind:                                                                    \

@@ -119,10 +119,7 @@ u32 guest_setup(u32 index)
 	    config->steps_count > GUEST_STEPS_MAX || config->lock_kind >= GUEST_LOCK_KINDS ||
 	    !config->lock_ticks_per_us || !config->tsc_ticks_per_us || config->report_log2_cycles > 63)
 		end_vcpu(GUEST_BAD_CONFIG);
-	/* Every vCPU writes the same value, before it takes a lock. */
-	if (config->features & GUEST_FEATURE_TAU)
-		atomic_store_explicit(&unspin_preemptable_default.tau_ns, config->lock_tau_ns,
-				      memory_order_relaxed);
+	guest_lock_times_set();
 	wrmsr(MSR_GS_BASE, (u64)self);
 	apic_init();
 	self->index = index;

@@ -46,6 +46,7 @@ pub(crate) fn start_vms(run: &Run, cpus: Cpus) -> Result<Vms, Error> {
             program: vm.program.clone(),
             lock: vm.lock,
             tau_ns: vm.tau_ns,
+            spin_ns: vm.spin_ns,
             lock_clock_mhz: run.lock_clock_mhz,
             stalls: run.stalls,
             report_log2_cycles: reports(&arm),

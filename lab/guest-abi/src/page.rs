@@ -4,7 +4,7 @@
 use unspin_scenario::result::RESPONSE_BUCKETS;
 
 pub const MAGIC: u32 = 0x4e49_5053;
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 pub const VCPUS_MAX: usize = 128;
 pub const STEPS_MAX: usize = 32;
 pub const LOCKS_MAX: usize = 16;
@@ -49,6 +49,7 @@ pub const BAD_KICK: u32 = 4;
 
 pub const FEATURE_VMMCALL: u32 = 1;
 pub const FEATURE_TAU: u32 = 2;
+pub const FEATURE_SPIN: u32 = 4;
 
 pub const OP_COMPUTE: u32 = 1;
 pub const OP_LOCK: u32 = 2;
@@ -124,6 +125,7 @@ pub struct Config {
     pub lock_ticks_per_us: u32,
     pub seed: u64,
     pub lock_tau_ns: u64,
+    pub lock_spin_ns: u64,
     pub report_log2_cycles: u32,
     pub tsc_ticks_per_us: u32,
     pub steps: Steps,

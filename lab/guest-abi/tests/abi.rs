@@ -51,8 +51,8 @@ fn mirror() -> Vec<Mirrored> {
         PDPT_ADDR PD_ADDR TSS_ADDR TSS_STRIDE CONFIG_ADDR PROTECTED_ADDR CALLS_ADDR COUNTERS_ADDR
         COUNTERS_STRIDE IMAGE_ADDR IMAGE_END STACKS_ADDR STACK_BYTES CS_KERNEL DS_KERNEL DS_USER
         CS_USER TR VECTOR_TIMER VECTOR_WAKE VECTOR_CALL VECTOR_SPURIOUS PORT_END PORT_FAULT STOPPED
-        BAD_CONFIG BAD_APIC BAD_KICK FEATURE_VMMCALL FEATURE_TAU OP_COMPUTE OP_LOCK OP_CRITICAL
-        OP_UNLOCK OP_BARRIER OP_BLOCK OP_WAKE OP_SPIN_BARRIER OP_SHOOTDOWN OP_SHOOTDOWN_LAZY
+        BAD_CONFIG BAD_APIC BAD_KICK FEATURE_VMMCALL FEATURE_TAU FEATURE_SPIN OP_COMPUTE OP_LOCK
+        OP_CRITICAL OP_UNLOCK OP_BARRIER OP_BLOCK OP_WAKE OP_SPIN_BARRIER OP_SHOOTDOWN OP_SHOOTDOWN_LAZY
         OP_COMPUTE_FIRST OP_COMPUTE_ROTATING OP_COMPUTE_MOVING UNITS_PER_MOVE MEMORY_LEFT MEMORY_LAZY
         MEMORY_USED DIST_CONST DIST_UNIFORM DIST_EXP LOCK_TAS LOCK_TICKET LOCK_MCS LOCK_PREEMPTABLE
         LOCK_PV_TICKET LOCK_PV_PREEMPTABLE LOCK_OTICKET LOCK_OTICKET_SPIN LOCK_OTICKET_WAKE
@@ -60,7 +60,8 @@ fn mirror() -> Vec<Mirrored> {
     all.extend(structure!("guest_step" abi::Step: op dist a b lock permille skip));
     all.extend(
         structure!("guest_config" abi::Config: magic version vcpus lock_kind cpl steps_count
-        features lock_ticks_per_us seed lock_tau_ns report_log2_cycles tsc_ticks_per_us steps stop),
+        features lock_ticks_per_us seed lock_tau_ns lock_spin_ns report_log2_cycles tsc_ticks_per_us
+        steps stop),
     );
     all.extend(structure!("guest_calls" abi::Calls: asked answered memory));
     all.extend(structure!("guest_counters" abi::Counters: units acquisitions releases iterations

@@ -32,6 +32,8 @@ struct Form {
     lock: LockKind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tau_ns: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    spin_ns: Option<u64>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     lock_group: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,7 +115,7 @@ impl From<&Run> for Form {
         let pin = run.vms.iter().filter(|_| run.is_pinned()).map(|vm| vm.pin.clone()).collect();
         let weights = run.vms.iter().filter(|_| has_weights);
         let weights = weights.map(|vm| vm.weight.unwrap_or(WEIGHT_USUAL)).collect();
-        let Vm { spin_intensive, program, vcpus, lock, tau_ns, cpl, linux, .. } =
+        let Vm { spin_intensive, program, vcpus, lock, tau_ns, spin_ns, cpl, linux, .. } =
             run.first().clone();
         with_what_both_have!(Form {
             vms: run.vm_count(),
@@ -125,6 +127,7 @@ impl From<&Run> for Form {
             weights,
             lock,
             tau_ns,
+            spin_ns,
             cpl,
             linux,
         } of run)
@@ -153,6 +156,7 @@ impl Form {
                 spin_intensive: self.spin_intensive,
                 lock: self.lock,
                 tau_ns: self.tau_ns,
+                spin_ns: self.spin_ns,
                 cpl: self.cpl,
                 linux: self.linux.take(),
                 ..Vm::new(std::mem::take(&mut self.program), self.vcpus)
@@ -208,11 +212,12 @@ mod tests {
         let json = written(&placed);
         assert_eq!((&json["pin"], json.get("each")), (&json!([[], [3, 3, 3, 3]]), None));
         assert_eq!(json["weights"], json!([1, 2]));
-        let differ: [fn(&mut Vm); 7] = [
+        let differ: [fn(&mut Vm); 8] = [
             |vm| vm.group = "g".into(),
             |vm| vm.vcpus = 3,
             |vm| vm.cpl = 3,
             |vm| vm.lock = LockKind::Mcs,
+            |vm| vm.spin_ns = Some(1000),
             |vm| vm.mode_off = true,
             |vm| vm.gang = Some(false),
             |vm| vm.quota_ppm = Some(1),

@@ -136,6 +136,9 @@ pub struct Vm {
     /// τ of the preemptable locks, ns; `None`: the lock's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tau_ns: Option<u64>,
+    /// How long a waiter of pv-ticket spins before it halts, ns; `None`: the lock's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spin_ns: Option<u64>,
     /// Privilege level at which the guest spins: 0 (visible to PLE) or 3 (not visible).
     pub cpl: u8,
     /// Threads of its program; `None`: one per vCPU, which never leaves it.
@@ -180,6 +183,7 @@ impl Vm {
             vcpus,
             lock: LockKind::Ticket,
             tau_ns: None,
+            spin_ns: None,
             cpl: 0,
             threads: None,
             tick_hz: 0,
@@ -204,6 +208,7 @@ impl Vm {
             spin_intensive: self.spin_intensive,
             lock: self.lock,
             tau_ns: self.tau_ns,
+            spin_ns: self.spin_ns,
             cpl: self.cpl,
             linux: self.linux.clone(),
             ..Vm::new(self.program.clone(), self.vcpus)
@@ -212,7 +217,7 @@ impl Vm {
 
     /// Its lock, if it is not a Linux guest.
     pub fn lock_choice(&self) -> LockChoice {
-        LockChoice { kind: self.lock, tau_ns: self.tau_ns }
+        LockChoice { kind: self.lock, tau_ns: self.tau_ns, spin_ns: self.spin_ns }
     }
 }
 

@@ -167,6 +167,8 @@ fn locks() {
     lock("{ preemptable = {} }", "vm[0].lock.preemptable.tau_ns", "missing");
     lock("{ preemptable = { tau_ns = -1 } }", "vm[0].lock.preemptable.tau_ns", "out of range");
     lock("{ preemptable = { tau_ns = 1, tau = 1 } }", "vm[0].lock.preemptable.tau", "unknown key");
+    lock("{ pv-ticket = {} }", "vm[0].lock.pv-ticket.spin_ns", "missing");
+    lock("{ pv-ticket = { spin_ns = 1, x = 1 } }", "vm[0].lock.pv-ticket.x", "unknown key");
     lock("\"pv-ticket\"\ncpl = 3", "vm", "CPL 3 has no HLT");
     let sweep = "[sweep]\nlocks = [\"ticket\", \"mcs\"]\n[host]";
     check("[host]", &sweep.replace("mcs", "ticket"), "sweep.locks", "twice");

@@ -383,6 +383,10 @@ fn seldom_keys_are_read() {
     let vm = &s.vms[0];
     assert_eq!((&vm.pin, vm.weight, vm.cpl), (&Pin::List(vec![3, 2, 1, 0]), 7, 3));
     assert_eq!((vm.threads, vm.tick_hz, vm.lock.tau_ns), (Some(9), 250, Some(5)));
+    let halts =
+        SELDOM.replace("cpl = 3", "cpl = 0").replace("preemptable = { tau", "pv-ticket = { spin");
+    let lock = parse_scenario("x.toml", "x", &halts).unwrap_or_else(|e| panic!("{e}")).vms[0].lock;
+    assert_eq!((lock.spin_ns, lock.tau_ns, &*lock.label()), (Some(5), None, "pv-ticket-5ns"));
     let arm = &s.arms[0];
     let aple = ApleParams {
         window_init_cycles: 700,

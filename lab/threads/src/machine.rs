@@ -68,6 +68,9 @@ pub fn refusal(run: &Run) -> Option<&'static str> {
     if steps.any(|step| matches!(step.op, Op::Shootdown | Op::ShootdownLazy)) {
         return Some("has shootdown steps, which interrupt vCPUs: machines kvm, emulated, sim");
     }
+    if run.vms.iter().any(|vm| vm.spin_ns.is_some()) {
+        return Some("sets spin_ns of a lock: machines kvm, emulated, sim");
+    }
     if run.trace_epochs || run.trace_picks {
         return Some("traces the module: machines kvm, emulated");
     }

@@ -36,6 +36,8 @@ pub struct VmConfig {
     pub lock: LockKind,
     /// τ of the preemptable locks, ns; `None`: the lock's own.
     pub tau_ns: Option<u64>,
+    /// How long a waiter of pv-ticket spins before it halts, ns; `None`: the lock's own.
+    pub spin_ns: Option<u64>,
     /// Clock rate for converting the locks' budgets to TSC cycles; `None`: the TSC's own rate.
     pub lock_clock_mhz: Option<u32>,
     /// Whether to count long waits by whether the lock was free meanwhile; waiting then takes
@@ -61,6 +63,7 @@ impl VmConfig {
             program,
             lock: LockKind::Ticket,
             tau_ns: None,
+            spin_ns: None,
             lock_clock_mhz: None,
             stalls: false,
             report_log2_cycles: None,
@@ -442,11 +445,14 @@ fn write_config(
         lock_kind: abi::lock_kind(config.lock),
         cpl: u32::from(config.cpl),
         steps_count: steps.len() as u32,
-        features: features | config.tau_ns.map_or(0, |_| abi::FEATURE_TAU),
+        features: features
+            | config.tau_ns.map_or(0, |_| abi::FEATURE_TAU)
+            | config.spin_ns.map_or(0, |_| abi::FEATURE_SPIN),
         // Set once a vCPU exists, which reports the rate.
         lock_ticks_per_us: 0,
         seed: config.seed,
         lock_tau_ns: config.tau_ns.unwrap_or(0),
+        lock_spin_ns: config.spin_ns.unwrap_or(0),
         report_log2_cycles: config.report_log2_cycles.unwrap_or(0),
         tsc_ticks_per_us: 0,
         steps: abi::Steps(all),

@@ -14,7 +14,7 @@ use unspin_scenario::IDEAL_ARM;
 /// Whether `r` is a run of a VM of the group alone: the same workload in the same kind of VM.
 pub(crate) fn is_alone_of(r: &RunResult, with_others: &RunResult, whole: Over) -> bool {
     let (run, alone) = (&with_others.run, r.run.first());
-    let kind = |vm: &Vm| (vm.vcpus, vm.lock, vm.tau_ns, vm.cpl);
+    let kind = |vm: &Vm| (vm.vcpus, vm.lock_choice(), vm.cpl);
     match run.vms.iter().find(|vm| Some(vm.group.as_str()) == whole.group) {
         None => (&r.run.profile, &alone.linux) == (&run.profile, &run.first().linux),
         Some(vm) => {

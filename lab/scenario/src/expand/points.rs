@@ -312,6 +312,7 @@ fn vms(s: &Scenario, point: &Point, arm: &Arm) -> Vec<Vm> {
             vcpus: g.vcpus,
             lock: lock.kind,
             tau_ns: lock.tau_ns,
+            spin_ns: lock.spin_ns,
             cpl: g.cpl,
             threads: g.threads,
             tick_hz: g.tick_hz,

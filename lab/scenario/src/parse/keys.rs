@@ -252,6 +252,8 @@ mod tests {
         all_are_read(&arm::ASYM_PARTS, "arm[0].asym.", |key| of(&asym, key, " }"));
         let lock = format!("{arm}lock = {{ preemptable = {{ ");
         all_are_read(&lock::LOCK, "arm[0].lock.preemptable.", |key| of(&lock, key, " } }"));
+        let lock = format!("{arm}lock = {{ pv-ticket = {{ ");
+        all_are_read(&lock::PV_TICKET, "arm[0].lock.pv-ticket.", |key| of(&lock, key, " } }"));
     }
 
     #[test]

@@ -18,25 +18,32 @@ pub(crate) struct Swept {
     pub vms: bool,
 }
 
-/// `"ticket"`, or `{ preemptable = { tau_ns = 8000 } }`.
+/// `"ticket"`, `{ preemptable = { tau_ns = 8000 } }` or `{ pv-ticket = { spin_ns = 1000 } }`.
 pub(crate) fn read_lock(v: &Value) -> Option<LockChoice> {
     if !v.is_table() {
         return v.choice(&LockKind::ALL).map(LockChoice::plain);
     }
-    let tau = |(_, kind): &&(&str, LockKind)| kind.has_tau();
-    let names: Vec<&str> = LockKind::ALL.iter().filter(tau).map(|(name, _)| *name).collect();
+    let settable = |(_, kind): &&(&str, LockKind)| kind.has_tau() || *kind == LockKind::PvTicket;
+    let names: Vec<&str> = LockKind::ALL.iter().filter(settable).map(|(name, _)| *name).collect();
     let t = v.table("a lock's name")?;
     t.only(&names);
     if t.keys().is_empty() {
         v.problem("empty", "\"ticket\" or { preemptable = { tau_ns = N } }");
     }
-    let (name, kind) = *LockKind::ALL.iter().filter(tau).find(|(n, _)| t.get(n).is_some())?;
+    let (name, kind) = *LockKind::ALL.iter().filter(settable).find(|(n, _)| t.get(n).is_some())?;
     if t.keys().len() > 1 {
         v.problem("two locks", "one of them");
     }
+    if kind == LockKind::PvTicket {
+        let params = t.get(name)?.table("{ spin_ns = N }")?;
+        params.only_of(&keys::lock::PV_TICKET);
+        let spin_ns = Some(params.read(&keys::lock::SPIN_NS)?);
+        return Some(LockChoice { spin_ns, ..LockChoice::plain(kind) });
+    }
     let params = t.get(name)?.table("{ tau_ns = N }")?;
     params.only_of(&keys::lock::LOCK);
-    Some(LockChoice { kind, tau_ns: Some(params.read(&keys::lock::TAU_NS)?) })
+    let tau_ns = Some(params.read(&keys::lock::TAU_NS)?);
+    Some(LockChoice { tau_ns, ..LockChoice::plain(kind) })
 }
 
 /// The groups.

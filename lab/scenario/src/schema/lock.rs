@@ -66,17 +66,20 @@ pub struct LockChoice {
     /// τ of the preemptable locks, ns; `None` leaves the lock's own (2000).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tau_ns: Option<u64>,
+    /// How long a waiter of pv-ticket spins before it halts, ns; `None` leaves the lock's own (16000).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spin_ns: Option<u64>,
 }
 
 impl LockChoice {
     /// The lock with its default settings.
     pub fn plain(kind: LockKind) -> Self {
-        LockChoice { kind, tau_ns: None }
+        LockChoice { kind, tau_ns: None, spin_ns: None }
     }
 
-    /// Its name in reports, with τ in ns if set.
+    /// Its name in reports, with its setting in ns if it has one.
     pub fn label(&self) -> String {
-        match self.tau_ns {
+        match self.tau_ns.or(self.spin_ns) {
             None => self.kind.name().to_string(),
             Some(ns) => format!("{}-{ns}ns", self.kind.name()),
         }

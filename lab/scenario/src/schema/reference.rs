@@ -33,6 +33,7 @@ pub fn reference() -> String {
     section(&mut out, "", &window::ADAPTED);
     section(&mut out, "", &arm::ASYM_PARTS);
     section(&mut out, "", &lock::LOCK);
+    section(&mut out, "", &lock::PV_TICKET);
     locks(&mut out);
     section(&mut out, "Profile", &profile::PROFILE);
     section(&mut out, "", &profile::RECORD);
@@ -124,6 +125,7 @@ mod tests {
             window::ADAPTED.rows(),
             arm::ASYM_PARTS.rows(),
             lock::LOCK.rows(),
+            lock::PV_TICKET.rows(),
             profile::PROFILE.rows(),
             profile::RECORD.rows(),
             profile::STEP.rows(),

@@ -232,7 +232,7 @@ impl Setup {
     }
 
     fn protocol(&self, setup: &VmSetup) -> Protocol {
-        Protocol::of(setup.lock.kind, setup.lock.tau_ns, &self.budgets)
+        Protocol::of(setup.lock, &self.budgets)
     }
 
     /// The module's turns, if it has any.

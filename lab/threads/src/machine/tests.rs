@@ -165,6 +165,7 @@ fn what_this_machine_has_not_is_refused() {
     refused(|r| r.arm.window = Window::Off, "machines kvm, emulated, sim");
     refused(|r| r.arm.yield_to = YieldTo::HVS, "machines kvm, emulated, sim");
     refused(|r| r.vms[1].weight = Some(2), "cgroups");
+    refused(|r| r.vms[1].spin_ns = Some(1), "spin_ns");
     refused(|r| r.trace_picks = true, "machines kvm, emulated");
     refused(|r| r.vms[1].program = vec![step(Op::Shootdown, 0, 1000)], "interrupt vCPUs");
     refused(|r| r.window_ms = 0, "window_ms is 0");

@@ -2,7 +2,7 @@
 //! Waiting times of the locks of locks/: their headers' own constants.
 
 use super::protocol::{Lease, Preemptable, Protocol, Spin};
-use unspin_scenario::plan::LockKind;
+use unspin_scenario::plan::{LockChoice, LockKind};
 
 extern "C" {
     static unspin_lock_tau_ns: u64;
@@ -102,13 +102,12 @@ pub fn turns_ns(turns: u64) -> u64 {
 }
 
 impl Protocol {
-    /// The protocol of a lock of core/locks/. `tau`: τ of the preemptable ones in ns, if it differs
-    /// from the header's.
-    pub fn of(kind: LockKind, tau: Option<u64>, budgets: &Budgets) -> Protocol {
-        let tau_ns = tau.unwrap_or_else(tau_ns);
+    /// The protocol of a lock of core/locks/, with its header's times where it has none of its own.
+    pub fn of(lock: LockChoice, budgets: &Budgets) -> Protocol {
+        let tau_ns = lock.tau_ns.unwrap_or_else(tau_ns);
         let spin_ns = budgets.pv_ticket_turns.map_or_else(pv_ticket_spin_ns, turns_ns);
-        let spin = Spin::Fixed { ns: spin_ns };
-        match kind {
+        let spin = Spin::Fixed { ns: lock.spin_ns.unwrap_or(spin_ns) };
+        match lock.kind {
             LockKind::Ticket => Protocol::Fifo { shared_word: true },
             LockKind::Mcs => Protocol::Fifo { shared_word: false },
             LockKind::Tas => Protocol::Tas,
@@ -155,5 +154,16 @@ mod tests {
         assert_eq!(oticket_spin_ns(18), pv_ticket_spin_ns());
         assert_eq!(oticket_wakeup_ncpu(), 4);
         assert_eq!(lease_wish_ns(), tau_ns());
+    }
+
+    #[test]
+    fn a_scenarios_threshold_replaces_the_headers() {
+        let choice = LockChoice { spin_ns: Some(1000), ..LockChoice::plain(LockKind::PvTicket) };
+        for (choice, ns) in [(choice, 1000), (LockChoice::plain(LockKind::PvTicket), 16_000)] {
+            let protocol = Protocol::of(choice, &Budgets::default());
+            assert!(
+                matches!(protocol, Protocol::PvTicket { spin: Spin::Fixed { ns: n }, .. } if n == ns)
+            );
+        }
     }
 }
