@@ -42,7 +42,10 @@
  */
 #if defined(UNSPIN_LOCK_ONE_OBJECT) && UNSPIN_LOCK_LINUX_FUTEX
 #define UNSPIN_LOCK_LINUX_BEDS 64u
-/* In all files of an object or in none: the linker refuses a name that is thread-local in some of them only. */
+/*
+ * In all files of an object or in none: the linker refuses a name that is thread-local in some of them only. With
+ * clang and -flto it does not.
+ */
 __attribute__((weak, visibility("hidden"))) unsigned char unspin_lock_one_object_in_all_files_or_none;
 #elif UNSPIN_LOCK_LINUX_FUTEX
 __attribute__((weak, visibility("hidden"))) _Thread_local unsigned char unspin_lock_one_object_in_all_files_or_none;
@@ -78,7 +81,11 @@ static inline unsigned long long unspin_lock_now(void)
  */
 #ifdef SYS_futex
 #define UNSPIN_LOCK_LINUX_SYS_FUTEX SYS_futex
+#ifdef SYS_clock_gettime
 #define UNSPIN_LOCK_LINUX_SYS_CLOCK SYS_clock_gettime
+#else	/* musl of 32 bits */
+#define UNSPIN_LOCK_LINUX_SYS_CLOCK SYS_clock_gettime32
+#endif
 typedef __kernel_long_t unspin_lock_linux_time;
 #else
 #define UNSPIN_LOCK_LINUX_SYS_FUTEX SYS_futex_time64

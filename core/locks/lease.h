@@ -43,8 +43,8 @@
 /*
  * How long the heir sleeps at a time while it wants the lock. A release wakes it earlier. While nothing changes,
  * each nap is twice as long as the one before, so that a lock that is held for long costs little: naps of 100 us
- * take 10 % of a CPU, those of 1.6 ms 1 %. Seldom a release misses a sleeping heir, which then wakes up so much
- * later.
+ * take 10 % of a CPU, those of 1.6 ms 1 %. Seldom a release misses a sleeping heir. Then the lock stays free for
+ * the rest of the nap.
  */
 #define UNSPIN_LEASE_NAP_NS 100000ULL
 #define UNSPIN_LEASE_NAP_MAX_NS 1600000ULL
@@ -270,13 +270,16 @@ static inline bool unspin_lease_claim(struct unspin_lease_lock *lock, const stru
 			after = atomic_load_explicit(&lock->both, memory_order_relaxed);
 			if (after != both)
 				nap_ns = UNSPIN_LEASE_NAP_NS;
-			if (after >> 16 == UNSPIN_LEASE_NO_WISH) {
+			if (after >> 16 == UNSPIN_LEASE_NO_WISH && ((after ^ both) & 0xffff)) {
 				awake_ns *= 2;
 				awake = unspin_lock_budget(awake_ns, 1);
 			}
 		}
 	}
 	atomic_store_explicit(&lock->wish, UNSPIN_LEASE_NO_WISH, memory_order_relaxed);
+	/* A release wakes nobody without a wish, so a sleeping heir must repeat it. */
+	if (!got)
+		unspin_lock_wake(&lock->both, 0);
 	return got;
 }
 

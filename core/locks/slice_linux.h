@@ -111,10 +111,12 @@ static __attribute__((noinline, cold)) void unspin_slice_ask(void)
 		return;
 	if (!area || !(area->flags & UNSPIN_SLICE_AVAILABLE) ||
 	    (!(area->flags & UNSPIN_SLICE_ENABLED) && !unspin_slice_enable())) {
+		unsigned int unknown = UNSPIN_SLICE_UNKNOWN;
+
 		unspin_slice_refused = true;
 		/* Other threads that have it have yet to take their requests back. */
-		if (unspin_slice_now() == UNSPIN_SLICE_UNKNOWN)
-			atomic_store_explicit(&unspin_slice_state, UNSPIN_SLICE_NONE, memory_order_relaxed);
+		atomic_compare_exchange_strong_explicit(&unspin_slice_state, &unknown, UNSPIN_SLICE_NONE,
+							memory_order_relaxed, memory_order_relaxed);
 		return;
 	}
 	/* Written once, because all threads read it at each lock. */

@@ -135,7 +135,7 @@ pub fn ignores(path: &Path) -> Option<Ignores> {
             continue;
         }
         // The dynamic linker itself, which runs the program that its arguments name.
-        if is_linker(&path.to_string_lossy()) {
+        if fs::canonicalize(&path).is_ok_and(|path| is_linker(&path.to_string_lossy())) {
             return None;
         }
         return is_privileged(&path).then_some(Ignores::Privileged).or_else(|| of_elf(&head));

@@ -40,6 +40,7 @@ const MUTANTS: &[(&str, &str, &str, &str, &str)] = &[
         "a short nap",
     ),
     ("held", "lease.h", "nap_ns *= 2;", "nap_ns *= 1;", "wake up again and again"),
+    ("held", "lease.h", " && ((after ^ both) & 0xffff)", "", "beside one that gives up"),
     ("slice", "slice_linux.h", "\tarea->request = 1;", "", "does not ask"),
     ("slice", "slice_linux.h", "\tarea->request = 0;", "", "asks for ever"),
     ("slice", "slice_linux.h", "if (area->granted)", "if (area->granted && 0)", "keeps the CPU"),
@@ -55,8 +56,8 @@ const MUTANTS: &[(&str, &str, &str, &str, &str)] = &[
     (
         "slice",
         "slice_linux.h",
-        "if (unspin_slice_now() == UNSPIN_SLICE_UNKNOWN)\n",
-        "if (true)\n",
+        "unknown = UNSPIN_SLICE_UNKNOWN;",
+        "unknown = unspin_slice_now();",
         "because another one was refused",
     ),
     ("slice", "slice_linux.h", "if (unspin_slice_refused)", "if (false)", "asks again"),
