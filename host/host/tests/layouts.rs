@@ -192,7 +192,7 @@ const LAYOUTS: &[Layout] = &[
             vcpus: &[r"0::/machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope/libvirt/vcpu0"],
             place: Some((r"/machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope", 100.0)),
             quotas: &[(r"/machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope", 1.5, "vm")],
-            limit: Some((1.5, "virsh schedinfo instance-0000abcd --live --set global_quota=MICROSECONDS")),
+            limit: Some((1.0, "virsh schedinfo instance-0000abcd --live --set global_quota=MICROSECONDS")),
             ..OWN
         }],
         helpers: &[],
@@ -265,7 +265,7 @@ const LAYOUTS: &[Layout] = &[
                 is_own: false,
                 beside: &[101],
                 quotas: &[("/system.slice/incus.service", 4.0, "vm")],
-                limit: Some((4.0, "systemctl set-property incus.service CPUQuota=PERCENT")),
+                limit: Some((1.0, "systemctl set-property incus.service CPUQuota=PERCENT")),
             },
             Vm {
                 pid: 101,
@@ -275,7 +275,7 @@ const LAYOUTS: &[Layout] = &[
                 is_own: false,
                 beside: &[100],
                 quotas: &[("/system.slice/incus.service", 4.0, "vm")],
-                limit: Some((4.0, "systemctl set-property incus.service CPUQuota=PERCENT")),
+                limit: Some((1.0, "systemctl set-property incus.service CPUQuota=PERCENT")),
             },
         ],
         helpers: &[(2001, "0::/system.slice/incus.service")],
@@ -471,7 +471,7 @@ const LAYOUTS: &[Layout] = &[
             vcpus: &["0::/user.slice/user-1000.slice/user@1000.service/user.slice/web"],
             place: Some(("/user.slice/user-1000.slice/user@1000.service/user.slice/web", 40.0)),
             quotas: &[("/user.slice/user-1000.slice/user@1000.service/user.slice", 1.5, "vm")],
-            limit: Some((1.5, "systemctl --user set-property user.slice CPUQuota=PERCENT")),
+            limit: Some((1.0, "systemctl --user set-property user.slice CPUQuota=PERCENT")),
             ..OWN
         }],
         helpers: &[],
@@ -506,7 +506,7 @@ const LAYOUTS: &[Layout] = &[
                 2.5,
                 "vm",
             )],
-            limit: Some((2.5, "limits.cpu of its pod")),
+            limit: Some((1.0, "limits.cpu of its pod")),
             ..OWN
         }],
         helpers: &[],
@@ -563,7 +563,7 @@ const LAYOUTS: &[Layout] = &[
             vcpus: &["3:cpu:/vms\n0::/system.slice/vm.service"],
             place: Some(("/vms", 50.0)),
             quotas: &[("/vms", 3.0, "vm")],
-            limit: Some((3.0, "cpu.cfs_quota_us of /vms")),
+            limit: Some((1.0, "cpu.cfs_quota_us of /vms")),
             ..OWN
         }],
         helpers: &[],
@@ -581,6 +581,52 @@ const LAYOUTS: &[Layout] = &[
         }],
         helpers: &[],
         rivals: &[("/", None), ("/system.slice", None), ("/system.slice/vm.service", Some(30.0))],
+    },
+    Layout {
+        name: "a quota within one of a group of vCPUs",
+        files: &[
+            ("vm/cpu.weight", "100"),
+            ("vm/n0/cpu.max", "100000 100000"),
+            ("vm/n0/v0/cpu.max", "20000 100000"),
+        ],
+        vms: &[Vm {
+            pid: 100,
+            main: "0::/vm",
+            vcpus: &["0::/vm/n0/v0", "0::/vm/n0/v1", "0::/vm", "0::/vm"],
+            place: Some(("/vm", 100.0)),
+            quotas: &[
+                ("/vm/n0", 1.0, "vcpu 0,1"),
+                ("/vm/n0/v0", 0.2, "vcpu 0"),
+            ],
+            limit: Some((3.0, "cpu.max of /vm/n0")),
+            ..OWN
+        }],
+        helpers: &[],
+        rivals: &[("/", None), ("/vm", Some(100.0))],
+    },
+    Layout {
+        name: "quotas of vCPUs within that of the VM",
+        files: &[
+            ("vm/cpu.weight", "100"),
+            ("vm/cpu.max", "200000 100000"),
+            ("vm/v0/cpu.max", "25000 100000"),
+            ("vm/v1/cpu.max", "50000 100000"),
+        ],
+        vms: &[Vm {
+            pid: 100,
+            main: "0::/vm",
+            vcpus: &["0::/vm/v0", "0::/vm/v1"],
+            place: Some(("/vm", 100.0)),
+            quotas: &[
+                ("/vm", 2.0, "vm"),
+                ("/vm/v0", 0.25, "vcpu 0"),
+                ("/vm/v1", 0.5, "vcpu 1"),
+            ],
+            limit: Some((0.75, "cpu.max of /vm/v0")),
+            ..OWN
+        }],
+        helpers: &[],
+        rivals: &[("/", None), ("/vm", Some(100.0))],
     },
     Layout {
         name: "no cgroup at all",
@@ -678,7 +724,7 @@ fn from_within_a_namespace_the_hosts_tree_is_read() {
             vcpus: &["0::/../../pod2/vm"],
             place: Some(("/kubepods/pod2/vm", 39.0)),
             quotas: &[("/kubepods", 8.0, "vm")],
-            limit: Some((8.0, "limits.cpu of its pod")),
+            limit: Some((1.0, "limits.cpu of its pod")),
             ..OWN
         },
         Vm {
