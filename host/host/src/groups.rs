@@ -281,6 +281,9 @@ impl Limit {
         let vmid = last.strip_suffix(".scope").filter(|id| id.bytes().all(|b| b.is_ascii_digit()));
         let is_machine =
             |part: &&str| part.starts_with("machine-qemu") || part.ends_with(".libvirt-qemu");
+        let around = parts.split_last().map_or(&[][..], |(_, around)| around);
+        // The host's commands do not know what is in a container.
+        let is_inside = around.iter().any(|part| placed::is_container(part));
         match (parts.first(), vmid) {
             (Some(&"qemu.slice"), Some(id)) if !id.is_empty() => {
                 return format!("qm set {id} --cpulimit CPUS");
@@ -288,7 +291,7 @@ impl Limit {
             _ if parts.iter().any(|part| part.contains("kubepods")) => {
                 return "limits.cpu of its pod (KubeVirt: of the VirtualMachine)".into();
             }
-            _ if parts.iter().any(is_machine) => {
+            _ if parts.iter().any(is_machine) && !is_inside => {
                 let of = match last {
                     "emulator" => "emulator_quota",
                     _ if last.starts_with("iothread") => "iothread_quota",
@@ -307,9 +310,8 @@ impl Limit {
             && last.chars().all(|c| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c));
         // For a shell.
         let unit = if last.contains('\\') { format!("'{last}'") } else { last.to_string() };
-        let around = parts.split_last().map_or(&[][..], |(_, around)| around);
         let of_user = around.iter().any(|part| part.starts_with("user@"));
-        match (is_unit, of_user) {
+        match (is_unit && !is_inside, of_user) {
             (true, true) => format!("systemctl --user set-property {unit} CPUQuota=PERCENT"),
             (true, false) => format!("systemctl set-property {unit} CPUQuota=PERCENT"),
             (false, _) => format!("{file} of {}", self.group.path),

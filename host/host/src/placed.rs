@@ -37,6 +37,21 @@ pub fn is_of_user(text: &str) -> bool {
     text.split(['/', '\n']).any(|part| part == "user.slice" || part.starts_with("user@"))
 }
 
+/// Whether it is a process in a container, in `/proc/PID/cgroup`.
+pub fn is_in_container(text: &str) -> bool {
+    text.split(['/', '\n']).any(is_container)
+}
+
+/// Whether this cgroup is a container, or has all of them: docker, podman, containerd, LXC, systemd-nspawn, machined. Those
+/// of VMs are none.
+pub fn is_container(part: &str) -> bool {
+    let is_nspawn = part.starts_with("systemd-nspawn@") && part.ends_with(".service");
+    let is_machine = part.starts_with("machine-") && part.ends_with(".scope");
+    let is_lxc = part == "lxc" || part.starts_with("lxc.payload");
+    let is_any = is_nspawn || is_lxc || part == "payload" || of_container(part).is_some();
+    is_any || (is_machine && of_libvirt(part).is_none())
+}
+
 fn add(path: &str, names: &mut Names) {
     let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | "..")).collect();
     // Start with the innermost.

@@ -770,6 +770,75 @@ fn from_within_a_namespace_the_hosts_tree_is_read() {
     check("the host's /sys in a namespace", &host, &vms);
 }
 
+/// In a cgroup namespace where process 1 is not seen, or in the same namespace.
+#[test]
+fn a_cgroup_out_of_the_tree_is_unknown() {
+    let fake = Fake::new();
+    fake.write("sys/fs/cgroup/cpu.max", "50000 100000\n");
+    fake.process(100, "/usr/bin/kvm", "0::/..", &["0::/.."], true);
+    fake.process(101, "/usr/bin/kvm", "0::/../../cgroup", &["0::/../../cgroup"], true);
+    for of_first in ["0::/", "0::/../x", "0::/../../x", "0::/../../../../x"] {
+        fake.write("proc/1/cgroup", &format!("{of_first}\n"));
+        let (host, tree) = (fake.host(), Tree::of(&fake.host()));
+        let groups = Groups::of(&tree, &host, &host.vm_processes().unwrap());
+        for pid in [100, 101] {
+            let why = groups.place(&tree, pid).unwrap_err();
+            assert!(why.contains("is not in the tree"), "{of_first}, {pid}: {why}");
+            assert_eq!(groups.limits(&tree, pid), []);
+        }
+    }
+}
+
+/// Two whose names are shown alike are not taken for each other.
+#[test]
+fn cgroups_whose_names_are_no_text_compete() {
+    let fake = Fake::new();
+    let dir = |name: &[u8]| fake.0.join("sys/fs/cgroup").join(OsStr::from_bytes(name));
+    for (name, weight) in [(&b"a.scope"[..], "100\n"), (b"\xff.scope", "300\n")] {
+        fs::create_dir(dir(name)).unwrap();
+        fs::write(dir(name).join("cpu.weight"), weight).unwrap();
+        fs::write(dir(name).join("cgroup.procs"), "1\n").unwrap();
+    }
+    fake.process(100, "/usr/bin/kvm", "0::/a.scope", &["0::/a.scope"], true);
+    fake.process(101, "/usr/bin/kvm", "", &[""], true);
+    for tid in [101, 1010] {
+        fake.0.write(format!("proc/{tid}/cgroup"), b"0::/\xff.scope\n");
+    }
+    let (host, tree) = (fake.host(), Tree::of(&fake.host()));
+    let all = host.vm_processes().unwrap();
+    let rivals = || {
+        let groups = Groups::of(&tree, &host, &all);
+        let rivals = Rival::all(&tree, &groups, &BTreeSet::from([100]), false);
+        rivals.into_iter().map(|rival| (rival.weight, rival.own)).collect::<Vec<_>>()
+    };
+    let both = [(None, None), (Some(100.0), Some(100)), (Some(300.0), Some(101))];
+    assert_eq!(rivals(), both);
+    fs::create_dir(dir(b"\xfe.scope")).unwrap();
+    assert_eq!(rivals(), both[..2]);
+}
+
+/// Any user of a container may write a VMID of the host's into a command line.
+#[test]
+fn a_vmid_is_believed_outside_of_containers() {
+    let fake = Fake::new();
+    let docker = format!("0::/system.slice/docker-{}.scope", id!("d"));
+    for (group, is_believed) in [
+        ("0::/qemu.slice/104.scope", true),
+        ("0::/system.slice/vm.service", true),
+        ("0::/lxc/200/ns/user.service", false),
+        ("1:name=systemd:/lxc.payload.a/x\n0::/", false),
+        (&*docker, false),
+        ("0::/machine.slice/machine-c1.scope/payload", false),
+        ("0::/machine.slice/systemd-nspawn@c1.service/payload", false),
+    ] {
+        fake.process(100, "/usr/bin/kvm", group, &[group], true);
+        fake.write("proc/100/cmdline", "/usr/bin/kvm\0-id\x00104\0-name\0web\0");
+        let vm = fake.host().vm_process(100).unwrap();
+        assert_eq!(vm.names.get(Kind::Vmid).is_some(), is_believed, "{group}");
+        fs::remove_dir_all(fake.0.join("proc/100")).unwrap();
+    }
+}
+
 #[test]
 fn what_ends_or_moves_is_forgotten() {
     let fake = Fake::new();
@@ -948,7 +1017,24 @@ fn a_remedy_names_the_vm_or_the_unit() {
         let expected = format!("virsh schedinfo {domain} --live --set global_quota=MICROSECONDS");
         assert_eq!(remedy(&group, name, uuid), expected, "{name}");
     }
+    let inside = [
+        r"lxc.payload.build/machine.slice/machine-qemu\x2d1\x2dweb.scope".to_string(),
+        "lxc/101/ns/system.slice/vm.service".into(),
+        "machine.slice/systemd-nspawn@c1.service/payload/system.slice/vm.service".into(),
+        format!("system.slice/docker-{}.scope/system.slice/vm.service", id!("a")),
+        r"machine.slice/machine-lxc\x2d1\x2da.scope/libvirt/vm.service".into(),
+        "lxc.payload.build/user.slice/user@1.service/vm.service".into(),
+    ];
+    for group in inside {
+        assert_eq!(remedy(&group, "web", uuid), format!("cpu.max of /{group}"));
+    }
+    let docker = format!("docker-{}.scope", id!("a"));
     for (group, expected) in [
+        (&*docker, &*format!("systemctl set-property {docker} CPUQuota=PERCENT")),
+        (
+            "machine.slice/machine-c1.scope",
+            "systemctl set-property machine-c1.scope CPUQuota=PERCENT",
+        ),
         ("a.slice/vm@1.service", "systemctl set-property vm@1.service CPUQuota=PERCENT"),
         (r"a.slice/b\x2dc.scope", r"systemctl set-property 'b\x2dc.scope' CPUQuota=PERCENT"),
         ("a.slice/b;reboot;.scope", "cpu.max of /a.slice/b;reboot;.scope"),
