@@ -130,8 +130,9 @@ impl Groups {
             Some(group) => self.beside(group, pid),
             None => self.competing().filter(|other| *other != pid).collect(),
         };
-        // An ancestor without the controller has other tasks, or may get them.
-        let is_own = group.as_ref() == Some(&own) && beside.is_empty();
+        // An ancestor without the controller has other tasks, or may get them, and so has a session.
+        let is_whole = group.as_ref() == Some(&own) && !placed::is_session(own.name());
+        let is_own = is_whole && beside.is_empty();
         Ok(Place { group, is_own, beside })
     }
 

@@ -110,9 +110,13 @@ fn of_container(part: &str) -> Option<&str> {
 
 /// Whether it is a service or scope other than that of a session or of the system.
 fn is_unit(part: &str) -> bool {
-    let is_session = part.starts_with("session-") && part.ends_with(".scope");
     let is_any = part.ends_with(".service") || part.ends_with(".scope");
-    is_any && !(is_session || is_manager(part))
+    is_any && !(is_session(part) || is_manager(part))
+}
+
+/// Whether it has all programs of a login.
+pub fn is_session(part: &str) -> bool {
+    part.starts_with("session-") && part.ends_with(".scope")
 }
 
 /// Whether systemd has it for itself: all units of a user are in the first.
@@ -122,8 +126,7 @@ fn is_manager(part: &str) -> bool {
 
 /// Whether what is inside this cgroup is parts of one service, scope or container.
 pub fn is_whole(part: &str) -> bool {
-    let is_any = part.ends_with(".service") || part.ends_with(".scope");
-    of_container(part).is_some() || (is_any && !is_manager(part))
+    of_container(part).is_some() || is_unit(part)
 }
 
 #[cfg(test)]

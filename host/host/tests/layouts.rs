@@ -454,6 +454,41 @@ const LAYOUTS: &[Layout] = &[
         ],
     },
     Layout {
+        name: "sessions with the cpu controller, one with a VM in a cgroup of its own",
+        files: &[
+            ("user.slice/cpu.weight", "100"),
+            ("user.slice/user-1000.slice/cpu.weight", "100"),
+            ("user.slice/user-1000.slice/session-2.scope/cpu.weight", "100"),
+            ("user.slice/user-1000.slice/session-3.scope/cpu.weight", "100"),
+            ("user.slice/user-1000.slice/session-3.scope/web/cpu.weight", "40"),
+        ],
+        vms: &[
+            Vm {
+                pid: 100,
+                main: "0::/user.slice/user-1000.slice/session-2.scope",
+                vcpus: &["0::/user.slice/user-1000.slice/session-2.scope"],
+                place: Some(("/user.slice/user-1000.slice/session-2.scope", 100.0)),
+                is_own: false,
+                ..OWN
+            },
+            Vm {
+                pid: 101,
+                main: "0::/user.slice/user-1000.slice/session-3.scope/web",
+                vcpus: &["0::/user.slice/user-1000.slice/session-3.scope/web"],
+                place: Some(("/user.slice/user-1000.slice/session-3.scope/web", 40.0)),
+                ..OWN
+            },
+        ],
+        helpers: &[(2001, "0::/user.slice/user-1000.slice/session-2.scope")],
+        rivals: &[
+            ("/", None),
+            ("/user.slice", Some(100.0)),
+            ("/user.slice/user-1000.slice", Some(100.0)),
+            ("/user.slice/user-1000.slice/session-2.scope", Some(100.0)),
+            ("/user.slice/user-1000.slice/session-3.scope", Some(100.0)),
+        ],
+    },
+    Layout {
         name: "units of a user that are named user, one with a VM in a cgroup of its own",
         files: &[
             ("user.slice/cpu.weight", "100"),
