@@ -3,7 +3,9 @@
 
 use proptest::prelude::*;
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use unspin_host::{tightest, Groups, Host, Kind, Limited, Rival, Tree, VmProcess};
 use unspin_scratch::Scratch;
