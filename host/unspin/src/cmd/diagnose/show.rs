@@ -23,6 +23,8 @@ pub struct Document {
     schema: u32,
     /// The scheduler that replaces the kernel's own, in words; null if none is enabled.
     sched_ext: Option<String>,
+    /// Number of the other VMs that were asked for: there is no room for them, they have no vCPUs, or they ended.
+    not_watched: usize,
     vms: Vec<OfVm>,
 }
 
@@ -135,7 +137,13 @@ impl Document {
     pub fn new(watched: &[Watched], before: &Sample, after: &Sample) -> Document {
         let vms = watched.iter().map(|watched| OfVm::new(watched, before, after)).collect();
         let sched_ext = after.facts.sched_ext().map(ToString::to_string);
-        Document { schema: 1, sched_ext, vms }
+        Document { schema: 1, sched_ext, not_watched: 0, vms }
+    }
+
+    /// The same if it is of so many VMs.
+    #[must_use]
+    pub fn of(self, asked: usize) -> Document {
+        Document { not_watched: asked.saturating_sub(self.vms.len()), ..self }
     }
 
     /// Lines of at most `width` cells: one per VM, or everything about each VM if there is only one
