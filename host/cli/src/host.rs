@@ -104,7 +104,7 @@ fn secure_boot(root: &Path) -> bool {
 }
 
 fn headers(root: &Path, release: &str) -> PathBuf {
-    root.join("lib/modules").join(release).join("build")
+    under(root, &format!("lib/modules/{release}/build"))
 }
 
 pub fn is_root() -> bool {

@@ -19,6 +19,14 @@ const HOOKED: [(&str, &str, Verdict); 2] = [
     ("xfer_to_guest_mode_handle_work", "VMs have turns", Verdict::CanWith),
 ];
 
+/// Kernels for which core/kmod/compat/compat.h refuses the build: an id, options of their configuration, and what they
+/// are.
+const UNSUPPORTED: [(&str, &[&str], &str); 3] = [
+    ("realtime", &["CONFIG_PREEMPT_RT"], "is PREEMPT_RT"),
+    ("cfi", &["CONFIG_CFI_CLANG", "CONFIG_CFI"], "checks indirect calls (CFI)"),
+    ("lto", &["CONFIG_LTO_CLANG"], "was built with link-time optimization (LTO)"),
+];
+
 /// From best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -74,7 +82,7 @@ impl Judgement {
         } else {
             let too_old = host::too_old(release);
             all.0.extend(too_old.map(|text| reason("kernel-too-old", Verdict::Cannot, text)));
-            all.of_kernel(root);
+            all.of_kernel(root, release);
             all.of_processor(root);
             all.of_redirection(root);
             // Give no advice if it cannot help.
@@ -146,11 +154,17 @@ impl Reasons {
     }
 
     /// Kernels that the module never supports, and settings of other kernels.
-    fn of_kernel(&mut self, root: &Path) {
+    fn of_kernel(&mut self, root: &Path, release: &str) {
         let read = |p: &str| read_kernel_text(under(root, p)).unwrap_or_default();
-        if read("sys/kernel/realtime").trim() == "1" {
-            let text = "this kernel is PREEMPT_RT, which the module does not support";
-            self.add("realtime", Verdict::Cannot, text);
+        let (config, version) = (config(root, release), read("proc/sys/kernel/version"));
+        let is_realtime = read("sys/kernel/realtime").trim() == "1"
+            || ["PREEMPT_RT", "PREEMPT RT"].iter().any(|word| version.contains(word));
+        let is_set = |option: &&str| config.lines().any(|l| l.strip_suffix("=y") == Some(*option));
+        for (id, options, what) in UNSUPPORTED {
+            if options.iter().any(is_set) || (id == "realtime" && is_realtime) {
+                let text = format!("this kernel {what}, which the module does not support");
+                self.add(id, Verdict::Cannot, text);
+            }
         }
         let is_module = read("proc/modules").lines().any(|l| l.starts_with("kvm "));
         if under(root, "sys/module/kvm").is_dir() && !is_module {
@@ -221,9 +235,20 @@ impl Reasons {
     }
 }
 
+/// The configuration of the kernel; empty if it is not installed.
+fn config(root: &Path, release: &str) -> String {
+    let modules = format!("lib/modules/{release}");
+    let files = [
+        format!("{modules}/config"),
+        format!("{modules}/build/.config"),
+        format!("boot/config-{release}"),
+    ];
+    files.iter().find_map(|file| read_kernel_text(under(root, file)).ok()).unwrap_or_default()
+}
+
 /// What to do if modprobe would not find the module.
 fn not_installed(root: &Path, release: &str) -> Option<String> {
-    let list = root.join("lib/modules").join(release).join("modules.dep");
+    let list = under(root, &format!("lib/modules/{release}/modules.dep"));
     let listed = read_kernel_text(list).unwrap_or_default().contains("/unspin.ko");
     (!listed).then(|| {
         let headers = Distribution::of(root, release).headers(release);

@@ -305,6 +305,10 @@ impl Told<'_> {
         let by_pid = format!("pid:{}", self.vm.pid);
         let Some((kind, name)) = self.vm.names.best() else { return by_pid.into() };
         let short = shown(kind, name);
+        // Nobody sees the difference to a name without them.
+        if short.trim() != short {
+            return by_pid.into();
+        }
         // Another VM may have this as its module id, or as its cut title.
         let is_taken = is_id(&short) || name.to_string().contains(CUT);
         if !is_taken && !self.is_of_others(None, &short) && !self.is_claimed(&short) {

@@ -130,8 +130,9 @@ impl Groups {
             Some(group) => self.beside(group, pid),
             None => self.competing().filter(|other| *other != pid).collect(),
         };
-        // An ancestor without the controller has other tasks, or may get them.
-        let is_own = group.as_ref() == Some(&own) && beside.is_empty();
+        // An ancestor without the controller has other tasks, or may get them, and so has a session.
+        let is_whole = group.as_ref() == Some(&own) && !placed::is_session(own.name());
+        let is_own = is_whole && beside.is_empty();
         Ok(Place { group, is_own, beside })
     }
 
@@ -240,38 +241,37 @@ impl Threads {
     }
 }
 
-/// The quota that limits a VM of this many vCPUs first if all want CPU time, and the CPUs that remain.
+/// The quota that limits a VM of this many vCPUs first if all want CPU time, and the CPUs that remain. 0 vCPUs: their
+/// number is unknown.
 pub fn tightest(limits: &[Limit], vcpus: usize) -> Option<(&Limit, f64)> {
-    let of_vm = limits.iter().filter(|limit| limit.of == Limited::Vm);
-    let of_vm = of_vm.min_by(|a, b| a.cpus.total_cmp(&b.cpus));
-    let mut least: BTreeMap<u32, &Limit> = BTreeMap::new();
-    for limit in limits {
-        let Limited::Vcpus(numbers) = &limit.of else { continue };
-        for number in numbers {
-            let is = least.entry(*number).or_insert(limit);
-            if limit.cpus / numbers.len() as f64 <= is.cpus / is.of.count() as f64 {
-                *is = limit;
-            }
-        }
-    }
-    let cpus = |limit: &&Limit| (limit.cpus / limit.of.count() as f64).min(1.0);
-    let free = vcpus.saturating_sub(least.len()) as f64;
-    let of_vcpus = free + least.values().map(cpus).sum::<f64>();
-    let first = least.values().min_by(|a, b| cpus(a).total_cmp(&cpus(b))).copied();
-    match (of_vm, first) {
-        (Some(of_vm), _) if of_vm.cpus <= of_vcpus || first.is_none() => Some((of_vm, of_vm.cpus)),
-        (_, first) => first.map(|limit| (limit, of_vcpus)),
-    }
+    let of_vcpus = limits.iter().filter(|limit| limit.of != Limited::Others).collect();
+    let (cpus, first) = left(of_vcpus, if vcpus == 0 { usize::MAX } else { vcpus });
+    Some((first?, cpus))
 }
 
-impl Limited {
-    /// The number of vCPUs that share the quota.
-    fn count(&self) -> usize {
-        match self {
+/// The CPUs that so many vCPUs can use together within these quotas of theirs, those of outer cgroups first; and the
+/// quota that leaves its vCPUs least, if any does.
+fn left(mut limits: Vec<&Limit>, vcpus: usize) -> (f64, Option<&Limit>) {
+    let (mut cpus, mut free) = (0.0, vcpus);
+    let mut first: Option<(f64, &Limit)> = None;
+    while !limits.is_empty() {
+        let outer = limits.remove(0);
+        let (inner, others) = limits.into_iter().partition(|of| outer.group.holds(&of.group));
+        let count = match &outer.of {
             Limited::Vcpus(numbers) => numbers.len(),
-            Limited::Vm | Limited::Others => 1,
+            Limited::Vm | Limited::Others => vcpus,
+        };
+        let (within, of_inner) = left(inner, count);
+        let is_outer = outer.cpus <= within || of_inner.is_none();
+        let limit = of_inner.filter(|_| !is_outer).unwrap_or(outer);
+        let can = within.min(outer.cpus);
+        let each = can / count as f64;
+        if first.is_none_or(|(least, _)| each < least) {
+            first = Some((each, limit));
         }
+        (cpus, free, limits) = (cpus + can, free.saturating_sub(count), others);
     }
+    (cpus + free as f64, first.map(|(_, limit)| limit))
 }
 
 impl Limit {
@@ -282,6 +282,9 @@ impl Limit {
         let vmid = last.strip_suffix(".scope").filter(|id| id.bytes().all(|b| b.is_ascii_digit()));
         let is_machine =
             |part: &&str| part.starts_with("machine-qemu") || part.ends_with(".libvirt-qemu");
+        let around = parts.split_last().map_or(&[][..], |(_, around)| around);
+        // The host's commands do not know what is in a container.
+        let is_inside = around.iter().any(|part| placed::is_container(part));
         match (parts.first(), vmid) {
             (Some(&"qemu.slice"), Some(id)) if !id.is_empty() => {
                 return format!("qm set {id} --cpulimit CPUS");
@@ -289,7 +292,7 @@ impl Limit {
             _ if parts.iter().any(|part| part.contains("kubepods")) => {
                 return "limits.cpu of its pod (KubeVirt: of the VirtualMachine)".into();
             }
-            _ if parts.iter().any(is_machine) => {
+            _ if parts.iter().any(is_machine) && !is_inside => {
                 let of = match last {
                     "emulator" => "emulator_quota",
                     _ if last.starts_with("iothread") => "iothread_quota",
@@ -308,9 +311,8 @@ impl Limit {
             && last.chars().all(|c| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c));
         // For a shell.
         let unit = if last.contains('\\') { format!("'{last}'") } else { last.to_string() };
-        let around = parts.split_last().map_or(&[][..], |(_, around)| around);
         let of_user = around.iter().any(|part| part.starts_with("user@"));
-        match (is_unit, of_user) {
+        match (is_unit && !is_inside, of_user) {
             (true, true) => format!("systemctl --user set-property {unit} CPUQuota=PERCENT"),
             (true, false) => format!("systemctl set-property {unit} CPUQuota=PERCENT"),
             (false, _) => format!("{file} of {}", self.group.path),

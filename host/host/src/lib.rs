@@ -260,8 +260,9 @@ impl Host {
     fn names(&self, pid: u32, (monitor, program, args): Started, records: &mut Records) -> Names {
         let cgroups = self.text(pid, "cgroup").unwrap_or_default();
         let mut names = placed::names(&cgroups);
-        // Any user may write a VMID of the host's into a command line.
-        let is_believed = |kind| kind != Kind::Vmid || !placed::is_of_user(&cgroups);
+        // Any user, also of a container, may write a VMID of the host's into a command line.
+        let is_others = placed::is_of_user(&cgroups) || placed::is_in_container(&cgroups);
+        let is_believed = |kind| kind != Kind::Vmid || !is_others;
         for (kind, name) in
             monitor.names(program, args).iter().filter(|(kind, _)| is_believed(*kind))
         {
@@ -343,6 +344,9 @@ impl Host {
     fn cpuset(&self, tid: u32) -> Option<BTreeSet<u32>> {
         let groups = read_kernel_text(self.dir(tid).join("cgroup")).ok()?;
         let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+        if group.split('/').any(|part| part == "..") {
+            return None;
+        }
         let root = self.sys.join("fs/cgroup");
         let dir = root.join(group);
         let mut around = dir.ancestors().take_while(|dir| dir.starts_with(&root));

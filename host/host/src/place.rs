@@ -21,13 +21,26 @@ pub(crate) fn sys_named() -> Option<PathBuf> {
 }
 
 /// The file `path` of the host whose root directory is `root`. Under `/`, `proc/…` and `sys/…` are in
-/// [`proc()`] and [`sys()`].
+/// [`proc()`] and [`sys()`], and other files are those of that host as far as its root directory is there.
 pub fn under(root: &Path, path: &str) -> PathBuf {
     match path.split_once('/').unwrap_or((path, "")) {
         ("proc", rest) if root == Path::new("/") => proc().join(rest),
         ("sys", rest) if root == Path::new("/") => sys().join(rest),
+        _ if root == Path::new("/") => of_proc(&proc()).join(path),
         _ => root.join(path),
     }
+}
+
+/// The root directory of the host with this `proc`: that of its first process, or what is beside `proc`. `/` if none
+/// is there.
+fn of_proc(proc: &Path) -> PathBuf {
+    let root = PathBuf::from("/");
+    if proc == Path::new("/proc") {
+        return root;
+    }
+    let beside = proc.parent().map_or_else(|| root.clone(), Path::to_path_buf);
+    let found = [proc.join("1/root"), beside].into_iter().find(|dir| dir.join("etc").is_dir());
+    found.unwrap_or(root)
 }
 
 /// An empty value counts as unset.

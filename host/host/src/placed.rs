@@ -37,6 +37,21 @@ pub fn is_of_user(text: &str) -> bool {
     text.split(['/', '\n']).any(|part| part == "user.slice" || part.starts_with("user@"))
 }
 
+/// Whether it is a process in a container, in `/proc/PID/cgroup`.
+pub fn is_in_container(text: &str) -> bool {
+    text.split(['/', '\n']).any(is_container)
+}
+
+/// Whether this cgroup is a container, or has all of them: docker, podman, containerd, LXC, systemd-nspawn, machined. Those
+/// of VMs are none.
+pub fn is_container(part: &str) -> bool {
+    let is_nspawn = part.starts_with("systemd-nspawn@") && part.ends_with(".service");
+    let is_machine = part.starts_with("machine-") && part.ends_with(".scope");
+    let is_lxc = part == "lxc" || part.starts_with("lxc.payload");
+    let is_any = is_nspawn || is_lxc || part == "payload" || of_container(part).is_some();
+    is_any || (is_machine && of_libvirt(part).is_none())
+}
+
 fn add(path: &str, names: &mut Names) {
     let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | "..")).collect();
     // Start with the innermost.
@@ -95,9 +110,13 @@ fn of_container(part: &str) -> Option<&str> {
 
 /// Whether it is a service or scope other than that of a session or of the system.
 fn is_unit(part: &str) -> bool {
-    let is_session = part.starts_with("session-") && part.ends_with(".scope");
     let is_any = part.ends_with(".service") || part.ends_with(".scope");
-    is_any && !(is_session || is_manager(part))
+    is_any && !(is_session(part) || is_manager(part))
+}
+
+/// Whether it has all programs of a login.
+pub fn is_session(part: &str) -> bool {
+    part.starts_with("session-") && part.ends_with(".scope")
 }
 
 /// Whether systemd has it for itself: all units of a user are in the first.
@@ -107,8 +126,7 @@ fn is_manager(part: &str) -> bool {
 
 /// Whether what is inside this cgroup is parts of one service, scope or container.
 pub fn is_whole(part: &str) -> bool {
-    let is_any = part.ends_with(".service") || part.ends_with(".scope");
-    of_container(part).is_some() || (is_any && !is_manager(part))
+    of_container(part).is_some() || is_unit(part)
 }
 
 #[cfg(test)]

@@ -10,6 +10,9 @@ use unspin_text::read_kernel_text;
 /// The weight of a cgroup with `cpu.idle`: 3 of 1024.
 const IDLE: f64 = 100.0 * 3.0 / 1024.0;
 
+/// Takes the place of bytes that are not UTF-8 in a path of a [`Cgroup`].
+const REPLACED: char = char::REPLACEMENT_CHARACTER;
+
 /// The file with a cgroup's weight.
 fn weight_file(version: Version) -> &'static str {
     match version {
@@ -89,6 +92,8 @@ impl Tree {
     pub fn group(&self, tid: u32) -> Result<Cgroup, String> {
         let shown = self.host.cgroup(tid).ok_or("its cgroup is unknown, or it has ended")?;
         let group = match &self.namespace {
+            // The namespace is not known, and what is above its root is not in the tree.
+            None if ups(&shown.path) > 0 => return Err(outside(&shown)),
             None => shown,
             Some(namespace) => namespace.outside(&shown).ok_or_else(|| outside(&shown))?,
         };
@@ -108,7 +113,11 @@ impl Tree {
             Version::One => one,
             Version::Two => &self.unified,
         };
-        root.join(group.path.trim_start_matches('/'))
+        let path = group.path.trim_start_matches('/');
+        match path.contains(REPLACED) {
+            true => written(root, path).unwrap_or_else(|| root.join(path)),
+            false => root.join(path),
+        }
     }
 
     fn read(&self, group: &Cgroup, file: &str) -> Option<String> {
@@ -183,12 +192,12 @@ impl Tree {
         }
     }
 
-    /// Its children. Names that are not UTF-8 are left out.
+    /// Its children.
     pub fn children(&self, group: &Cgroup) -> Vec<Cgroup> {
         let entries = fs::read_dir(self.dir(group)).into_iter().flatten().flatten();
         let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|is| is.is_dir()));
-        let child = |entry: fs::DirEntry| Some(group.child(entry.file_name().to_str()?));
-        let mut children: Vec<Cgroup> = dirs.filter_map(child).collect();
+        let child = |entry: fs::DirEntry| group.child(&entry.file_name().to_string_lossy());
+        let mut children: Vec<Cgroup> = dirs.map(child).collect();
         children.sort_unstable();
         children
     }
@@ -218,13 +227,25 @@ impl Namespace {
             Version::One => &self.one,
             Version::Two => &self.two,
         };
-        let above: Vec<&str> = match self.depth.checked_sub(ups) {
-            Some(0) | None => Vec::new(),
-            Some(left) => own.as_ref()?.split('/').skip(1).take(left).collect(),
+        let above: Vec<&str> = match self.depth.checked_sub(ups)? {
+            0 => Vec::new(),
+            left => own.as_ref()?.split('/').skip(1).take(left).collect(),
         };
         let parts: Vec<&str> = above.into_iter().chain(rest).collect();
         Some(Cgroup { path: format!("/{}", parts.join("/")), version: shown.version })
     }
+}
+
+/// The directory below `root` whose path is shown as this one. `None`: there is none, or more than one.
+fn written(root: &Path, path: &str) -> Option<PathBuf> {
+    path.split('/').try_fold(root.to_path_buf(), |dir, part| {
+        if !part.contains(REPLACED) {
+            return Some(dir.join(part));
+        }
+        let entries = fs::read_dir(dir).ok()?.flatten();
+        let mut found = entries.filter(|entry| entry.file_name().to_string_lossy() == part);
+        found.next().filter(|_| found.next().is_none()).map(|entry| entry.path())
+    })
 }
 
 /// The number of leading `..` in a path.
@@ -294,6 +315,7 @@ mod tests {
         }
         assert_eq!(outside("/../../../x", Version::One).as_deref(), Some("/x"));
         assert_eq!(outside("/../x", Version::One), None, "its own root is unknown");
+        assert_eq!(outside("/../../../../x", Version::Two), None, "above the host's root");
         let blind = Namespace { is_seen: false, ..namespace.clone() };
         assert_eq!(blind.outside(&Cgroup { path: "/../x".into(), version: Version::Two }), None);
     }

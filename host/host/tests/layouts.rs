@@ -3,7 +3,9 @@
 
 use proptest::prelude::*;
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use unspin_host::{tightest, Groups, Host, Kind, Limited, Rival, Tree, VmProcess};
 use unspin_scratch::Scratch;
@@ -192,7 +194,7 @@ const LAYOUTS: &[Layout] = &[
             vcpus: &[r"0::/machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope/libvirt/vcpu0"],
             place: Some((r"/machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope", 100.0)),
             quotas: &[(r"/machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope", 1.5, "vm")],
-            limit: Some((1.5, "virsh schedinfo instance-0000abcd --live --set global_quota=MICROSECONDS")),
+            limit: Some((1.0, "virsh schedinfo instance-0000abcd --live --set global_quota=MICROSECONDS")),
             ..OWN
         }],
         helpers: &[],
@@ -265,7 +267,7 @@ const LAYOUTS: &[Layout] = &[
                 is_own: false,
                 beside: &[101],
                 quotas: &[("/system.slice/incus.service", 4.0, "vm")],
-                limit: Some((4.0, "systemctl set-property incus.service CPUQuota=PERCENT")),
+                limit: Some((1.0, "systemctl set-property incus.service CPUQuota=PERCENT")),
             },
             Vm {
                 pid: 101,
@@ -275,7 +277,7 @@ const LAYOUTS: &[Layout] = &[
                 is_own: false,
                 beside: &[100],
                 quotas: &[("/system.slice/incus.service", 4.0, "vm")],
-                limit: Some((4.0, "systemctl set-property incus.service CPUQuota=PERCENT")),
+                limit: Some((1.0, "systemctl set-property incus.service CPUQuota=PERCENT")),
             },
         ],
         helpers: &[(2001, "0::/system.slice/incus.service")],
@@ -454,6 +456,41 @@ const LAYOUTS: &[Layout] = &[
         ],
     },
     Layout {
+        name: "sessions with the cpu controller, one with a VM in a cgroup of its own",
+        files: &[
+            ("user.slice/cpu.weight", "100"),
+            ("user.slice/user-1000.slice/cpu.weight", "100"),
+            ("user.slice/user-1000.slice/session-2.scope/cpu.weight", "100"),
+            ("user.slice/user-1000.slice/session-3.scope/cpu.weight", "100"),
+            ("user.slice/user-1000.slice/session-3.scope/web/cpu.weight", "40"),
+        ],
+        vms: &[
+            Vm {
+                pid: 100,
+                main: "0::/user.slice/user-1000.slice/session-2.scope",
+                vcpus: &["0::/user.slice/user-1000.slice/session-2.scope"],
+                place: Some(("/user.slice/user-1000.slice/session-2.scope", 100.0)),
+                is_own: false,
+                ..OWN
+            },
+            Vm {
+                pid: 101,
+                main: "0::/user.slice/user-1000.slice/session-3.scope/web",
+                vcpus: &["0::/user.slice/user-1000.slice/session-3.scope/web"],
+                place: Some(("/user.slice/user-1000.slice/session-3.scope/web", 40.0)),
+                ..OWN
+            },
+        ],
+        helpers: &[(2001, "0::/user.slice/user-1000.slice/session-2.scope")],
+        rivals: &[
+            ("/", None),
+            ("/user.slice", Some(100.0)),
+            ("/user.slice/user-1000.slice", Some(100.0)),
+            ("/user.slice/user-1000.slice/session-2.scope", Some(100.0)),
+            ("/user.slice/user-1000.slice/session-3.scope", Some(100.0)),
+        ],
+    },
+    Layout {
         name: "units of a user that are named user, one with a VM in a cgroup of its own",
         files: &[
             ("user.slice/cpu.weight", "100"),
@@ -471,7 +508,7 @@ const LAYOUTS: &[Layout] = &[
             vcpus: &["0::/user.slice/user-1000.slice/user@1000.service/user.slice/web"],
             place: Some(("/user.slice/user-1000.slice/user@1000.service/user.slice/web", 40.0)),
             quotas: &[("/user.slice/user-1000.slice/user@1000.service/user.slice", 1.5, "vm")],
-            limit: Some((1.5, "systemctl --user set-property user.slice CPUQuota=PERCENT")),
+            limit: Some((1.0, "systemctl --user set-property user.slice CPUQuota=PERCENT")),
             ..OWN
         }],
         helpers: &[],
@@ -506,7 +543,7 @@ const LAYOUTS: &[Layout] = &[
                 2.5,
                 "vm",
             )],
-            limit: Some((2.5, "limits.cpu of its pod")),
+            limit: Some((1.0, "limits.cpu of its pod")),
             ..OWN
         }],
         helpers: &[],
@@ -563,7 +600,7 @@ const LAYOUTS: &[Layout] = &[
             vcpus: &["3:cpu:/vms\n0::/system.slice/vm.service"],
             place: Some(("/vms", 50.0)),
             quotas: &[("/vms", 3.0, "vm")],
-            limit: Some((3.0, "cpu.cfs_quota_us of /vms")),
+            limit: Some((1.0, "cpu.cfs_quota_us of /vms")),
             ..OWN
         }],
         helpers: &[],
@@ -581,6 +618,52 @@ const LAYOUTS: &[Layout] = &[
         }],
         helpers: &[],
         rivals: &[("/", None), ("/system.slice", None), ("/system.slice/vm.service", Some(30.0))],
+    },
+    Layout {
+        name: "a quota within one of a group of vCPUs",
+        files: &[
+            ("vm/cpu.weight", "100"),
+            ("vm/n0/cpu.max", "100000 100000"),
+            ("vm/n0/v0/cpu.max", "20000 100000"),
+        ],
+        vms: &[Vm {
+            pid: 100,
+            main: "0::/vm",
+            vcpus: &["0::/vm/n0/v0", "0::/vm/n0/v1", "0::/vm", "0::/vm"],
+            place: Some(("/vm", 100.0)),
+            quotas: &[
+                ("/vm/n0", 1.0, "vcpu 0,1"),
+                ("/vm/n0/v0", 0.2, "vcpu 0"),
+            ],
+            limit: Some((3.0, "cpu.max of /vm/n0")),
+            ..OWN
+        }],
+        helpers: &[],
+        rivals: &[("/", None), ("/vm", Some(100.0))],
+    },
+    Layout {
+        name: "quotas of vCPUs within that of the VM",
+        files: &[
+            ("vm/cpu.weight", "100"),
+            ("vm/cpu.max", "200000 100000"),
+            ("vm/v0/cpu.max", "25000 100000"),
+            ("vm/v1/cpu.max", "50000 100000"),
+        ],
+        vms: &[Vm {
+            pid: 100,
+            main: "0::/vm",
+            vcpus: &["0::/vm/v0", "0::/vm/v1"],
+            place: Some(("/vm", 100.0)),
+            quotas: &[
+                ("/vm", 2.0, "vm"),
+                ("/vm/v0", 0.25, "vcpu 0"),
+                ("/vm/v1", 0.5, "vcpu 1"),
+            ],
+            limit: Some((0.75, "cpu.max of /vm/v0")),
+            ..OWN
+        }],
+        helpers: &[],
+        rivals: &[("/", None), ("/vm", Some(100.0))],
     },
     Layout {
         name: "no cgroup at all",
@@ -678,7 +761,7 @@ fn from_within_a_namespace_the_hosts_tree_is_read() {
             vcpus: &["0::/../../pod2/vm"],
             place: Some(("/kubepods/pod2/vm", 39.0)),
             quotas: &[("/kubepods", 8.0, "vm")],
-            limit: Some((8.0, "limits.cpu of its pod")),
+            limit: Some((1.0, "limits.cpu of its pod")),
             ..OWN
         },
         Vm {
@@ -722,6 +805,75 @@ fn from_within_a_namespace_the_hosts_tree_is_read() {
     fs::remove_file(fake.0.join("sys/fs/cgroup")).unwrap();
     symlink(fake.0.join("outer/sys/fs/cgroup"), fake.0.join("sys/fs/cgroup")).unwrap();
     check("the host's /sys in a namespace", &host, &vms);
+}
+
+/// In a cgroup namespace where process 1 is not seen, or in the same namespace.
+#[test]
+fn a_cgroup_out_of_the_tree_is_unknown() {
+    let fake = Fake::new();
+    fake.write("sys/fs/cgroup/cpu.max", "50000 100000\n");
+    fake.process(100, "/usr/bin/kvm", "0::/..", &["0::/.."], true);
+    fake.process(101, "/usr/bin/kvm", "0::/../../cgroup", &["0::/../../cgroup"], true);
+    for of_first in ["0::/", "0::/../x", "0::/../../x", "0::/../../../../x"] {
+        fake.write("proc/1/cgroup", &format!("{of_first}\n"));
+        let (host, tree) = (fake.host(), Tree::of(&fake.host()));
+        let groups = Groups::of(&tree, &host, &host.vm_processes().unwrap());
+        for pid in [100, 101] {
+            let why = groups.place(&tree, pid).unwrap_err();
+            assert!(why.contains("is not in the tree"), "{of_first}, {pid}: {why}");
+            assert_eq!(groups.limits(&tree, pid), []);
+        }
+    }
+}
+
+/// Two whose names are shown alike are not taken for each other.
+#[test]
+fn cgroups_whose_names_are_no_text_compete() {
+    let fake = Fake::new();
+    let dir = |name: &[u8]| fake.0.join("sys/fs/cgroup").join(OsStr::from_bytes(name));
+    for (name, weight) in [(&b"a.scope"[..], "100\n"), (b"\xff.scope", "300\n")] {
+        fs::create_dir(dir(name)).unwrap();
+        fs::write(dir(name).join("cpu.weight"), weight).unwrap();
+        fs::write(dir(name).join("cgroup.procs"), "1\n").unwrap();
+    }
+    fake.process(100, "/usr/bin/kvm", "0::/a.scope", &["0::/a.scope"], true);
+    fake.process(101, "/usr/bin/kvm", "", &[""], true);
+    for tid in [101, 1010] {
+        fake.0.write(format!("proc/{tid}/cgroup"), b"0::/\xff.scope\n");
+    }
+    let (host, tree) = (fake.host(), Tree::of(&fake.host()));
+    let all = host.vm_processes().unwrap();
+    let rivals = || {
+        let groups = Groups::of(&tree, &host, &all);
+        let rivals = Rival::all(&tree, &groups, &BTreeSet::from([100]), false);
+        rivals.into_iter().map(|rival| (rival.weight, rival.own)).collect::<Vec<_>>()
+    };
+    let both = [(None, None), (Some(100.0), Some(100)), (Some(300.0), Some(101))];
+    assert_eq!(rivals(), both);
+    fs::create_dir(dir(b"\xfe.scope")).unwrap();
+    assert_eq!(rivals(), both[..2]);
+}
+
+/// Any user of a container may write a VMID of the host's into a command line.
+#[test]
+fn a_vmid_is_believed_outside_of_containers() {
+    let fake = Fake::new();
+    let docker = format!("0::/system.slice/docker-{}.scope", id!("d"));
+    for (group, is_believed) in [
+        ("0::/qemu.slice/104.scope", true),
+        ("0::/system.slice/vm.service", true),
+        ("0::/lxc/200/ns/user.service", false),
+        ("1:name=systemd:/lxc.payload.a/x\n0::/", false),
+        (&*docker, false),
+        ("0::/machine.slice/machine-c1.scope/payload", false),
+        ("0::/machine.slice/systemd-nspawn@c1.service/payload", false),
+    ] {
+        fake.process(100, "/usr/bin/kvm", group, &[group], true);
+        fake.write("proc/100/cmdline", "/usr/bin/kvm\0-id\x00104\0-name\0web\0");
+        let vm = fake.host().vm_process(100).unwrap();
+        assert_eq!(vm.names.get(Kind::Vmid).is_some(), is_believed, "{group}");
+        fs::remove_dir_all(fake.0.join("proc/100")).unwrap();
+    }
 }
 
 #[test]
@@ -902,7 +1054,24 @@ fn a_remedy_names_the_vm_or_the_unit() {
         let expected = format!("virsh schedinfo {domain} --live --set global_quota=MICROSECONDS");
         assert_eq!(remedy(&group, name, uuid), expected, "{name}");
     }
+    let inside = [
+        r"lxc.payload.build/machine.slice/machine-qemu\x2d1\x2dweb.scope".to_string(),
+        "lxc/101/ns/system.slice/vm.service".into(),
+        "machine.slice/systemd-nspawn@c1.service/payload/system.slice/vm.service".into(),
+        format!("system.slice/docker-{}.scope/system.slice/vm.service", id!("a")),
+        r"machine.slice/machine-lxc\x2d1\x2da.scope/libvirt/vm.service".into(),
+        "lxc.payload.build/user.slice/user@1.service/vm.service".into(),
+    ];
+    for group in inside {
+        assert_eq!(remedy(&group, "web", uuid), format!("cpu.max of /{group}"));
+    }
+    let docker = format!("docker-{}.scope", id!("a"));
     for (group, expected) in [
+        (&*docker, &*format!("systemctl set-property {docker} CPUQuota=PERCENT")),
+        (
+            "machine.slice/machine-c1.scope",
+            "systemctl set-property machine-c1.scope CPUQuota=PERCENT",
+        ),
         ("a.slice/vm@1.service", "systemctl set-property vm@1.service CPUQuota=PERCENT"),
         (r"a.slice/b\x2dc.scope", r"systemctl set-property 'b\x2dc.scope' CPUQuota=PERCENT"),
         ("a.slice/b;reboot;.scope", "cpu.max of /a.slice/b;reboot;.scope"),

@@ -137,7 +137,8 @@ impl Plan {
     /// The programs for the kernel with this `proc` and `sys` (`/proc` and `/sys`).
     ///
     /// # Errors
-    /// It has no type information, or its types do not fit the programs.
+    /// It has no type information, or its types do not fit the programs. KVM is not loaded, or the kernel is locked
+    /// down.
     pub fn of(proc: &Path, sys: &Path, extent: Extent) -> Result<Plan, Error> {
         let dir = sys.join("kernel/btf");
         let release = || release(proc);
@@ -157,11 +158,23 @@ impl Plan {
         }
         let modules = REASONS.iter().filter(|(name, _)| sys.join("module").join(name).exists());
         let reasons: Vec<Field> = modules.flat_map(|(_, fields)| *fields).copied().collect();
-        match Fit(&types).plan(extent, &reasons) {
-            Ok(plan) => Ok(plan),
-            Err(why) => Err(Error::UnknownKernel { release: release(), why: why.join("; ") }),
+        let plan = Fit(&types).plan(extent, &reasons);
+        let misfit =
+            |why: Vec<String>| Error::UnknownKernel { release: release(), why: why.join("; ") };
+        let plan = plan.map_err(misfit)?;
+        let lockdown = read_kernel_text(sys.join("kernel/security/lockdown"));
+        match lockdown.is_ok_and(|text| text.contains("[confidentiality]")) {
+            _ if !has_vendor(sys) => Err(Error::NoKvm),
+            true => Err(Error::LockedDown),
+            false => Ok(plan),
         }
     }
+}
+
+/// Whether KVM is loaded with the module for a vendor's processors, such as kvm_intel.
+fn has_vendor(sys: &Path) -> bool {
+    let modules = std::fs::read_dir(sys.join("module")).into_iter().flatten().flatten();
+    modules.into_iter().any(|module| module.file_name().as_encoded_bytes().starts_with(b"kvm_"))
 }
 
 impl Plan {

@@ -377,9 +377,8 @@ impl Probe {
 /// The programs for this computer, and the extent that its kernel supports; otherwise what is missing, as
 /// far as that can be checked before loading.
 fn can_be_loaded(extent: Extent) -> Result<(Plan, Extent), Error> {
-    let sys = place::sys();
     // The kernel's types are readable without root.
-    let plan = Plan::of(&place::proc(), &sys, extent);
+    let plan = Plan::of(&place::proc(), &place::sys(), extent);
     if let Err(misfit @ Error::UnknownKernel { .. }) = plan {
         return Err(misfit);
     }
@@ -387,14 +386,7 @@ fn can_be_loaded(extent: Extent) -> Result<(Plan, Extent), Error> {
     if unsafe { libc::geteuid() } != 0 {
         return Err(Error::NotRoot);
     }
-    if !has_vendor(&sys) {
-        return Err(Error::NoKvm);
-    }
     let plan = plan?;
-    let lockdown = std::fs::read_to_string(sys.join("kernel/security/lockdown"));
-    if lockdown.is_ok_and(|text| text.contains("[confidentiality]")) {
-        return Err(Error::LockedDown);
-    }
     match extent {
         Extent::Brief => {}
         _ if !is_admin() => return Err(Error::NotAdmin),
@@ -404,12 +396,6 @@ fn can_be_loaded(extent: Extent) -> Result<(Plan, Extent), Error> {
         _ => {}
     }
     Ok((plan, extent))
-}
-
-/// Whether KVM is loaded with the module for a vendor's processors, such as kvm_intel.
-fn has_vendor(sys: &Path) -> bool {
-    let modules = std::fs::read_dir(sys.join("module")).into_iter().flatten().flatten();
-    modules.into_iter().any(|module| module.file_name().as_encoded_bytes().starts_with(b"kvm_"))
 }
 
 /// Whether this process has CAP_SYS_ADMIN. KVM's tracepoints are in a module, and without this

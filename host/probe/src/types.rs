@@ -73,6 +73,10 @@ impl Btf {
     /// `base`: the file whose type ids come before those of a module, if the module's file is not
     /// complete.
     fn parse(path: &Path, base: Option<&Btf>) -> io::Result<Btf> {
+        // libbpf would wait for the writer of a FIFO.
+        if !std::fs::metadata(path)?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+        }
         let name = CString::new(path.as_os_str().as_bytes())?;
         let base = base.filter(|_| !is_whole(path));
         let base = base.map_or(null_mut(), |base| base.0.as_ptr());

@@ -105,8 +105,13 @@ impl Kernel {
 
     /// The kernel on a host with processors of one vendor.
     fn plan_on(&self, vendor: &str, extent: Extent) -> Result<Plan, Error> {
+        self.plan_with(vendor, "[none] integrity confidentiality", extent)
+    }
+
+    fn plan_with(&self, vendor: &str, lockdown: &str, extent: Extent) -> Result<Plan, Error> {
         let dir = Scratch::new();
         let (proc, sys) = (dir.join("proc"), dir.join("sys"));
+        dir.line("sys/kernel/security/lockdown", lockdown);
         dir.line("proc/sys/kernel/osrelease", self.release);
         for module in ["kvm", vendor] {
             dir.dir(format!("sys/module/{module}"));
@@ -235,6 +240,19 @@ fn a_field_that_is_missing_is_named() {
     assert_eq!(before.plan_on("kvm_intel", Extent::Whole).unwrap().exit, Exit::Reason);
 }
 
+/// What commands find when they start must be known before that, too.
+#[test]
+fn a_kernel_that_is_locked_down_or_has_no_kvm_is_refused() {
+    let plan = |vendor: &str, lockdown: &str| {
+        debian_13().plan_with(vendor, lockdown, Extent::Whole).map(drop)
+    };
+    let locked = "none integrity [confidentiality]";
+    assert!(matches!(plan("kvm_intel", locked), Err(Error::LockedDown)));
+    assert!(matches!(plan("", locked), Err(Error::NoKvm)));
+    assert!(matches!(plan("", "[none]"), Err(Error::NoKvm)));
+    assert!(plan("kvm_intel", "none [integrity] confidentiality").is_ok());
+}
+
 #[test]
 fn what_cannot_be_told_is_unknown() {
     let unknown = debian_13().with(CLOCK_SELF, "u64 throttled_by_another_clock;");
@@ -263,4 +281,8 @@ fn types_that_are_none_are_an_error_of_this_computer() {
             "{error}"
         );
     }
+    std::fs::remove_file(dir.join("kernel/btf/vmlinux")).unwrap();
+    let fifo = std::process::Command::new("mkfifo").arg(dir.join("kernel/btf/vmlinux")).status();
+    assert!(fifo.unwrap().success());
+    assert!(plan().to_string().contains("it is not a regular file"), "{}", plan());
 }

@@ -86,6 +86,12 @@ fn the_worst_reason_is_the_verdict_and_comes_first() {
     let built_in: Change = ("proc/modules", b"ext4 1 0\n");
     let emulated: Change = ("proc/cpuinfo", b"flags : fpu hypervisor\n");
     let realtime: Change = ("sys/kernel/realtime", b"1\n");
+    let version: Change = ("proc/sys/kernel/version", b"#1 SMP PREEMPT_RT Debian 6.12.43-1\n");
+    let lto: Change = ("lib/modules/6.12.43+deb13-amd64/config", b"# A\nCONFIG_LTO_CLANG=y\n");
+    let cfi: Change = ("lib/modules/6.12.43+deb13-amd64/build/.config", b"CONFIG_CFI_CLANG=y\n");
+    let boot: Change = ("boot/config-6.12.43+deb13-amd64", b"CONFIG_PREEMPT_RT=y\nCONFIG_CFI=y\n");
+    let without: Change =
+        ("boot/config-6.12.43+deb13-amd64", b"# CONFIG_CFI is not set\nCONFIG_LTO_NONE=y\n");
     let gap: Change = ("sys/module/kvm_intel/parameters/ple_gap", b"0\n");
     let secure: Change = ("sys/firmware/efi/efivars/SecureBoot-8be4df61", &[6, 0, 0, 0, 1]);
     let no_ftrace: Change = ("proc/sys/kernel/ftrace_enabled", b"0\n");
@@ -95,7 +101,12 @@ fn the_worst_reason_is_the_verdict_and_comes_first() {
     let redirected: Change =
         ("sys/kernel/tracing/enabled_functions", b"kvm_vcpu_on_spin (1) R I     tramp\n");
     let unlisted: Change = ("lib/modules/6.12.43+deb13-amd64/modules.dep", b"");
-    let cases: [(&[Change], &str, &str); 10] = [
+    let cases: [(&[Change], &str, &str); 15] = [
+        (&[version], "cannot", "realtime taint"),
+        (&[lto, boot], "cannot", "lto taint"),
+        (&[cfi], "cannot", "cfi taint"),
+        (&[boot], "cannot", "realtime cfi taint"),
+        (&[without], "can", "taint"),
         (&[unlisted, emulated], "cannot", "processor taint"),
         (&[built_in, emulated], "cannot", "kvm-built-in processor taint"),
         (&[emulated], "cannot", "processor taint"),
@@ -161,14 +172,23 @@ fn a_host_that_does_not_show_its_kernel_is_judged() {
 #[test]
 fn proc_and_sys_may_lie_elsewhere() {
     let host = Host::new();
+    let first = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+        command.args(["load", "--check", "--json"]).stdin(Stdio::null());
+        command.env("UNSPIN_PROC", host.0.join("proc")).env("UNSPIN_SYS", host.0.join("sys"));
+        let out = command.output().unwrap();
+        let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+        (json["reasons"][0].clone(), out.status.code())
+    };
+    assert_eq!(first().0["id"], "taint", "its own /lib/modules is beside them");
+    // In a container it is that of the first process.
+    host.file("proc/1/root/etc/os-release", b"ID=\"rocky\"\nID_LIKE=\"rhel\"\n");
+    let (reason, code) = first();
+    assert_eq!((&reason["id"], code), (&"not-installed".into(), Some(0)));
+    assert!(reason["text"].as_str().unwrap().contains("dnf install"), "{reason}");
     host.file("proc/modules", b"");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-    command.args(["load", "--check", "--json"]).stdin(Stdio::null());
-    command.env("UNSPIN_PROC", host.0.join("proc")).env("UNSPIN_SYS", host.0.join("sys"));
-    let out = command.output().unwrap();
-    let json: Value = serde_json::from_slice(&out.stdout).unwrap();
-    assert_eq!(json["reasons"][0]["id"], "kvm-built-in");
-    assert_eq!(out.status.code(), Some(77));
+    let (reason, code) = first();
+    assert_eq!((&reason["id"], code), (&"kvm-built-in".into(), Some(77)));
 }
 
 #[test]

@@ -4,7 +4,8 @@
 mod common;
 
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 use unspin_cli::fake::Fake;
 
 fn said(out: &Output) -> String {
@@ -50,6 +51,36 @@ fn vms_are_shown_where_they_compete() {
     let hidden = neighbours(&host, &[]).output().unwrap();
     assert_eq!(hidden.status.code(), Some(77), "{}", said(&hidden));
     assert!(said(&hidden).contains("/../elsewhere is not in the tree"), "{}", said(&hidden));
+}
+
+/// A signal that comes before the measurement ends the command.
+#[test]
+fn what_was_watched_until_ctrl_c_is_shown() {
+    let host = Fake::new();
+    host.vm("41-0", "web");
+    host.0.link("proc/41/fd/8", "anon_inode:kvm-vcpu:0");
+    host.write("proc/41/cgroup", "0::/vm");
+    host.write("sys/fs/cgroup/vm/cpu.weight", "100");
+    for seconds in [1, 2, 4, 8, 16, 32] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+        command.args(["neighbours", "--json", "--seconds", "3600", "--proc"]);
+        command.arg(host.path("proc")).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let watching = command.stdin(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_secs(seconds));
+        // SAFETY: the process is ours, and was not waited for.
+        assert_eq!(unsafe { libc::kill(watching.id() as i32, libc::SIGINT) }, 0);
+        let out = watching.wait_with_output().unwrap();
+        if out.status.success() {
+            let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+            assert_eq!(
+                (&json["vms"][0]["name"], &json["vms"][0]["ended"]),
+                (&"web".into(), &false.into())
+            );
+            assert!(json["window_s"].as_f64().unwrap() < 60.0, "{json}");
+            return assert!(said(&out).contains("what was watched until then"), "{}", said(&out));
+        }
+    }
+    panic!("it never began");
 }
 
 #[test]

@@ -373,3 +373,15 @@ proptest! {
         found(&vms, &[given.as_slice(), b" (", &given, b")"].concat());
     }
 }
+
+#[test]
+fn names_that_differ_in_spaces_around_them_are_told_apart() {
+    let of = |name: &str| Names::default().with(Kind::Name, name);
+    let vms = vms(["web", "web ", " web", "my web"].map(of).to_vec());
+    let titles: Vec<&str> = vms.iter().map(VmProcess::title).collect();
+    assert_eq!(titles, ["web", "pid:2", "pid:3", "my web"]);
+    for (vm, title) in vms.iter().zip(&titles) {
+        assert_eq!(found(&vms, title.as_bytes()), [vm.pid]);
+    }
+    assert_eq!(found(&vms, b"web "), [2]);
+}

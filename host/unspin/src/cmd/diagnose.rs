@@ -95,14 +95,7 @@ fn watch(args: &Args) -> anyhow::Result<()> {
     }
     wait(SETTLE, &stop, &mut |_| {})?;
     let before = source.sample()?;
-    if before.left_out > 0 {
-        say!(
-            "unspin: {} of {} VMs are not watched, for there is no room for more; where others wait for \
-             them, they count as tasks of the host",
-            before.left_out,
-            before.vms.len()
-        );
-    }
+    say_left_out(&before);
     let mut passing = Passing::new(time, "watching vCPUs");
     let ended_early = wait(time, &stop, &mut |passed| passing.at(passed)).is_err();
     drop(passing);
@@ -110,7 +103,8 @@ fn watch(args: &Args) -> anyhow::Result<()> {
     if ended_early {
         say!("unspin: interrupted: this is what was watched until then");
     }
-    let document = Document::new(&watched(&chosen, &before, &after), &before, &after);
+    let watched = watched(&chosen, &before, &after)?;
+    let document = Document::new(&watched, &before, &after).of(chosen.len());
     match args.json {
         true => out::json(&document),
         false => out::print(&document.text(terminal_width(), args.details)),
@@ -142,8 +136,27 @@ fn chosen(args: &Args, first: &Sample) -> anyhow::Result<BTreeSet<u32>> {
     }
 }
 
+/// Prints how many VMs are not watched because there is no room.
+pub(super) fn say_left_out(sample: &Sample) {
+    if sample.left_out > 0 {
+        say!(
+            "unspin: {} of {} VMs are not watched, for there is no room for more; where others wait for \
+             them, they count as tasks of the host",
+            sample.left_out,
+            sample.vms.len()
+        );
+    }
+}
+
 /// What those VMs did that ran the whole time. Prints the names of the others.
-fn watched<'a>(chosen: &BTreeSet<u32>, before: &'a Sample, after: &'a Sample) -> Vec<Watched<'a>> {
+///
+/// # Errors
+/// None of them did.
+pub(super) fn watched<'a>(
+    chosen: &BTreeSet<u32>,
+    before: &'a Sample,
+    after: &'a Sample,
+) -> anyhow::Result<Vec<Watched<'a>>> {
     let is_chosen = |pid: u32| chosen.contains(&pid);
     let mut watched = Vec::new();
     for vm in after.vms.iter().filter(|vm| is_chosen(vm.process.pid)) {
@@ -165,5 +178,8 @@ fn watched<'a>(chosen: &BTreeSet<u32>, before: &'a Sample, after: &'a Sample) ->
             say!("unspin: {} ended during the measurement", show::title(&vm.process));
         }
     }
-    watched
+    if watched.is_empty() {
+        bail!("no VM with vCPUs ran during the measurement");
+    }
+    Ok(watched)
 }

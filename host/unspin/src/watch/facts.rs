@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Facts about VMs besides the states of their vCPUs: settings of the host, counters of the module.
 
+use super::counts::Counts;
 use crate::sysfs::Module;
-use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use unspin_diagnosis::{Machine, Quota, Setting};
@@ -16,9 +15,6 @@ use unspin_probe::SeenVm;
 use unspin_text::read_kernel_text;
 use unspin_uapi::MODE;
 use unspin_uapi::{Counter, Value};
-
-/// The directory in /sys with KVM's statistics: a subdirectory per VM.
-const KVM_STATISTICS: &str = "kernel/debug/kvm";
 
 /// The module's files from which causes are computed.
 const OF_CAUSES: [&str; 6] = [
@@ -67,67 +63,10 @@ struct Set {
     machine: Option<Machine>,
 }
 
-/// The kernel's own times of a VM's vCPUs, in seconds, to compare with states. `None`: this kernel does
-/// not count them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Counts {
-    /// Time of their threads on a CPU (schedstat).
-    pub on_cpu_s: Option<f64>,
-    /// Time in which their threads could run and had no CPU (schedstat), including throttled and parked
-    /// threads.
-    pub ready_s: Option<f64>,
-    /// From the sleep after HLT until the vCPU has a CPU again (KVM).
-    pub halted_s: Option<f64>,
-    /// Time of polling after HLT (KVM).
-    pub polled_s: Option<f64>,
-}
-
-impl Counts {
-    fn read(host: &Host, pid: u32, tids: &[u32]) -> Counts {
-        let schedstat = |field: usize| -> Option<f64> {
-            let of = |tid: &u32| -> Option<f64> {
-                let text = host.schedstat(*tid)?;
-                text.split_whitespace().nth(field)?.parse().ok()
-            };
-            let sum = tids.iter().map(of).sum::<Option<f64>>().filter(|_| !tids.is_empty());
-            sum.map(|ns| ns / 1e9)
-        };
-        Counts {
-            on_cpu_s: schedstat(0),
-            ready_s: schedstat(1),
-            halted_s: statistic(pid, "halt_wait_ns"),
-            polled_s: statistic(pid, "halt_poll_success_ns")
-                .and_then(|success| Some(success + statistic(pid, "halt_poll_fail_ns")?)),
-        }
-    }
-
-    fn since(&self, before: &Counts) -> Counts {
-        let since = |of: fn(&Counts) -> Option<f64>| Some((of(self)? - of(before)?).max(0.0));
-        Counts {
-            on_cpu_s: since(|counts| counts.on_cpu_s),
-            ready_s: since(|counts| counts.ready_s),
-            halted_s: since(|counts| counts.halted_s),
-            polled_s: since(|counts| counts.polled_s),
-        }
-    }
-}
-
 /// Its vCPUs' threads, as far as they are known. Other threads may have other CPUs, cgroups and
 /// quotas.
 fn threads(vm: &VmProcess) -> Vec<u32> {
     vm.vcpus.iter().map(|vcpu| vcpu.tid).collect()
-}
-
-/// A statistic of KVM in seconds, summed over all VMs of a process.
-fn statistic(pid: u32, name: &str) -> Option<f64> {
-    let is_of = |dir: &fs::DirEntry| {
-        let id = dir.file_name();
-        id.to_str().and_then(|id| id.split_once('-')).is_some_and(|(of, _)| of == pid.to_string())
-    };
-    let dirs = fs::read_dir(place::sys().join(KVM_STATISTICS)).ok()?.flatten().filter(is_of);
-    let read = |dir: fs::DirEntry| read_kernel_text(dir.path().join(name)).ok();
-    let values: Vec<f64> = dirs.filter_map(|dir| read(dir)?.trim().parse().ok()).collect();
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / 1e9)
 }
 
 /// What a sample contains of a VM.
@@ -221,7 +160,7 @@ impl Facts {
         }
         if detail == Detail::All {
             for vm in vms {
-                let counts = Counts::read(places.host, vm.pid, &threads(vm));
+                let counts = Counts::read(places.host, &place::sys(), vm);
                 self.vms.entry(vm.pid).or_default().counts = counts;
             }
         }
@@ -388,6 +327,7 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use unspin_cli::fake::Fake;
     use unspin_diagnosis::{advice, losses, Did, State};
 

@@ -105,6 +105,7 @@ impl Source for Kernel {
     }
 
     fn again(&mut self) -> anyhow::Result<Sample> {
+        let at = Instant::now();
         let mut seen = self.probe.read().map_err(cannot)?;
         // If it is unknown which threads are vCPUs, other threads count as siblings.
         for vm in self.scan.vms().filter(|vm| !vm.process.is_all_known()) {
@@ -117,7 +118,7 @@ impl Source for Kernel {
         let takers = self.probe.takers().map_err(cannot)?;
         let vms: Vec<Running> = self.scan.vms().cloned().collect();
         let facts = Arc::clone(&self.facts);
-        Ok(Sample { vms, seen, facts, takers, left_out: self.left_out })
+        Ok(Sample { at, vms, seen, facts, takers, left_out: self.left_out })
     }
 }
 

@@ -2,6 +2,7 @@
 //! Watches the VMs of this host: finds them, and reads the states of their vCPUs and further facts.
 
 mod args;
+mod counts;
 pub mod facts;
 mod kernel;
 mod paced;
@@ -12,6 +13,7 @@ mod scripted;
 mod synthetic;
 
 pub use args::SourceArgs;
+pub use counts::Counts;
 pub use kernel::Kernel;
 pub use paced::{Paced, Paces};
 pub use ready_by::{in_words, ready_by, ReadyBy, Rest, Taker};

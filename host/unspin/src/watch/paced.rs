@@ -68,7 +68,8 @@ impl Source for Paced {
     }
 
     fn again(&mut self) -> anyhow::Result<Sample> {
-        let ns = self.start.elapsed().as_nanos() as u64;
+        let at = Instant::now();
+        let ns = (at - self.start).as_nanos() as u64;
         let mut seen = BTreeMap::new();
         for (number, vm) in self.vms.iter().enumerate() {
             let paces = self.paces.0.get(number).into_iter().flatten();
@@ -84,6 +85,6 @@ impl Source for Paced {
             }
         }
         let (vms, facts) = (self.vms.clone(), Arc::new(Facts::of_host()));
-        Ok(Sample { vms, seen, facts, takers: BTreeMap::new(), left_out: 0 })
+        Ok(Sample { at, vms, seen, facts, takers: BTreeMap::new(), left_out: 0 })
     }
 }

@@ -65,8 +65,11 @@ pub struct ReadyBy {
     pub rest: Rest,
 }
 
-/// `None` if the takers are unknown.
+/// `None` if the takers are unknown, or nothing was seen of its vCPUs.
 pub fn ready_by(vm: &Watched, before: &Sample, after: &Sample) -> Option<ReadyBy> {
+    if vm.vcpus.iter().all(|(_, seen)| seen.times.total() == 0) {
+        return None;
+    }
     let (taken, had) = (after.takers.get(&vm.vm.pid)?, before.takers.get(&vm.vm.pid)?);
     let ready = |state: &&State| state.is_ready();
     let seen = vm.vcpus.iter().map(|(_, seen)| &seen.times);

@@ -4,7 +4,7 @@
 use super::facts::Facts;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use unspin_diagnosis::{groups, Did, State, Times, Waits, Words};
 use unspin_host::VmProcess;
 use unspin_probe::{Seen, Takers, Thread};
@@ -14,6 +14,7 @@ pub const SETTLE: Duration = Duration::from_millis(200);
 
 /// What is known of a host's VMs at one point in time.
 pub struct Sample {
+    pub at: Instant,
     pub vms: Vec<Running>,
     /// What their threads did since they are watched.
     pub seen: BTreeMap<Thread, Seen>,

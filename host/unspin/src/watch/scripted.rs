@@ -110,6 +110,6 @@ impl Source for Scripted {
         let places = Places { sysfs: &self.sysfs, host: &self.host };
         let facts = Facts::of_host().renewed(places, &processes, Detail::Causes);
         let (seen, facts) = (self.seen.clone(), Arc::new(facts));
-        Ok(Sample { vms, seen, facts, takers: BTreeMap::new(), left_out: 0 })
+        Ok(Sample { at: self.at, vms, seen, facts, takers: BTreeMap::new(), left_out: 0 })
     }
 }

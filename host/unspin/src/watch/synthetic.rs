@@ -115,7 +115,7 @@ impl Synthetic {
         }
         let takers = takers(&vms, &seen);
         let facts = Arc::new(Facts::of_files(files).with_seen(of_vms));
-        Sample { vms, seen, facts, takers, left_out: 0 }
+        Sample { at: self.start + time, vms, seen, facts, takers, left_out: 0 }
     }
 }
 

@@ -55,10 +55,19 @@ impl Collector {
         self.source.look()
     }
 
-    /// Takes a sample.
+    /// Takes a sample. Says once that VMs have no room.
     pub fn collect(&mut self) -> anyhow::Result<()> {
         let sample = self.source.sample()?;
+        let is_first = self.left_out_total == 0;
         self.take(sample);
+        if is_first && self.left_out_total > 0 {
+            say!(
+                "unspin: {} vCPUs are not exported: there is no room for all vCPUs of their VMs \
+                 (--vcpus-max {}); the metric unspin_exporter_vcpus counts them",
+                self.left_out_total,
+                self.vcpus_max
+            );
+        }
         Ok(())
     }
 
@@ -107,7 +116,7 @@ impl Collector {
             }
             let room = self.vcpus_max.saturating_sub(self.exported());
             let Some(of_vm) = self.vms.get_mut(pid) else { continue };
-            left_out.extend(of_vm.hold(vm, &threads, room));
+            left_out.extend(of_vm.hold(vm, &threads, room).iter().copied());
             let first = &BTreeMap::new();
             let (before, facts) = match &self.before {
                 Some(before) => (&before.seen, &before.facts),
@@ -144,28 +153,24 @@ fn vcpus(vm: &Running, seen: &BTreeMap<Thread, Seen>) -> Vec<Thread> {
 }
 
 impl OfVm {
-    /// Keeps these vCPUs, adds new ones as long as there is room, drops all others. Returns those
-    /// without room.
-    fn hold(&mut self, vm: &Running, threads: &[Thread], room: usize) -> Vec<Thread> {
+    /// Keeps these vCPUs, adds new ones, drops all others. If there is no room for all, it drops all. Returns
+    /// those without room.
+    fn hold<'t>(&mut self, vm: &Running, threads: &'t [Thread], room: usize) -> &'t [Thread] {
+        if threads.len() > room + self.vcpus.len() {
+            self.vcpus.clear();
+            return threads;
+        }
         let now: BTreeSet<Thread> = threads.iter().copied().collect();
-        let before = self.vcpus.len();
         self.vcpus.retain(|thread, _| now.contains(thread));
-        let mut room = room + before - self.vcpus.len();
-        let mut left_out = Vec::new();
         for thread in threads {
             if self.vcpus.contains_key(thread) {
                 continue;
             }
-            if room == 0 {
-                left_out.push(*thread);
-                continue;
-            }
-            room -= 1;
             let number = self.number(vm, thread.tid);
             let vcpu = OfVcpu { number, ..OfVcpu::default() };
             self.vcpus.insert(*thread, vcpu);
         }
-        left_out
+        &[]
     }
 
     /// The number in the thread's name. If the name has no number, or another vCPU uses it, the lowest
@@ -305,6 +310,21 @@ pub mod tests {
         assert_eq!(numbers(&collector), [0]);
     }
 
+    #[test]
+    fn a_vm_has_room_for_all_of_its_vcpus_or_for_none() {
+        let mut collector = collector(0, 1, 5);
+        let exported = |collector: &Collector| -> Vec<usize> {
+            collector.vms().map(|vm| vm.vcpus.len()).collect()
+        };
+        let mut first = at(10, 3);
+        let last = first.vms[1].process.vcpus.pop().unwrap();
+        first.vms[1].threads.retain(|tid| *tid != last.tid);
+        collector.take(first);
+        assert_eq!((exported(&collector), collector.left_out()), (vec![2, 1, 2], 0));
+        collector.take(at(11, 3));
+        assert_eq!((exported(&collector), collector.left_out()), (vec![2, 0, 2], 2), "it grew");
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
@@ -317,8 +337,9 @@ pub mod tests {
             for (count, second) in vms {
                 // Time may seem to run backwards.
                 collector.take(at(second, count));
-                prop_assert_eq!(collector.exported(), (2 * count).min(vcpus_max));
-                prop_assert_eq!(collector.left_out(), (2 * count).saturating_sub(vcpus_max));
+                let exported = 2 * count.min(vcpus_max / 2);
+                prop_assert_eq!(collector.exported(), exported, "whole VMs");
+                prop_assert_eq!(collector.left_out(), 2 * count - exported);
                 prop_assert!(collector.left_out_total() >= collector.left_out() as u64);
                 let labels: BTreeSet<&str> = labels(&collector).into_iter().collect();
                 prop_assert_eq!(labels.len(), count);

@@ -27,9 +27,18 @@ pub struct Document {
     /// Parents come before their children.
     pub groups: Vec<OfGroup>,
     pub vms: Vec<OfVm>,
-    /// The name of each VM of the host in tables, and the CPU time of its process, in CPUs.
+    /// All VMs of the host.
     #[serde(skip)]
-    pub all: BTreeMap<u32, (String, Option<f64>)>,
+    pub all: BTreeMap<u32, Shown>,
+}
+
+/// A VM in tables.
+#[derive(Debug, Default)]
+pub struct Shown {
+    pub name: String,
+    /// CPU time of its process, in CPUs.
+    pub cpus: Option<f64>,
+    pub ended: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -44,6 +53,8 @@ pub struct OfGroup {
     pub quota_cpus: Option<f64>,
     /// Null if its CPU time is unknown.
     pub is_busy: Option<bool>,
+    /// Whether it was removed during the measurement: then it counts as idle.
+    pub ended: bool,
     /// Its share by weight of the CPU time of its busy siblings and itself; null if it is idle.
     pub entitled: Option<f64>,
     /// Its share of the CPU time that it and its siblings used.
@@ -51,7 +62,8 @@ pub struct OfGroup {
     pub cpus: Option<f64>,
     /// How long its own quota kept tasks from running, summed over CPUs; null if unknown.
     pub throttled_s_per_s: Option<f64>,
-    /// CPU time of its tasks outside of its listed children; null if it has no listed children.
+    /// CPU time of its tasks that are neither in its listed children nor of the VMs in `threads_of`; null if it has
+    /// neither.
     pub rest_cpus: Option<f64>,
     /// The process of the VM to which it belongs alone.
     pub own: Option<u32>,
@@ -75,6 +87,8 @@ pub struct OfVm {
     pub weight: Option<f64>,
     /// CPU time of its process, in CPUs.
     pub cpus: Option<f64>,
+    /// Whether it ended during the measurement.
+    pub ended: bool,
     pub quotas: Vec<OfQuota>,
     /// The CPUs that these quotas allow all its vCPUs together; null if none limits it.
     pub limit_cpus: Option<f64>,
@@ -107,72 +121,110 @@ impl OfQuota {
 }
 
 impl Document {
-    pub fn new(found: &Found, rivals: &[Rival], [before, after]: [&Read; 2]) -> Document {
+    /// `vms`: the chosen ones, as they were before the measurement.
+    pub fn new(
+        found: &Found,
+        rivals: &[Rival],
+        vms: Vec<OfVm>,
+        [before, after]: [&Read; 2],
+    ) -> Document {
         let window_s = (after.at - before.at).as_secs_f64().max(1e-9);
         let per_s = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9 / window_s;
-        let cpus_of_vm = |pid: u32| Some(per_s(*before.vms.get(&pid)?, *after.vms.get(&pid)?));
-        let each = before.groups.iter().zip(&after.groups);
-        let used: Vec<Option<(f64, Option<f64>)>> = each
-            .map(|(from, to)| {
-                let (from, to): (Used, Used) = ((*from)?, (*to)?);
-                let throttled = from.throttled_ns.zip(to.throttled_ns);
-                let throttled = throttled.map(|(from, to)| per_s(from, to));
-                Some((per_s(from.cpu_ns, to.cpu_ns), throttled))
+        let each = before.groups.iter().zip(&after.groups).enumerate();
+        let used: Vec<During> = each
+            .map(|(at, (from, to))| {
+                let both = from.zip(*to);
+                let throttled = |(from, to): (Used, Used)| from.throttled_ns.zip(to.throttled_ns);
+                let throttled = both.and_then(throttled).map(|(from, to)| per_s(from, to));
+                let cpus = both.map(|(from, to)| per_s(from.cpu_ns, to.cpu_ns));
+                During { cpus, throttled, ended: after.removed.contains(&at) }
             })
             .collect();
-        let all = found.all.iter().map(|vm| (vm.pid, (vm.title().to_string(), cpus_of_vm(vm.pid))));
-        let vms = found.all.iter().filter(|vm| found.chosen.contains(&vm.pid));
+        let shown = |vm: &VmProcess| {
+            let (from, to) = (before.vms.get(&vm.pid), after.vms.get(&vm.pid));
+            let cpus = from.zip(to).map(|(from, to)| per_s(*from, *to));
+            let ended = from.is_some() && to.is_none();
+            (vm.pid, Shown { name: vm.title().to_string(), cpus, ended })
+        };
+        let all: BTreeMap<u32, Shown> = found.all.iter().map(shown).collect();
+        let of_vm = |vm: OfVm| {
+            let shown = all.get(&vm.pid);
+            let ended = shown.is_some_and(|shown| shown.ended);
+            OfVm { cpus: shown.and_then(|shown| shown.cpus), ended, ..vm }
+        };
         Document {
             schema: 1,
             window_s,
             cpus: found.host.online_cpus().map(|cpus| cpus.len()),
             sched_ext: found.host.sched_ext().map(|of| of.to_string()),
-            groups: of_groups(rivals, &used, &cpus_of_vm),
-            vms: vms.map(|vm| OfVm::new(found, vm, cpus_of_vm(vm.pid))).collect(),
-            all: all.collect(),
+            groups: of_groups(rivals, &used, &all),
+            vms: vms.into_iter().map(of_vm).collect(),
+            all,
         }
     }
 }
 
-fn of_groups(
-    rivals: &[Rival],
-    used: &[Option<(f64, Option<f64>)>],
-    cpus_of_vm: &dyn Fn(u32) -> Option<f64>,
-) -> Vec<OfGroup> {
-    let mut inside: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for (at, rival) in rivals.iter().enumerate() {
-        inside.entry(rival.within.unwrap_or(usize::MAX)).or_default().push(at);
+/// What a cgroup did during the measurement.
+struct During {
+    cpus: Option<f64>,
+    throttled: Option<f64>,
+    ended: bool,
+}
+
+impl During {
+    /// The CPU time with which it is weighed. One that has ended was idle.
+    fn weighed(&self) -> Option<f64> {
+        if self.ended {
+            Some(0.0)
+        } else {
+            self.cpus
+        }
     }
-    let cpus = |at: usize| used[at].map(|(cpus, _)| cpus);
-    let rest_of = |at: usize| -> Option<f64> {
-        let parts: Option<f64> = match inside.get(&at) {
-            Some(children) => children.iter().map(|child| cpus(*child)).sum(),
-            None if rivals[at].threads_of.is_empty() => None,
-            None => rivals[at].threads_of.iter().map(|pid| cpus_of_vm(*pid)).sum(),
-        };
-        Some((cpus(at)? - parts?).max(0.0))
+}
+
+fn of_groups(rivals: &[Rival], used: &[During], vms: &BTreeMap<u32, Shown>) -> Vec<OfGroup> {
+    let mut inside: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (at, within) in rivals.iter().enumerate().filter_map(|(at, of)| Some((at, of.within?))) {
+        inside.entry(within).or_default().push(at);
+    }
+    // The CPU time of tasks outside of listed children.
+    let outside = |at: usize| -> Option<f64> {
+        let children = inside.get(&at).into_iter().flatten();
+        let children: Option<f64> = children.map(|child| used[*child].weighed()).sum();
+        Some((used[at].cpus? - children?).max(0.0))
     };
+    let threads = |pid: &u32| match vms.get(pid)? {
+        vm if vm.ended => Some(0.0),
+        vm => vm.cpus,
+    };
+    let rest_of = |at: usize| -> Option<f64> {
+        let of = &rivals[at].threads_of;
+        let is_shared = inside.contains_key(&at) || !of.is_empty();
+        let threads: Option<f64> = of.iter().map(threads).sum();
+        Some((outside(at).filter(|_| is_shared)? - threads?).max(0.0))
+    };
+    let sibling = |at: usize| Sibling { weight: rivals[at].weight, cpus: used[at].weighed() };
     let of_group = |(at, rival): (usize, &Rival)| OfGroup {
         path: rival.group.path.clone(),
         version: if rival.group.version == unspin_host::Version::One { 1 } else { 2 },
         within: rival.within.map(|within| rivals[within].group.path.clone()),
         weight: rival.weight,
         quota_cpus: rival.quota_cpus,
-        is_busy: cpus(at).map(|_| Sibling { weight: None, cpus: cpus(at) }.is_busy()),
+        is_busy: used[at].weighed().map(|_| sibling(at).is_busy()),
+        ended: used[at].ended,
         entitled: None,
         got: None,
-        cpus: cpus(at),
-        throttled_s_per_s: used[at].and_then(|(_, throttled)| throttled),
+        cpus: used[at].cpus,
+        throttled_s_per_s: used[at].throttled,
         rest_cpus: rest_of(at),
         own: rival.own,
         threads_of: rival.threads_of.clone(),
     };
     let mut all: Vec<OfGroup> = rivals.iter().enumerate().map(of_group).collect();
-    for (within, beside) in inside.iter().filter(|(within, _)| **within != usize::MAX) {
-        let sibling = |at: &usize| Sibling { weight: rivals[*at].weight, cpus: cpus(*at) };
-        let siblings: Vec<Sibling> = beside.iter().map(sibling).collect();
-        let rest = all[*within].rest_cpus.unwrap_or(0.0);
-        let shares = entitled(&siblings).into_iter().zip(got(&siblings, rest));
+    for (within, beside) in &inside {
+        let siblings: Vec<Sibling> = beside.iter().map(|at| sibling(*at)).collect();
+        let shares = entitled(&siblings).into_iter();
+        let shares = shares.zip(got(&siblings, outside(*within).unwrap_or(0.0)));
         for (at, (entitled, got)) in beside.iter().zip(shares) {
             (all[*at].entitled, all[*at].got) = (entitled, got);
         }
@@ -181,7 +233,13 @@ fn of_groups(
 }
 
 impl OfVm {
-    fn new(found: &Found, vm: &VmProcess, cpus: Option<f64>) -> OfVm {
+    /// The chosen VMs where they are now; what they do is not known yet.
+    pub fn chosen(found: &Found) -> Vec<OfVm> {
+        let vms = found.all.iter().filter(|vm| found.chosen.contains(&vm.pid));
+        vms.map(|vm| OfVm::new(found, vm)).collect()
+    }
+
+    fn new(found: &Found, vm: &VmProcess) -> OfVm {
         let place = found.groups.place(found.tree, vm.pid);
         let limits = found.groups.limits(found.tree, vm.pid);
         let known = place.as_ref().ok();
@@ -197,7 +255,8 @@ impl OfVm {
             is_own,
             beside: known.map(|place| place.beside.iter().copied().collect()).unwrap_or_default(),
             weight: group.filter(|_| is_own == Some(true)).and_then(|of| found.tree.weight(of)),
-            cpus,
+            cpus: None,
+            ended: false,
             quotas: limits.iter().map(|limit| OfQuota::new(limit, vm)).collect(),
             limit_cpus: tightest.map(|(_, cpus)| cpus),
             unknown: place.err(),

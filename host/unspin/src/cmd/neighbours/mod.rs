@@ -12,7 +12,7 @@ use crate::progress::Passing;
 use crate::span::{seconds, stopped_by_signals, wait};
 use crate::vms;
 use anyhow::bail;
-use document::{Document, Found};
+use document::{Document, Found, OfVm};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -60,14 +60,19 @@ pub struct Args {
 struct Read {
     at: Instant,
     groups: Vec<Option<Used>>,
+    /// Which of them are gone.
+    removed: BTreeSet<usize>,
     /// CPU time of VMs' processes, in ns.
     vms: BTreeMap<u32, u64>,
 }
 
 impl Read {
     fn new(tree: &Tree, host: &Host, rivals: &[Rival], pids: impl Iterator<Item = u32>) -> Read {
+        let is_removed = |rival: &Rival| !tree.dir(&rival.group).is_dir();
+        let each = rivals.iter().enumerate();
         Read {
             at: Instant::now(),
+            removed: each.filter(|(_, of)| is_removed(of)).map(|(at, _)| at).collect(),
             groups: rivals.iter().map(|rival| tree.used(&rival.group)).collect(),
             vms: pids.filter_map(|pid| Some((pid, host.cpu_time_ns(pid)?))).collect(),
         }
@@ -96,12 +101,18 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let stop = stopped_by_signals()?;
     let read = || Read::new(&tree, &host, &rivals, groups.vms());
+    let found = Found { host: &host, tree: &tree, groups: &groups, all: &all, chosen: &chosen };
+    // The cgroup of a VM that ends is gone afterwards.
+    let vms = OfVm::chosen(&found);
     let before = read();
     let mut passing = Passing::new(args.seconds, "watching cgroups");
-    wait(args.seconds, &stop, &mut |passed| passing.at(passed))?;
+    let ended_early = wait(args.seconds, &stop, &mut |passed| passing.at(passed)).is_err();
+    drop(passing);
     let after = read();
-    let found = Found { host: &host, tree: &tree, groups: &groups, all: &all, chosen: &chosen };
-    let document = Document::new(&found, &rivals, [&before, &after]);
+    if ended_early {
+        say!("unspin: interrupted: this is what was watched until then");
+    }
+    let document = Document::new(&found, &rivals, vms, [&before, &after]);
     match args.json {
         true => out::json(&document),
         false => out::print(&show::text(&document, terminal_width())),
@@ -135,6 +146,16 @@ mod tests {
 
     /// The document of all VMs, or of one, after a second.
     fn document(fake: &Fake, groups: &[(&str, &str, u64)], only: Option<u32>) -> Document {
+        document_of(fake, groups, only, &[])
+    }
+
+    /// The same if these VMs have ended by then, and their cgroups with them.
+    fn document_of(
+        fake: &Fake,
+        groups: &[(&str, &str, u64)],
+        only: Option<u32>,
+        ended: &[(u32, &str)],
+    ) -> Document {
         let host = fake.host();
         let all = vms::processes(&host).unwrap();
         let pids = all.iter().map(|vm| vm.pid);
@@ -143,15 +164,21 @@ mod tests {
         let tree = Tree::of(&host);
         let of_vms = Groups::of(&tree, &host, &all);
         let rivals = Rival::all(&tree, &of_vms, &chosen, only.is_some());
+        let found = Found { host: &host, tree: &tree, groups: &of_vms, all: &all, chosen: &chosen };
+        let of_chosen = OfVm::chosen(&found);
         let at = Instant::now();
         let read_at = |at| Read { at, ..Read::new(&tree, &host, &rivals, of_vms.vms()) };
         let mut before = read_at(at);
-        before.vms = BTreeMap::from([(41, 0), (44, 0), (45, 0)]);
+        before.vms = BTreeMap::from([(41, 0), (42, 0), (44, 0), (45, 0)]);
         read(fake, groups, 2);
+        for (_, group) in ended.iter().filter(|(_, group)| !group.is_empty()) {
+            std::fs::remove_dir_all(fake.path(&format!("sys/fs/cgroup{group}"))).unwrap();
+        }
         let mut after = read_at(at + Duration::from_secs(1));
-        after.vms = BTreeMap::from([(41, 900_000_000), (44, 300_000_000), (45, 100_000_000)]);
-        let found = Found { host: &host, tree: &tree, groups: &of_vms, all: &all, chosen: &chosen };
-        Document::new(&found, &rivals, [&before, &after])
+        after.vms =
+            BTreeMap::from([(41, 900_000_000), (42, 0), (44, 300_000_000), (45, 100_000_000)]);
+        after.vms.retain(|pid, _| ended.iter().all(|(of, _)| of != pid));
+        Document::new(&found, &rivals, of_chosen, [&before, &after])
     }
 
     const GROUPS: [(&str, &str, u64); 11] = [
@@ -270,9 +297,62 @@ mod tests {
             (&vm["pid"], &vm["is_own"], &vm["weight"]),
             (&41.into(), &true.into(), &100.0.into())
         );
-        assert_eq!((&vm["limit_cpus"], &vm["quotas"][0]["of"]), (&1.5.into(), &"vm".into()));
+        assert_eq!((&vm["limit_cpus"], &vm["quotas"][0]["of"]), (&1.0.into(), &"vm".into()));
         assert!(vm["quotas"][0]["remedy"].as_str().unwrap().starts_with("virsh schedinfo "));
         assert!(json["sched_ext"].is_null() && vm["unknown"].is_null());
+    }
+
+    /// One in a cgroup of its own, one that shares a cgroup, and a cgroup without VMs.
+    #[test]
+    fn what_ends_is_idle_and_hides_nothing() {
+        let fake = host();
+        let db = r"/machine.slice/machine-qemu\x2d2\x2ddb.scope";
+        let ended = [(42, db), (45, ""), (0, "/system.slice/backup.service")];
+        let found = document_of(&fake, &GROUPS, None, &ended);
+        let of = |end: &str| found.groups.iter().find(|of| of.path.ends_with(end)).unwrap();
+        for (end, ended, entitled, got) in [
+            ("ddb.scope", true, None, 0.0),
+            ("line.scope", false, Some(1.0), 0.45),
+            ("backup.service", true, None, 0.0),
+            ("runner.service", false, Some(1.0), 500.0 / 1900.0),
+        ] {
+            let of = of(end);
+            assert_eq!(
+                (of.ended, of.is_busy, of.entitled),
+                (ended, Some(!ended), entitled),
+                "{end}"
+            );
+            assert!((of.got.unwrap() - got).abs() < 1e-9, "{of:?}");
+        }
+        assert!((of("runner.service").rest_cpus.unwrap() - 0.2).abs() < 1e-9, "without fire1");
+        let vm = |pid: u32| found.vms.iter().find(|vm| vm.pid == pid).unwrap();
+        assert_eq!(
+            (vm(42).ended, vm(42).is_own, vm(42).group.as_deref()),
+            (true, Some(true), Some(db))
+        );
+        assert!(vm(45).ended && !vm(41).ended && vm(42).cpus.is_none());
+        let text = show::text(&found, 80);
+        let flat = text.replace("\n  ", " ");
+        assert!(
+            flat.contains("* db, fire2, backup.service ended during the measurement"),
+            "{text}"
+        );
+        let row = text.lines().find(|line| line.contains("db (machine")).unwrap();
+        assert!(row.contains(" ended ") && row.contains(" 0.0 % "), "{text}");
+    }
+
+    /// A VM's leaf beside a VM that competes thread by thread.
+    #[test]
+    fn no_cpu_time_of_a_vm_is_that_of_other_tasks_too() {
+        let fake = host();
+        let leaf = ("/system.slice/runner.service/fire2", "100", 100);
+        fake.write("proc/45/cgroup", "0::/system.slice/runner.service/fire2");
+        let found = document(&fake, &[&GROUPS[..], &[leaf]].concat(), None);
+        let of = |end: &str| found.groups.iter().find(|of| of.path.ends_with(end)).unwrap();
+        let runner = of("runner.service");
+        assert_eq!(runner.threads_of, [44]);
+        assert!((runner.rest_cpus.unwrap() - 0.1).abs() < 1e-9, "{runner:?}");
+        assert!((of("fire2").got.unwrap() - 0.2).abs() < 1e-9, "of all tasks of runner.service");
     }
 
     #[test]
@@ -290,7 +370,8 @@ mod tests {
         let rivals = Rival::all(&tree, &groups, &chosen, false);
         let read = Read::new(&tree, &host, &rivals, std::iter::empty());
         let of = Found { host: &host, tree: &tree, groups: &groups, all: &all, chosen: &chosen };
-        let found = Document { window_s: 1.0, ..Document::new(&of, &rivals, [&read, &read]) };
+        let vms = OfVm::chosen(&of);
+        let found = Document { window_s: 1.0, ..Document::new(&of, &rivals, vms, [&read, &read]) };
         assert!(found.groups.iter().all(|of| of.cpus.is_none() && of.got.is_none()));
         let beside = |name: &str| found.groups.iter().find(|of| of.path.ends_with(name)).unwrap();
         assert_eq!(beside("cron.service").entitled, Some(100.0 / 250.0), "it may be busy");

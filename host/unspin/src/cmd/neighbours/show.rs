@@ -4,7 +4,7 @@
 use super::document::{Document, OfGroup};
 use super::share::BUSY_MIN;
 use crate::fit::{self, Column};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use unspin_text::{printable, printable_lines};
 
 /// Larger numbers are shown as this one: a quota or a weight may be any number.
@@ -124,6 +124,7 @@ impl<'a> Shower<'a> {
         };
         let entitled = match (group.within.as_ref(), group.is_busy) {
             (None, _) => String::new(),
+            (_, Some(false)) if group.ended => "ended".into(),
             (_, Some(false)) => "idle".into(),
             _ => share(group.entitled),
         };
@@ -131,18 +132,20 @@ impl<'a> Shower<'a> {
         let quota = group.quota_cpus.map_or(String::new(), |cpus| number(cpus, 2));
         // If the kernel does not account the cgroup, the VMM's process has most of the VM's CPU
         // time.
-        let vm = group.own.and_then(|pid| self.document.all.get(&pid)?.1);
+        let vm = group.own.and_then(|pid| self.document.all.get(&pid)?.cpus);
         let cpus = group.cpus.or(vm).map_or("?".into(), |cpus| number(cpus, 2));
         Row { inside, ..row(self.name(group), [&weight, &quota, &entitled, &got, &cpus]) }
     }
 
     /// A VM that shares the cgroup.
     fn thread_row(&self, pid: u32, group: &OfGroup) -> Row {
-        let (name, cpus) = self.document.all.get(&pid).cloned().unwrap_or_default();
-        let got =
-            share(cpus.zip(group.cpus).filter(|(_, all)| *all > 0.0).map(|(is, all)| is / all));
-        let cpus = cpus.map_or("?".into(), |cpus| number(cpus, 2));
-        row(printable(&name), ["", "", "", &got, &cpus])
+        let Some(vm) = self.document.all.get(&pid) else { return row(String::new(), [""; 5]) };
+        let weighed = if vm.ended { Some(0.0) } else { vm.cpus };
+        let both = weighed.zip(group.cpus).filter(|(_, all)| *all > 0.0);
+        let got = share(both.map(|(is, all)| is / all));
+        let cpus = vm.cpus.map_or("?".into(), |cpus| number(cpus, 2));
+        let entitled = if vm.ended { "ended" } else { "" };
+        row(printable(&vm.name), ["", "", entitled, &got, &cpus])
     }
 
     fn name(&self, group: &OfGroup) -> String {
@@ -151,7 +154,7 @@ impl<'a> Shower<'a> {
             _ => "/",
         };
         let vm = group.own.and_then(|pid| self.document.all.get(&pid));
-        let name = vm.map_or(last.to_string(), |(name, _)| format!("{name} ({last})"));
+        let name = vm.map_or(last.to_string(), |vm| format!("{} ({last})", vm.name));
         printable(&name)
     }
 }
@@ -172,10 +175,29 @@ fn share(share: Option<f64>) -> String {
     share.map_or("?".into(), fit::percent)
 }
 
+/// Which VMs, and which cgroups without VMs, ended.
+fn ended(document: &Document) -> Option<String> {
+    let around = document.groups.iter().flat_map(|group| group.own.iter().chain(&group.threads_of));
+    let pids: BTreeSet<u32> =
+        document.vms.iter().map(|vm| &vm.pid).chain(around).copied().collect();
+    let ended = |pid: &u32| document.all.get(pid).filter(|vm| vm.ended);
+    let vms = pids.iter().filter_map(ended).map(|vm| vm.name.as_str());
+    let is_other =
+        |group: &&OfGroup| group.ended && group.own.and_then(|pid| ended(&pid)).is_none();
+    let groups = document.groups.iter().filter(is_other);
+    let all: Vec<&str> =
+        vms.chain(groups.filter_map(|group| group.path.rsplit('/').next())).collect();
+    let more = all.len().saturating_sub(NOTES_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let names = all.iter().take(NOTES_MAX).copied().collect::<Vec<_>>().join(", ");
+    (!all.is_empty()).then(|| format!("{names}{more} ended during the measurement"))
+}
+
 fn notes(document: &Document, idle: usize) -> Vec<String> {
     let mut notes = Vec::new();
     notes.extend(document.sched_ext.clone());
-    let name = |pid: &u32| document.all.get(pid).map_or(String::new(), |(name, _)| name.clone());
+    let name = |pid: &u32| document.all.get(pid).map_or(String::new(), |vm| vm.name.clone());
+    notes.extend(ended(document));
     for group in document.groups.iter().filter(|group| !group.threads_of.is_empty()) {
         let names: Vec<String> = group.threads_of.iter().map(name).collect();
         notes.push(match (&names[..], group.within.is_none()) {

@@ -14,17 +14,19 @@ mod table;
 mod terminal;
 
 use super::diagnose::show::Document;
+use super::diagnose::{say_left_out, watched};
 use super::written::{read, SCHEDULED, SHAPED};
 use crate::exit::Usage;
 use crate::fit::terminal_width;
 use crate::out;
 use crate::span::{seconds, stopped_by_signals, wait};
 use crate::watch::facts::Detail;
-use crate::watch::{Source, SourceArgs, Watched, SETTLE};
+use crate::watch::{Sample, Source, SourceArgs, SETTLE};
 use anyhow::{bail, Context};
 use app::{App, Then};
 use line::{Column, Line};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -88,28 +90,36 @@ fn once(args: &Args, source: &mut dyn Source) -> anyhow::Result<()> {
     let before = source.sample()?;
     wait(args.delay, &stop, &mut |_| {})?;
     let after = source.sample()?;
-    if after.vms.is_empty() {
-        bail!("no VM runs on this host");
-    }
-    let is_chosen = |vm: &Watched| line::is_called(vm.vm, &args.filter);
-    let between = after.vms.iter().filter_map(|vm| vm.between(&before.seen, &after.seen));
-    let mut watched: Vec<Watched> = between.filter(is_chosen).collect();
-    if watched.is_empty() && args.filter.is_empty() {
-        bail!("no VM with vCPUs ran during the measurement");
-    }
-    if watched.is_empty() {
-        let filter = Name::new(args.filter.as_str()).short(FILTER_SHOWN);
-        bail!("no VM that ran during the whole measurement has {filter:?} in its name");
-    }
-    let mut lines: Vec<Line> = watched.iter().map(|vm| Line::of_vm(vm, &before, &after)).collect();
-    args.sort.sort(&mut lines, false);
-    let place = |pid| lines.iter().position(|line| line.id == pid);
-    watched.sort_by_key(|vm| place(vm.vm.pid));
-    let document = Document::new(&watched, &before, &after);
+    let document = document(args.sort, &args.filter, &before, &after)?;
     match args.json {
         true => out::json(&document),
         false => out::print(&document.table(terminal_width())),
     }
+}
+
+/// What the VMs did that the filter chooses. Prints which of them are left out.
+fn document(
+    sort: Column,
+    filter: &str,
+    before: &Sample,
+    after: &Sample,
+) -> anyhow::Result<Document> {
+    if before.vms.is_empty() && after.vms.is_empty() {
+        bail!("no VM runs on this host");
+    }
+    say_left_out(before);
+    let called = before.vms.iter().filter(|vm| line::is_called(&vm.process, filter));
+    let chosen: BTreeSet<u32> = called.map(|vm| vm.process.pid).collect();
+    if chosen.is_empty() && !filter.is_empty() {
+        let filter = Name::new(filter).short(FILTER_SHOWN);
+        bail!("no VM that ran during the whole measurement has {filter:?} in its name");
+    }
+    let mut watched = watched(&chosen, before, after)?;
+    let mut lines: Vec<Line> = watched.iter().map(|vm| Line::of_vm(vm, before, after)).collect();
+    sort.sort(&mut lines, false);
+    let place = |pid| lines.iter().position(|line| line.id == pid);
+    watched.sort_by_key(|vm| place(vm.vm.pid));
+    Ok(Document::new(&watched, before, after).of(chosen.len()))
 }
 
 fn live(args: &Args, source: &mut dyn Source) -> anyhow::Result<()> {
@@ -160,5 +170,38 @@ fn press(app: &mut App) -> anyhow::Result<Then> {
     match event::read().context("cannot read keys")? {
         Event::Key(key) if key.kind != KeyEventKind::Release => Ok(app.press(key)),
         _ => Ok(Then::Stay),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::Synthetic;
+
+    fn chosen(filter: &str, before: &Sample, after: &Sample) -> anyhow::Result<(usize, u64)> {
+        let json = serde_json::to_value(document(Column::Lost, filter, before, after)?).unwrap();
+        let shown = json["vms"].as_array().unwrap().len();
+        Ok((shown, json["not_watched"].as_u64().unwrap()))
+    }
+
+    /// One for which there is no room, one without vCPUs, and one that ends.
+    #[test]
+    fn vms_that_are_not_shown_are_counted() {
+        let source = Synthetic::new(6, 2);
+        let [mut before, mut after] = [1000, 1001].map(|s| source.at(Duration::from_secs(s)));
+        assert_eq!(chosen("", &before, &after).unwrap(), (6, 0));
+        let pids: Vec<u32> = before.vms.iter().map(|vm| vm.process.pid).collect();
+        for sample in [&mut before, &mut after] {
+            sample.left_out = 1;
+            sample.seen.retain(|thread, _| thread.pid != pids[0] && thread.pid != pids[1]);
+        }
+        after.vms.remove(2);
+        assert_eq!(chosen("", &before, &after).unwrap(), (3, 3));
+        assert_eq!(chosen("mail", &before, &after).unwrap(), (1, 0));
+        for (filter, why) in [("web", "no VM with vCPUs ran"), ("none", "has \"none\" in its name")]
+        {
+            let e = chosen(filter, &before, &after).unwrap_err().to_string();
+            assert!(e.contains(why), "{e}");
+        }
     }
 }
