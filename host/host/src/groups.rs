@@ -250,7 +250,7 @@ pub fn tightest(limits: &[Limit], vcpus: usize) -> Option<(&Limit, f64)> {
 }
 
 /// The CPUs that so many vCPUs can use together within these quotas of theirs, those of outer cgroups first; and the
-/// quota that leaves its vCPUs least, if any does.
+/// quota that leaves its vCPUs least, if any does. A quota of the whole VM counts in full, also above 1 CPU per vCPU.
 fn left(mut limits: Vec<&Limit>, vcpus: usize) -> (f64, Option<&Limit>) {
     let (mut cpus, mut free) = (0.0, vcpus);
     let mut first: Option<(f64, &Limit)> = None;
@@ -264,7 +264,8 @@ fn left(mut limits: Vec<&Limit>, vcpus: usize) -> (f64, Option<&Limit>) {
         let (within, of_inner) = left(inner, count);
         let is_outer = outer.cpus <= within || of_inner.is_none();
         let limit = of_inner.filter(|_| !is_outer).unwrap_or(outer);
-        let can = within.min(outer.cpus);
+        let is_alone = outer.of == Limited::Vm && of_inner.is_none();
+        let can = if is_alone { outer.cpus } else { within.min(outer.cpus) };
         let each = can / count as f64;
         if first.is_none_or(|(least, _)| each < least) {
             first = Some((each, limit));

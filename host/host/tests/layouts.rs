@@ -194,7 +194,7 @@ const LAYOUTS: &[Layout] = &[
             vcpus: &[r"0::/machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope/libvirt/vcpu0"],
             place: Some((r"/machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope", 100.0)),
             quotas: &[(r"/machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope", 1.5, "vm")],
-            limit: Some((1.0, "virsh schedinfo instance-0000abcd --live --set global_quota=MICROSECONDS")),
+            limit: Some((1.5, "virsh schedinfo instance-0000abcd --live --set global_quota=MICROSECONDS")),
             ..OWN
         }],
         helpers: &[],
@@ -267,7 +267,7 @@ const LAYOUTS: &[Layout] = &[
                 is_own: false,
                 beside: &[101],
                 quotas: &[("/system.slice/incus.service", 4.0, "vm")],
-                limit: Some((1.0, "systemctl set-property incus.service CPUQuota=PERCENT")),
+                limit: Some((4.0, "systemctl set-property incus.service CPUQuota=PERCENT")),
             },
             Vm {
                 pid: 101,
@@ -277,7 +277,7 @@ const LAYOUTS: &[Layout] = &[
                 is_own: false,
                 beside: &[100],
                 quotas: &[("/system.slice/incus.service", 4.0, "vm")],
-                limit: Some((1.0, "systemctl set-property incus.service CPUQuota=PERCENT")),
+                limit: Some((4.0, "systemctl set-property incus.service CPUQuota=PERCENT")),
             },
         ],
         helpers: &[(2001, "0::/system.slice/incus.service")],
@@ -508,7 +508,7 @@ const LAYOUTS: &[Layout] = &[
             vcpus: &["0::/user.slice/user-1000.slice/user@1000.service/user.slice/web"],
             place: Some(("/user.slice/user-1000.slice/user@1000.service/user.slice/web", 40.0)),
             quotas: &[("/user.slice/user-1000.slice/user@1000.service/user.slice", 1.5, "vm")],
-            limit: Some((1.0, "systemctl --user set-property user.slice CPUQuota=PERCENT")),
+            limit: Some((1.5, "systemctl --user set-property user.slice CPUQuota=PERCENT")),
             ..OWN
         }],
         helpers: &[],
@@ -543,7 +543,7 @@ const LAYOUTS: &[Layout] = &[
                 2.5,
                 "vm",
             )],
-            limit: Some((1.0, "limits.cpu of its pod")),
+            limit: Some((2.5, "limits.cpu of its pod")),
             ..OWN
         }],
         helpers: &[],
@@ -600,7 +600,7 @@ const LAYOUTS: &[Layout] = &[
             vcpus: &["3:cpu:/vms\n0::/system.slice/vm.service"],
             place: Some(("/vms", 50.0)),
             quotas: &[("/vms", 3.0, "vm")],
-            limit: Some((1.0, "cpu.cfs_quota_us of /vms")),
+            limit: Some((3.0, "cpu.cfs_quota_us of /vms")),
             ..OWN
         }],
         helpers: &[],
@@ -761,7 +761,7 @@ fn from_within_a_namespace_the_hosts_tree_is_read() {
             vcpus: &["0::/../../pod2/vm"],
             place: Some(("/kubepods/pod2/vm", 39.0)),
             quotas: &[("/kubepods", 8.0, "vm")],
-            limit: Some((1.0, "limits.cpu of its pod")),
+            limit: Some((8.0, "limits.cpu of its pod")),
             ..OWN
         },
         Vm {

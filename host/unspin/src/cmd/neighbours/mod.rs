@@ -297,7 +297,7 @@ mod tests {
             (&vm["pid"], &vm["is_own"], &vm["weight"]),
             (&41.into(), &true.into(), &100.0.into())
         );
-        assert_eq!((&vm["limit_cpus"], &vm["quotas"][0]["of"]), (&1.0.into(), &"vm".into()));
+        assert_eq!((&vm["limit_cpus"], &vm["quotas"][0]["of"]), (&1.5.into(), &"vm".into()));
         assert!(vm["quotas"][0]["remedy"].as_str().unwrap().starts_with("virsh schedinfo "));
         assert!(json["sched_ext"].is_null() && vm["unknown"].is_null());
     }
