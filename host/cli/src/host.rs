@@ -103,8 +103,12 @@ fn secure_boot(root: &Path) -> bool {
         .any(|bytes| bytes.get(4) == Some(&1))
 }
 
-fn headers(root: &Path, release: &str) -> PathBuf {
-    under(root, &format!("lib/modules/{release}/build"))
+/// The kernel's headers. The link to them is absolute on most distributions, and means a place below this root.
+pub fn headers(root: &Path, release: &str) -> PathBuf {
+    let link = under(root, &format!("lib/modules/{release}/build"));
+    let to = fs::read_link(&link).ok();
+    let inside = to.as_deref().and_then(|to| to.strip_prefix("/").ok()?.to_str());
+    inside.map_or(link.clone(), |to| under(root, to))
 }
 
 pub fn is_root() -> bool {
@@ -263,6 +267,15 @@ mod tests {
     /// A host in files, with headers for Debian's kernel.
     fn host() -> Scratch {
         Scratch::with(&[(&*format!("lib/modules/{DEBIAN}/build/Makefile"), "")])
+    }
+
+    #[test]
+    fn an_absolute_link_to_headers_is_below_the_hosts_root() {
+        let root =
+            Scratch::with(&[("usr/src/of-the-host/Makefile", ""), ("lib/modules/6.12/x", "")]);
+        std::os::unix::fs::symlink("/usr/src/of-the-host", root.join("lib/modules/6.12/build"))
+            .unwrap();
+        assert_eq!(headers(&root, "6.12"), root.join("usr/src/of-the-host"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use crate::detect::{self, Lacks};
 use crate::distribution::Distribution;
-use crate::host;
+use crate::host::{self, headers};
 use crate::sysfs::Module;
 use serde::Serialize;
 use std::fs;
@@ -237,13 +237,12 @@ impl Reasons {
 
 /// The configuration of the kernel; empty if it is not installed.
 fn config(root: &Path, release: &str) -> String {
-    let modules = format!("lib/modules/{release}");
     let files = [
-        format!("{modules}/config"),
-        format!("{modules}/build/.config"),
-        format!("boot/config-{release}"),
+        under(root, &format!("lib/modules/{release}/config")),
+        headers(root, release).join(".config"),
+        under(root, &format!("boot/config-{release}")),
     ];
-    files.iter().find_map(|file| read_kernel_text(under(root, file)).ok()).unwrap_or_default()
+    files.iter().find_map(|file| read_kernel_text(file).ok()).unwrap_or_default()
 }
 
 /// What to do if modprobe would not find the module.

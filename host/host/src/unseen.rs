@@ -11,6 +11,11 @@ use unspin_text::read_kernel;
 const NAMED_MAX: usize = 5;
 
 impl Host {
+    /// Whether there is a process or thread with this number.
+    pub fn is_there(&self, pid: u32) -> bool {
+        self.dir(pid).is_dir()
+    }
+
     /// Why VMs may be missing from [`Host::vm_processes`], in words; `None` if this user may look into all
     /// processes. A process that keeps even root out counts only if it is a known VMM.
     pub fn unseen(&self) -> Option<String> {

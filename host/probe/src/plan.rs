@@ -171,10 +171,11 @@ impl Plan {
     }
 }
 
-/// Whether KVM is loaded with the module for a vendor's processors, such as kvm_intel.
+/// Whether KVM is loaded with the module for a vendor's processors, such as kvm_intel. Another host's types may come
+/// without its list of modules.
 fn has_vendor(sys: &Path) -> bool {
-    let modules = std::fs::read_dir(sys.join("module")).into_iter().flatten().flatten();
-    modules.into_iter().any(|module| module.file_name().as_encoded_bytes().starts_with(b"kvm_"))
+    let Ok(modules) = std::fs::read_dir(sys.join("module")) else { return true };
+    modules.flatten().any(|module| module.file_name().as_encoded_bytes().starts_with(b"kvm_"))
 }
 
 impl Plan {

@@ -164,7 +164,8 @@ pub(super) fn watched<'a>(
             Some(vcpus) => watched.push(vcpus),
             None => {
                 let title = show::title(&vm.process);
-                let is_left_out = vm.watched().all(|thread| !after.seen.contains_key(&thread));
+                let is_seen = |thread| after.seen.contains_key(&thread);
+                let is_left_out = vm.watched().next().is_some() && !vm.watched().any(is_seen);
                 match is_left_out && after.left_out > 0 {
                     true => {} // It is one of those that were counted.
                     false => say!("unspin: {title} had no vCPU during the measurement"),

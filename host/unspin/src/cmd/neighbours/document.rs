@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which cgroups and VMs compete with which: the JSON document.
 
-use super::share::{entitled, got, Sibling};
+use super::share::{entitled, got, Sibling, BUSY_MIN};
 use super::Read;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,8 +62,8 @@ pub struct OfGroup {
     pub cpus: Option<f64>,
     /// How long its own quota kept tasks from running, summed over CPUs; null if unknown.
     pub throttled_s_per_s: Option<f64>,
-    /// CPU time of its tasks that are neither in its listed children nor of the VMs in `threads_of`; null if it has
-    /// neither.
+    /// CPU time of its tasks that are neither in its listed children nor of the VMs in `threads_of`, and of what
+    /// ended; null if it has neither, or if the VMs have threads in both.
     pub rest_cpus: Option<f64>,
     /// The process of the VM to which it belongs alone.
     pub own: Option<u32>,
@@ -129,7 +129,8 @@ impl Document {
         [before, after]: [&Read; 2],
     ) -> Document {
         let window_s = (after.at - before.at).as_secs_f64().max(1e-9);
-        let per_s = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9 / window_s;
+        // A count that fell began again, because its cgroup was made again.
+        let per_s = |from: u64, to: u64| to.checked_sub(from).unwrap_or(to) as f64 / 1e9 / window_s;
         let each = before.groups.iter().zip(&after.groups).enumerate();
         let used: Vec<During> = each
             .map(|(at, (from, to))| {
@@ -143,7 +144,7 @@ impl Document {
         let shown = |vm: &VmProcess| {
             let (from, to) = (before.vms.get(&vm.pid), after.vms.get(&vm.pid));
             let cpus = from.zip(to).map(|(from, to)| per_s(*from, *to));
-            let ended = from.is_some() && to.is_none();
+            let ended = to.is_none() && after.ended.contains(&vm.pid);
             (vm.pid, Shown { name: vm.title().to_string(), cpus, ended })
         };
         let all: BTreeMap<u32, Shown> = found.all.iter().map(shown).collect();
@@ -201,7 +202,9 @@ fn of_groups(rivals: &[Rival], used: &[During], vms: &BTreeMap<u32, Shown>) -> V
         let of = &rivals[at].threads_of;
         let is_shared = inside.contains_key(&at) || !of.is_empty();
         let threads: Option<f64> = of.iter().map(threads).sum();
-        Some((outside(at).filter(|_| is_shared)? - threads?).max(0.0))
+        let rest = outside(at).filter(|_| is_shared)? - threads?;
+        // Less than none: some of the VMs' threads are in listed children.
+        (rest > -BUSY_MIN).then_some(rest.max(0.0))
     };
     let sibling = |at: usize| Sibling { weight: rivals[at].weight, cpus: used[at].weighed() };
     let of_group = |(at, rival): (usize, &Rival)| OfGroup {

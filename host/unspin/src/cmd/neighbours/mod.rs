@@ -64,17 +64,22 @@ struct Read {
     removed: BTreeSet<usize>,
     /// CPU time of VMs' processes, in ns.
     vms: BTreeMap<u32, u64>,
+    /// VMs whose process is gone.
+    ended: BTreeSet<u32>,
 }
 
 impl Read {
     fn new(tree: &Tree, host: &Host, rivals: &[Rival], pids: impl Iterator<Item = u32>) -> Read {
         let is_removed = |rival: &Rival| !tree.dir(&rival.group).is_dir();
+        let pids: Vec<u32> = pids.collect();
+        let time = |pid: &u32| Some((*pid, host.cpu_time_ns(*pid)?));
         let each = rivals.iter().enumerate();
         Read {
             at: Instant::now(),
             removed: each.filter(|(_, of)| is_removed(of)).map(|(at, _)| at).collect(),
             groups: rivals.iter().map(|rival| tree.used(&rival.group)).collect(),
-            vms: pids.filter_map(|pid| Some((pid, host.cpu_time_ns(pid)?))).collect(),
+            vms: pids.iter().filter_map(time).collect(),
+            ended: pids.iter().copied().filter(|pid| !host.is_there(*pid)).collect(),
         }
     }
 }
@@ -173,6 +178,9 @@ mod tests {
         read(fake, groups, 2);
         for (_, group) in ended.iter().filter(|(_, group)| !group.is_empty()) {
             std::fs::remove_dir_all(fake.path(&format!("sys/fs/cgroup{group}"))).unwrap();
+        }
+        for (pid, _) in ended.iter().filter(|(pid, _)| *pid != 0) {
+            std::fs::remove_dir_all(fake.path(&format!("proc/{pid}"))).unwrap();
         }
         let mut after = read_at(at + Duration::from_secs(1));
         after.vms =
