@@ -291,7 +291,7 @@ fn threads_refuse_what_needs_a_hypervisor() {
     std::fs::write(&file, format!("slice_ns = 1000000\n{text}")).unwrap();
     let name = file.to_str().unwrap();
     let args = ["bench", name, "--profile-dir", "profiles", "--machine", "threads"];
-    fails(&args, 2, "`slice_ns`: machine threads does not support this: length of the");
+    fails(&args, 2, "`slice_ns`: machine threads does not support this: slice to set");
     std::fs::write(&file, text.replace("pcpus = 1", "pcpus = 1024")).unwrap();
     fails(&args, 77, "needs 1024 CPUs, and this process may run on");
     std::fs::remove_file(file).unwrap();
