@@ -278,7 +278,8 @@ static void vm_publish(u32 i)
 	WRITE_ONCE(vm->refused, why[i]);
 	WRITE_ONCE(vm->gang, gang_is_high(row));
 	WRITE_ONCE(vm->turn_owed_cycles, row->owed);
-	WRITE_ONCE(vm->turn_behind_cycles, row->behind);
+	vm->turn_behind_cycles = row->behind;
+	WRITE_ONCE(vm->over_share, !gang_may_come_back(row));
 	vm->turn_apart_cycles = row->apart;
 	if (row->last_turn != vm->turn_last)
 		vm->turns++;

@@ -199,6 +199,7 @@ struct unspin_vm {
 	u8 in_turns;			/* its vCPUs wait while others have a turn; written by the planner */
 	u8 judged;			/* planner: whether it spins is judged; always if it is in turns */
 	u8 gang;			/* its vCPUs run together in its own turns; written by the planner */
+	u8 over_share;			/* not gang_may_come_back(); written by the planner */
 	u8 sampled;			/* its vCPUs are sampled now for spinning in user space */
 	u8 hears_guest;			/* reports of its guest count: when its vCPUs should run together */
 	u32 hvs_flags;

@@ -50,15 +50,12 @@ static inline u64 unspin_turn_ran_cycles(const struct unspin_slot *slot, u64 now
 }
 
 /*
- * It woke up, and its VM is owed time, or has itself had no more than its share: it may run in turns of other
- * VMs for GANG_BACK_US. A vCPU of a VM that has turns of its own waits for them.
+ * It woke up, and its VM has had no more than its share: it may run in turns of other VMs for GANG_BACK_US. A
+ * vCPU of a VM that has turns of its own waits for them.
  */
 static inline bool unspin_turn_came_back(const struct unspin_slot *slot)
 {
-	const struct unspin_vm *vm = slot->vm;
-
-	return (READ_ONCE(vm->turn_behind_cycles) >= 0 || READ_ONCE(vm->turn_owed_cycles) > 0) &&
-	       !READ_ONCE(vm->gang) &&
+	return !READ_ONCE(slot->vm->over_share) && !READ_ONCE(slot->vm->gang) &&
 	       unspin_turn_ran_cycles(slot, unspin_now()) < READ_ONCE(slot->turn.back_until_cycles);
 }
 

@@ -107,10 +107,8 @@ static __attribute__((noinline, cold)) void unspin_slice_ask(void)
 {
 	struct unspin_slice_area *area = unspin_slice_area();
 
-	if (unspin_slice_refused)
-		return;
 	if (!area || !(area->flags & UNSPIN_SLICE_AVAILABLE) ||
-	    (!(area->flags & UNSPIN_SLICE_ENABLED) && !unspin_slice_enable())) {
+	    (!(area->flags & UNSPIN_SLICE_ENABLED) && (unspin_slice_refused || !unspin_slice_enable()))) {
 		unsigned int unknown = UNSPIN_SLICE_UNKNOWN;
 
 		unspin_slice_refused = true;

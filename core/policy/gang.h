@@ -39,9 +39,9 @@
  *
  * A vCPU of a LOW VM that wakes up need not wait for the end of a turn if its VM is owed time, or if the
  * VM's own CPU time is *behind* its parts or equal to them: callers let it run for GANG_BACK_US in turns of
- * other VMs. So a VM that answers requests does so as without turns. Being owed is not enough: a VM that
- * sleeps most of the time owes its share of what others of the group got. Being behind is not enough
- * either: a VM may use what light VMs of the group leave of their parts.
+ * other VMs. So a VM that answers requests does so as without turns. What a VM is owed does not tell alone: one
+ * that sleeps most of the time owes its share of what others of the group got. Nor does its own time: it may
+ * have what light VMs of the group leave of their parts.
  *
  * A VM is *unplaced* if its vCPUs could not run together even on an empty host. It is LOW meanwhile.
  *
@@ -196,6 +196,12 @@ struct gang_filler {
 static inline pol_u8 gang_is_high(const struct gang_vm *vm)
 {
 	return vm->high && !vm->unplaced;
+}
+
+/* Whether a vCPU of it that wakes up may run in turns of other VMs for GANG_BACK_US, if it is LOW. */
+static inline pol_u8 gang_may_come_back(const struct gang_vm *vm)
+{
+	return vm->owed > 0 || vm->behind >= 0;
 }
 
 /*

@@ -73,11 +73,12 @@ fn is_step(number: Number) -> bool {
 
 /// Every setting and its values, one per line.
 pub fn settings_help() -> String {
-    let line = |(key, takes): &(&str, Takes)| {
-        match *key {
-        RESET => format!("\n  {key}: {takes}; sets the counters of the VM named with --vm to 0, and starts APLE again"),
+    let line = |(key, takes): &(&str, Takes)| match *key {
+        RESET => format!(
+            "\n  {key}: {takes}; sets the counters of the VM named with --vm to 0, and starts APLE \
+             again"
+        ),
         _ => format!("\n  {key}: {takes}"),
-    }
     };
     SETTINGS.iter().map(line).collect()
 }

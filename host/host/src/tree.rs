@@ -229,7 +229,7 @@ impl Namespace {
         };
         let above: Vec<&str> = match self.depth.checked_sub(ups)? {
             0 => Vec::new(),
-            left => own.as_ref()?.split('/').skip(1).take(left).collect(),
+            depth => own.as_ref()?.split('/').skip(1).take(depth).collect(),
         };
         let parts: Vec<&str> = above.into_iter().chain(rest).collect();
         Some(Cgroup { path: format!("/{}", parts.join("/")), version: shown.version })

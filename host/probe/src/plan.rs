@@ -158,16 +158,17 @@ impl Plan {
         }
         let modules = REASONS.iter().filter(|(name, _)| sys.join("module").join(name).exists());
         let reasons: Vec<Field> = modules.flat_map(|(_, fields)| *fields).copied().collect();
-        let plan = Fit(&types).plan(extent, &reasons);
         let misfit =
             |why: Vec<String>| Error::UnknownKernel { release: release(), why: why.join("; ") };
-        let plan = plan.map_err(misfit)?;
+        let plan = Fit(&types).plan(extent, &reasons).map_err(misfit)?;
         let lockdown = read_kernel_text(sys.join("kernel/security/lockdown"));
-        match lockdown.is_ok_and(|text| text.contains("[confidentiality]")) {
-            _ if !has_vendor(sys) => Err(Error::NoKvm),
-            true => Err(Error::LockedDown),
-            false => Ok(plan),
+        if !has_vendor(sys) {
+            return Err(Error::NoKvm);
         }
+        if lockdown.is_ok_and(|text| text.contains("[confidentiality]")) {
+            return Err(Error::LockedDown);
+        }
+        Ok(plan)
     }
 }
 

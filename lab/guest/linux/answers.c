@@ -6,7 +6,6 @@
  *
  * One unit is one answer.
  */
-#include <pthread.h>
 #include <time.h>
 #include "units.h"
 
@@ -74,14 +73,5 @@ int main(int count, char **arguments)
 		units_refuse("usage: answers THREADS SEED, with 1 to %d threads", THREADS_MAX);
 	area = units_area();
 	ns_per_cycle = cycles_measured();
-	for (int i = 0; i < threads; i++) {
-		uintptr_t seed = strtoul(arguments[2], NULL, 10) * THREADS_MAX + i;
-		pthread_t thread;
-		int error = pthread_create(&thread, NULL, answer, (void *)seed);
-
-		if (error)
-			units_refuse("answers: thread %d: %s", i, strerror(error));
-	}
-	for (;;)
-		pause();
+	units_run_threads("answers", threads, answer, arguments[2], THREADS_MAX);
 }

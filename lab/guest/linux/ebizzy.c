@@ -9,7 +9,6 @@
  * is one copy, which ebizzy calls a record.
  */
 #include <malloc.h>
-#include <pthread.h>
 #include <string.h>
 #include "units.h"
 
@@ -76,14 +75,5 @@ int main(int count, char **arguments)
 	if (!mallopt(M_MMAP_THRESHOLD, CHUNK_BYTES / 2))
 		units_refuse("ebizzy: mallopt() failed");
 	fill_chunks();
-	for (int i = 0; i < threads; i++) {
-		uintptr_t seed = strtoul(arguments[2], NULL, 10) * THREADS_MAX + i;
-		pthread_t thread;
-		int error = pthread_create(&thread, NULL, copy_and_search, (void *)seed);
-
-		if (error)
-			units_refuse("ebizzy: thread %d: %s", i, strerror(error));
-	}
-	for (;;)
-		pause();
+	units_run_threads("ebizzy", threads, copy_and_search, arguments[2], THREADS_MAX);
 }

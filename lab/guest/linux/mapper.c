@@ -8,7 +8,6 @@
  *
  * ebizzy.c maps more at a time, and copies and searches instead of computing. One unit is one mapping.
  */
-#include <pthread.h>
 #include "units.h"
 
 #define BYTES 16384
@@ -50,14 +49,5 @@ int main(int count, char **arguments)
 	if (threads < 1 || threads > THREADS_MAX)
 		units_refuse("usage: mapper THREADS SEED, with 1 to %d threads", THREADS_MAX);
 	area = units_area();
-	for (int i = 0; i < threads; i++) {
-		uintptr_t seed = strtoul(arguments[2], NULL, 10) * THREADS_MAX + i;
-		pthread_t thread;
-		int error = pthread_create(&thread, NULL, map_and_unmap, (void *)seed);
-
-		if (error)
-			units_refuse("mapper: thread %d: %s", i, strerror(error));
-	}
-	for (;;)
-		pause();
+	units_run_threads("mapper", threads, map_and_unmap, arguments[2], THREADS_MAX);
 }

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
 #include "area.h"
 
 /* The area is this file's, which tests make; of the computer's memory if it is not set. */
@@ -114,6 +116,22 @@ static inline void units_respond(struct area *area, uint64_t cycles)
 	units_add(&area->responses.hist[response_bucket(cycles)], 1);
 	units_add(&area->responses.cycles, cycles);
 	units_add(&area->responses.count, 1);
+}
+
+/* Runs so many threads, and never returns. A thread's argument is a number that no other of these has, from the seed. */
+__attribute__((noreturn)) static inline void units_run_threads(const char *program, int threads,
+							       void *(*run)(void *), const char *seed, int most)
+{
+	for (int i = 0; i < threads; i++) {
+		uintptr_t number = strtoul(seed, NULL, 10) * most + i;
+		pthread_t thread;
+		int error = pthread_create(&thread, NULL, run, (void *)number);
+
+		if (error)
+			units_refuse("%s: thread %d: %s", program, i, strerror(error));
+	}
+	for (;;)
+		pause();
 }
 
 #endif

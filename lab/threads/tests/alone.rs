@@ -60,7 +60,7 @@ const MUTANTS: &[(&str, &str, &str, &str, &str)] = &[
         "unknown = unspin_slice_now();",
         "because another one was refused",
     ),
-    ("slice", "slice_linux.h", "if (unspin_slice_refused)", "if (false)", "asks again"),
+    ("slice", "slice_linux.h", "(unspin_slice_refused || !", "(!", "asks again"),
     (
         "slice",
         "slice_linux.h",
