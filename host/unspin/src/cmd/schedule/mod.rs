@@ -57,7 +57,7 @@ pub struct Args {
     #[arg(long, value_name = "LIST", value_parser = cpu_list, required_unless_present = "check")]
     cpus: Option<Cpus>,
     /// This VM's vCPUs always run together. Those of other VMs run together while they spin. Pause-loop exits show
-    /// this (on Intel only for the guest's kernel), and for user space the module, if the VM has
+    /// this (on Intel only for the guest's kernel). For user space the module shows it, if the VM has
     /// coscheduling=vcrd-user or vcrd-both and a mode other than off and observe. May be given several times.
     #[arg(long, value_name = "VM", conflicts_with = "no_gangs")]
     gang: Vec<OsString>,
