@@ -27,12 +27,13 @@ const TIME: Duration = Duration::from_secs(10);
 const HELP: &str = "\
 For several VMs it prints one line each, the worst first. For one VM, or with --details, it also prints \
 the vCPUs, the states, who has the CPUs that the VM waits for, and advice. Ctrl-C ends it early and \
-prints what was measured until then. Lines are as wide as the terminal, or as COLUMNS says; 80 without a terminal.
+prints what was measured until then. Lines are as wide as the terminal, or as COLUMNS says; without a terminal their \
+width is 80.
 
 A VM loses time to 9 causes: contention (a vCPU is runnable, and another task has its CPU), spin-switch \
 (pause-loop exits), idle-switch (sleep and wake-up), ipi (interrupts), user-spin (spinning in user \
 space), cache, device (emulated devices), msr (model-specific registers) and monitor (the VMM's other \
-threads). Each is shown in seconds per second, and as a share of the wall time of all vCPUs. A \
+threads). Each is shown in vCPU-seconds per second, and as a share of the wall time of all vCPUs. A \
 share is measured, estimated, or unknown; unknown is not 0.
 
 BPF programs in the host kernel collect the times. They change nothing, and nothing is installed in the \

@@ -7,8 +7,8 @@ pub const EXAMPLES: Examples = &[
     (
         "",
         &[
-            ("unspin top", "Show all VMs as it happens."),
-            ("unspin diagnose web1", "Say what VM web1 loses, on what, and what would help."),
+            ("unspin top", "Show all VMs, live."),
+            ("unspin diagnose web1", "Show how much time VM web1 loses, why, and what would help."),
             ("unspin load --check", "Say whether this host can have the module."),
         ],
     ),

@@ -81,7 +81,7 @@ pub struct Args {
     /// 2].
     #[arg(long, value_name = "N", value_parser = tau_ns)]
     tau_us: Option<u64>,
-    /// Print how many locks were taken when a process exits.
+    /// When a process exits, print how many locks it took.
     #[arg(long)]
     verbose: bool,
     /// The program and its arguments.

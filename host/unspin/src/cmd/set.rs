@@ -13,8 +13,8 @@ use unspin_host::{place, Host};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The VM: any of its names, its UUID or VMID, or PID-N from `unspin status`. KIND:NAME selects
-    /// the kind of name, as in vmid:104, pid:4242 or name:web1. Without it: the module's defaults, which
-    /// each VM without a value of its own uses. mode=off turns all VMs off.
+    /// the kind of name, as in vmid:104, pid:4242 or name:web1. Without --vm the module's defaults change,
+    /// which apply to each VM without a value of its own; mode=off then sets every VM to mode off.
     #[arg(long, value_name = "VM")]
     vm: Option<OsString>,
     // The list of settings comes from the module's description.

@@ -28,8 +28,8 @@ weights (cpu.weight, or cpu.shares of version 1). A VM competes by the weight of
 around its vCPUs for which the cpu controller is on. If this cgroup contains other VMs, too, their \
 threads compete one by one, and no VM has a share of its own.
 
-The table shows the cgroups around VMs, and the busy cgroups beside them. entitled: its share of the \
-parent's CPU time, by its weight among the busy cgroups beside it. got: the share that it really had. A \
+The table shows the cgroups around VMs, and the busy cgroups beside them. entitled: the cgroup's share \
+of its parent's CPU time, by its weight among the busy cgroups beside it. got: the share that it had. A \
 cgroup that used less than 0.01 CPUs is idle, and is entitled to nothing. Tasks directly in a cgroup that \
 contains other cgroups are weighed one by one, and have no share.
 

@@ -37,8 +37,8 @@ run there either: they would come before the VMs of this scheduler.
 A VM with a CPU quota (cpu.max) is refused, because the kernel does not apply quotas to such schedulers. So is one \
 whose vCPUs have a real-time policy.
 
-Each thread that is taken gets the policy SCHED_EXT, and may only run on these CPUs. Both are first recorded in \
-/run/unspin/journal. They are restored when the command ends (Ctrl-C, TERM, HUP), on an error, and by a guard \
+Each thread that is taken gets the policy SCHED_EXT, and may only run on these CPUs. Its own policy and CPUs are first \
+recorded in /run/unspin/journal. They are restored when the command ends (Ctrl-C, TERM, HUP), on an error, and by a guard \
 process if this one is killed or hangs. If both are killed, unspin diagnose --put-back restores them. Until then, \
 the fair scheduler runs these threads.";
 
@@ -56,9 +56,9 @@ pub struct Args {
     /// The CPUs for VMs, such as 8-63.
     #[arg(long, value_name = "LIST", value_parser = cpu_list, required_unless_present = "check")]
     cpus: Option<Cpus>,
-    /// This VM's vCPUs always run together. Otherwise they do while pause-loop exits show that they spin, which
-    /// Intel processors report for the guest's kernel only, or while the module finds that they spin in user
-    /// space (coscheduling=vcrd-user or vcrd-both, and a mode other than off and observe). May be given several times.
+    /// This VM's vCPUs always run together. Those of other VMs run together while they spin. Pause-loop exits show
+    /// this (on Intel only for the guest's kernel). For user space the module shows it, if the VM has
+    /// coscheduling=vcrd-user or vcrd-both and a mode other than off and observe. May be given several times.
     #[arg(long, value_name = "VM", conflicts_with = "no_gangs")]
     gang: Vec<OsString>,
     /// No VM's vCPUs run together.

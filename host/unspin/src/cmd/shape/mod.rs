@@ -40,7 +40,7 @@ A vCPU whose work is urgent gets a shorter slice, so that it runs sooner after a
 longer slices.
 
 The resolver pins each vCPU to a CPU, so that the busiest vCPUs do not share one. vCPUs that are \
-already pinned are not moved unless --pinned.
+already pinned are not moved unless --pinned is given.
 
 vCPUs that share a cgroup get nice values instead of weights.
 
@@ -82,7 +82,7 @@ pub struct Args {
     period_ms: u64,
     /// What to adapt. time: each vCPU's part of the VM's CPU time, and the VM's own weight. weight: the
     /// VM's own weight alone. latency: how soon a vCPU runs after a wake-up (kernel 6.12 and later).
-    /// resolver: the CPU of each vCPU (not of pinned VMs, unless --pinned).
+    /// resolver: the CPU of each vCPU (of pinned VMs only with --pinned).
     #[arg(long, value_name = "PARTS", value_delimiter = ',', default_value = "time,latency")]
     parts: Vec<Part>,
     /// To compare with the dissertation, which has no corrections: the VM's own weight stays, each period
