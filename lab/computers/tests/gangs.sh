@@ -51,7 +51,19 @@ turns_above() {
 	done
 	above $1 $2
 	echo "refused: $(value ${1%/*}/turns_refused), CPUs without turns: $(value $U/turns_excluded_cpus)"
+	who_runs
 	false
+}
+# What keeps VMs from turns: threads that ran within a second, with their CPU and ticks, and every VM's state.
+who_runs() {
+	threads_ran > /tmp/ran
+	sleep 1
+	threads_ran | grep -vxFf /tmp/ran
+	grep . $U/vms/*/mode $U/vms/*/coscheduling $U/vms/*/turns_refused
+}
+threads_ran() {
+	sed 's/) /)\t/' /proc/[0-9]*/task/[0-9]*/stat 2> /dev/null |
+		awk -F '\t' '{ split($2, of, " "); if (of[12] + of[13]) print $1, "on CPU", of[37], "ticks", of[12] + of[13] }'
 }
 # By what the kernel counts: in mode off the module counts nothing.
 ticks() {
