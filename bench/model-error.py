@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""How far measured ratios lie off the simulator's worlds: what the model's own error is chosen by
+"""Fits the model's own error to the distance of measured ratios from the simulator's worlds
 (docs/simulator.md, "Worlds"; lab/unspin-lab/src/worlds/inputs.rs).
 
     unspin-lab agree --known results/known.jsonl --worlds 32 --json | bench/model-error.py
 
-Only known arms count: held-out ones are to judge it. The error of familiar arms is `least` + `grows` x
-the size of the ratio's logarithm; of others `strange` times that. Each is the likeliest, the worlds
-taken as a normal distribution. Leave one out: each scenario is judged by the error that the others
-give."""
+Only known arms are used; held-out arms judge the result. The error of familiar arms is `least` +
+`grows` x the size of the ratio's logarithm, and that of other arms `strange` times as much. The most
+likely numbers are chosen, with the worlds taken as normally distributed. Leave one out: each scenario
+is judged by the error that the others give."""
 
 import json
 import math
@@ -17,7 +17,7 @@ import sys
 LEAST = [0, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03]
 GROWS = [0, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2]
 STRANGE = [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8]
-# Ratios have two digits: so much is lost of one, as a standard deviation.
+# Ratios have 2 digits. This is the standard deviation of what rounding loses.
 ROUNDED = 0.003
 
 

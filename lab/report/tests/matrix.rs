@@ -71,9 +71,11 @@ fn every_cell_is_divided_by_ticket_on_stock_with_as_many_vms() {
     assert_eq!(cells(&m, "ebizzy, 1 VM\n", "ticket"), ["0.50", "1.00", "1.30"]);
     assert_eq!(cells(&m, "ebizzy, 1 VM\n", "tas"), ["1.00 ~", "2.00", "2.60"]);
     assert_eq!(cells(&m, "ebizzy, 2 VMs\n", "tas"), ["1.50", "3.00", "3.90"]);
-    assert!(m.page.contains("best tas under apples (3.90), best policy for ticket apples (1.30)"));
+    assert!(m
+        .page
+        .contains("best: tas under apples (3.90); best policy for ticket: apples (1.30)"));
     assert!(m.page.contains(
-        "apples gains on stock under ticket (+30 %), tas (+30 %), preemptable-8000ns (+30 %)."
+        "apples gains over stock with ticket (+30 %), tas (+30 %), preemptable-8000ns (+30 %)."
     ));
     assert!(!m.page.contains("apples loses"));
     assert!(m.page.contains("2600 cycles a microsecond") && m.page.contains("seeds 1, 2, 3"));
@@ -93,7 +95,7 @@ fn what_cannot_be_told_is_marked_and_few_rounds_are_not() {
     let tas = cells(&m, "ebizzy, 2 VMs\n", "tas");
     assert_eq!(tas[2], "1.30 ~", "seed by seed from 0 to 1.3");
     assert_eq!(cells(&m, "ebizzy, 2 VMs\n", "preemptable-8000ns")[2], "1.30");
-    assert!(m.page.contains("apples gains on stock under ticket (+30 %), preemptable"));
+    assert!(m.page.contains("apples gains over stock with ticket (+30 %), preemptable"));
 }
 
 #[test]
@@ -111,10 +113,10 @@ fn windows_that_never_moved_are_said_of_arms_that_do_nothing_else() {
     };
     assert!(!still(&[]).contains("never moved"));
     let two = still(&["ticket", "tas"]);
-    assert_eq!(two.matches(" aple never moved its window under ticket, tas.").count(), 2);
+    assert_eq!(two.matches(" aple never moved its window with ticket, tas.").count(), 2);
     assert!(!two.contains("apples never moved"), "HVS acts all the same");
     let all = still(&["ticket", "tas", "preemptable-8000ns"]);
-    assert!(all.contains(" aple never moved its window under any lock."));
+    assert!(all.contains(" aple never moved its window with any lock."));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use unspin_text::{read_text, shown};
 /// What of a scenario to run.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Select {
-    /// Only these arms and the baseline: a list with commas, or several such options.
+    /// Only these arms and the baseline; separate names by commas, or repeat the option.
     #[arg(long = "arm", value_name = "NAME", value_delimiter = ',')]
     pub arms: Vec<String>,
     /// Only these profiles, or programs of Linux guests.

@@ -43,9 +43,10 @@ pub fn matrix(tables: &[LockTable], stem: &str) -> Matrix {
 
 const HEAD: &str = "# Guest locks and host policies\n\n\
     Made by `unspin-lab report --matrix` from measured results; `make matrix` measures them again. Every \
-    cell is the throughput (work of all VMs, counted) divided by that of the `ticket` lock on \
-    stock KVM with the same number of VMs: the ratio of the medians over the seeds. **~**: the cell does not differ from \
-    1 by more than the spread over the seeds. Every run also checked that no two vCPUs ever held a lock at once.\n";
+    cell is the throughput of all VMs divided by that of the `ticket` lock on stock KVM with the same \
+    number of VMs: the ratio of the medians over the seeds. **~**: not significantly different from 1 over \
+    the seeds. *Wasted* is the share of CPU time lost to PLE exits, *kicks* wake up halted waiters, \
+    *fairness* is Jain's index over all vCPUs. Every run also checked that no two vCPUs ever held a lock at once.\n";
 
 fn section(page: &mut String, t: &LockTable) {
     let _ = writeln!(page, "\n## Kernel {}\n\n{}", t.kernel, t.origin);
@@ -111,7 +112,7 @@ fn say(page: &mut String, t: &LockTable, profile: &str) {
         let plural = if *vms == 1 { "" } else { "s" };
         let _ = write!(
             page,
-            "* **{vms} VM{plural}**: best {} under {} ({:.2}{})",
+            "* **{vms} VM{plural}**: best: {} under {} ({:.2}{})",
             best.0,
             best.1,
             best.2.performance,
@@ -121,7 +122,7 @@ fn say(page: &mut String, t: &LockTable, profile: &str) {
         if let Some(ticket) = ticket.filter(|c| c.0 != best.0) {
             let _ = write!(
                 page,
-                ", best policy for ticket {} ({:.2}{})",
+                "; best policy for ticket: {} ({:.2}{})",
                 ticket.1,
                 ticket.2.performance,
                 mark(ticket.2)
@@ -129,8 +130,8 @@ fn say(page: &mut String, t: &LockTable, profile: &str) {
         }
         page.push('.');
         let lists = [
-            ("apples gains on stock under", gains(t, profile, *vms, 1.0)),
-            ("apples loses to stock under", gains(t, profile, *vms, -1.0)),
+            ("apples gains over stock with", gains(t, profile, *vms, 1.0)),
+            ("apples loses to stock with", gains(t, profile, *vms, -1.0)),
         ];
         for (what, locks) in lists.iter().filter(|(_, locks)| !locks.is_empty()) {
             let _ = write!(page, " {what} {}.", locks.join(", "));
@@ -143,7 +144,7 @@ fn say(page: &mut String, t: &LockTable, profile: &str) {
                 n if n == own().count() => "any lock".to_string(),
                 _ => still.join(", "),
             };
-            let _ = write!(page, " {arm} never moved its window under {under}.");
+            let _ = write!(page, " {arm} never moved its window with {under}.");
         }
         page.push('\n');
     }

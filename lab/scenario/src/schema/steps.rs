@@ -69,23 +69,23 @@ pub(crate) const KINDS: &[Kind] = &[
         .of_a_lock()
         .help("releases it; the lock taken last is released first"),
     Kind::new("barrier", Op::Barrier, May, TOGETHER)
-        .help("waits for all threads, asleep; with a length, first spins for so many PAUSEs"),
+        .help("waits for all threads, asleep; with a length, first spins for that many PAUSEs"),
     Kind::new("block", Op::Block, Must, Maybe)
-        .help("sleeps until a wake, or for so many timer cycles"),
+        .help("sleeps until a wake-up, or for that many timer cycles"),
     Kind::new("wake", Op::Wake, No, Maybe).help("wakes the next vCPU"),
     Kind::new("spin-barrier", Op::SpinBarrier, No, TOGETHER).help("waits for all threads, spinning"),
     Kind::new("user-barrier", Op::UserBarrier, May, TOGETHER).on(Machines::Sim).help(
         "waits for all threads, spinning in user space, where PLE sees nothing; with a length for \
-         so many PAUSEs, then asleep",
+         that many PAUSEs, then asleep",
     ),
     Kind::new("cond-barrier", Op::CondBarrier, May, TOGETHER).on(Machines::Sim).help(
         "a barrier made of a condition variable, whose sleepers wake each other one by one; with a \
-         length, waiters first spin for so many PAUSEs in user space, as in PARSEC's barrier",
+         length, waiters first spin for that many PAUSEs in user space, as in PARSEC's barrier",
     ),
     Kind::new("mutex", Op::Mutex, No, Maybe)
         .of_a_lock()
         .on(Machines::Sim)
-        .help("takes a lock whose waiters sleep; one at a time"),
+        .help("takes a lock whose waiters sleep; one thread at a time holds it"),
     Kind::new("mutex-read", Op::MutexRead, No, Maybe)
         .of_a_lock()
         .on(Machines::Sim)
@@ -113,7 +113,7 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind::new("shootdown", Op::Shootdown, May, Maybe).on(Machines::Hypervisors).help(
         "interrupts all siblings that do not sleep, and waits for their answers with PAUSE, as a \
          kernel that flushes TLBs does; needs cpl = 0; with a length (machine sim only) one after \
-         the other, and each handles its interrupt for so long before it answers",
+         the other, and each handles its interrupt for that long before it answers",
     ),
     Kind::new("shootdown-lazy", Op::ShootdownLazy, May, Maybe).on(Machines::Hypervisors).help(
         "the same, and also interrupts those that sleep, each once in a sleep, as kernels before \
@@ -121,7 +121,7 @@ pub(crate) const KINDS: &[Kind] = &[
     ),
     Kind::new("share", Op::Share, Must, Maybe)
         .on(Machines::Sim)
-        .help("reads so many cache lines that the previous vCPU wrote"),
+        .help("reads cache lines that the previous vCPU wrote, as many as its length"),
     Kind::new("socket-wait", Op::SocketWait, Must, MESSAGE).on(Machines::Sim).help(
         "chooses the next socket and sleeps until it has room (in a sender) or a message (in a \
          receiver); the length is the number of messages that a socket holds; threads form \

@@ -48,8 +48,8 @@ pub struct Args {
     /// module=no, after either, boots without the module; only arms that do not need it can run.
     #[arg(long, value_parser = Timed::parse, default_value = "bochs")]
     emulator: Timed,
-    /// Build and load the module if the scenario can run on this host (machine kvm) and it is not loaded.
-    /// It is unloaded at the end.
+    /// If this host can run the scenario (machine kvm) and the module is not loaded, build and load it,
+    /// and unload it at the end.
     #[arg(long)]
     load: bool,
     #[command(flatten)]
@@ -83,7 +83,7 @@ pub struct Args {
     /// ~/.cache/unspin/lab, for root /var/cache/unspin/lab].
     #[arg(long, value_name = "DIR")]
     lab_dir: Option<PathBuf>,
-    /// Print only the result, to standard output, and errors.
+    /// Print only the result (to standard output) and errors.
     #[arg(long, short)]
     quiet: bool,
     /// Show the log of the machine.

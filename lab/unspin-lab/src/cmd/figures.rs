@@ -43,7 +43,7 @@ pub struct Args {
     /// Print the summary as JSON.
     #[arg(long)]
     json: bool,
-    /// Print only the result, to standard output, and errors.
+    /// Print only the result (to standard output) and errors.
     #[arg(long, short)]
     quiet: bool,
 }

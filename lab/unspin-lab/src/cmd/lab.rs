@@ -38,7 +38,8 @@ enum Command {
     Build(Build),
     /// Boot a computer, and report whether KVM and the module work.
     Boot(Boot),
-    /// Build an emulator for timed runs (bochs or qemu-amd), and print its name; qemu is only named.
+    /// Build an emulator for timed runs (bochs or qemu-amd), and print its name. For qemu, which is
+    /// Debian's, only print the name.
     Emulator {
         #[arg(value_enum, default_value_t = Choice::Bochs)]
         emulator: Choice,

@@ -14,7 +14,7 @@ use unspin_sim::{Costs, RANGES};
 /// the predictions of 32 worlds for each (bench/model-error.py; docs/simulator.md, "Worlds").
 pub const ERROR: ModelError = ModelError { least: 0.005, grows: 0.075, strange: 4.0 };
 
-const ERROR_SOURCE: &str = "docs/simulator.md, worlds: what measured arms lie off the model's";
+const ERROR_SOURCE: &str = "docs/simulator.md, worlds: how far measured arms are from the model's";
 
 /// An input that differs between worlds.
 #[derive(Debug, Clone, PartialEq)]

@@ -32,19 +32,19 @@ pub fn page(claims: &Claims, summary: &Summary, reasons: &Reasons) -> String {
 
 fn head() -> String {
     "# The papers' figures on the simulator\n\n\
-     For whoever wants to know how far machine `sim` foretells what a policy does: every value that the \
-     papers print, with ours beside it. `unspin-lab figures` makes this page. What is ours is a prediction \
-     of a model, not a measurement.\n\n\
-     An entry is what one figure, table or passage says. Of kind *predict* it is what the paper's \
-     system did, and nothing was fitted to it. Of kind *calibrate* it is what the paper's baseline \
-     did, and profiles may have been fitted to it (docs/calibration.md). An entry is \
-     within tolerance if all its values are, and its condition's orders hold; \
-     papers/README.md says how far a value may lie. A direction is \
-     right where ours is within tolerance, or on the paper's side of no effect by more than 2 %. \
-     *No evidence* marks values that agree and would agree with any policy. An entry within tolerance \
-     counts as *with evidence* if at least one of its values is not marked so.\n\n\
-     A prediction is *blind* if ours was not known when the programs it is made with were chosen. \
-     Of the others each entry says how it was known.\n\n"
+     How well machine `sim` predicts what a policy does: every value that the papers print, beside \
+     the simulator's. `unspin-lab figures` makes this page. The simulator's values are predictions of a \
+     model, not measurements.\n\n\
+     An entry is one figure, table or passage. An entry of kind *predict* is a result of the paper's \
+     system, and nothing was fitted to it. An entry of kind *calibrate* is a result of the paper's \
+     baseline, and profiles may have been fitted to it (docs/calibration.md). papers/README.md has the \
+     tolerances. An entry is within tolerance if all its values are, and if the orders that its condition \
+     names hold. A direction is right if the simulator's value is within tolerance, or differs from no \
+     effect by more than 2 % in the paper's direction. *No evidence* marks values that agree and would \
+     agree with any policy. An entry within tolerance counts as *with evidence* if at least one of its \
+     values is not marked so.\n\n\
+     A prediction is *blind* if its value was unknown when the programs it uses were chosen. Each other \
+     prediction says how its value was known.\n\n"
         .to_string()
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Known reasons for misses: `papers/KEY/reasons.toml`, one sentence per entry or value.
+//! Known reasons for misses: `papers/KEY/reasons.toml`, one reason per entry or value.
 //!
 //! ```toml
 //! apples_fig6_ebizzy = "for the whole entry"

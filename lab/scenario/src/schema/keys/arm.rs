@@ -32,10 +32,10 @@ table! { ARM: Arm = "[[arm]]", "A configuration to compare. The names `alone` an
                holder or next waiter");
     OBSERVE: Flag = "observe", Flag =>
         .usually(true)
-        .help("whether the module counts if window and yield_to are KVM's; false: it is off");
+        .help("whether the module counts PLE exits if window and yield_to are KVM's; false: it is off");
     BASELINE: Flag = "baseline", Flag =>
         .usually(false)
-        .help("the other arms are compared with this arm; the first arm, if no arm sets it");
+        .help("whether the other arms are compared with this one; if no arm sets it, with the first");
     LOCK: Form = "lock", Form(LOCK_FORMS) =>
         .usually("the VMs'")
         .help("the lock of the guests under this arm; not with sweep.locks");
@@ -56,20 +56,18 @@ table! { ARM: Arm = "[[arm]]", "A configuration to compare. The names `alone` an
         .usually(CoschedulingMechanism::Park)
         .only_on(Machines::Module, |a| a.coscheduling_mechanism != CoschedulingMechanism::Park)
         .help("how turns are implemented. park: the module parks vCPUs of other VMs (machine sim \
-               models it). For comparison, sched-ext: \
-               Credit with ASMan's coscheduling schedules all vCPU threads by sched_ext: the vCPU \
-               with most credit first, as in ASMan's Algorithm 4 (machine sim has the ranks of Xen \
-               3.3 instead; kernel 7.3; with coscheduling = \"none\", which is plain Credit, \"con\" or \
-               \"vcrd\"). scheduler: unspin schedule has all threads of the VMs (kernel 7.3; \
-               with coscheduling = \"none\", \"con\", \"vcrd-ple\" or, with yield_to or window of the module, \
-               \"vcrd-both\"; docs/schedule.md)");
+               models it). sched-ext, for comparison: all vCPU threads are under a sched_ext \
+               scheduler, Credit with ASMan's coscheduling (docs/sysfs.md; kernel 7.3; with \
+               coscheduling = \"none\", which is plain Credit, \"con\" or \"vcrd\"). scheduler: all \
+               threads of the VMs are under unspin schedule (docs/schedule.md; kernel 7.3; with \
+               coscheduling = \"none\", \"con\", \"vcrd-ple\" or, with yield_to or window of the \
+               module, \"vcrd-both\")");
     TURN_US: Maybe<Integer<u32>> = "turn_us", Maybe(integer(
         Number::TURN.least(), Number::TURN.most(), " microseconds")) =>
         .usually("6000")
         .only_on(Machines::Hypervisors, |a| a.turn_us.is_some())
         .help("length of turns; with sched-ext the length of Credit's slots (default 10 ms; in \
-               ASMan's paper 30 ms); on \
-               machine sim not with Credit");
+               ASMan's paper 30 ms); on machine sim not with Credit");
     ASYM: Form = "asym", Form("{ time = true, latency = true, resolver = true }") =>
         .usually("off")
         .only_on(Machines::Hypervisors, |a| a.asym != Asym::default())

@@ -74,7 +74,7 @@ table! { HOST: Host = "[host]", "The host. Keys that only machine sim has descri
     QUEUE_LOCK_CYCLES: Maybe<Integer<u32>> = "queue_lock_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
         .usually("the model's own, in proportion to yield_cycles")
         .only_on(Machines::Sim, |h| h.costs.queue_lock_cycles.is_some())
-        .help("part of yield_to() with the locks of both run queues held");
+        .help("part of yield_to() that holds the locks of both run queues");
     SWITCH_CYCLES: Maybe<Integer<u32>> = "switch_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
         .usually("the model's own")
         .only_on(Machines::Sim, |h| h.costs.switch_cycles.is_some())

@@ -61,10 +61,10 @@ pub(crate) const LENGTH: Integer<u32> = integer(1, ITERATIONS_MAX, " (or a table
 
 table! { DRAWN: Dist = "iterations = { … }", "A random length, drawn for each pass.";
     UNIFORM: Form = "uniform", Form("[least, most]") =>
-        .usually("the other one")
+        .usually("(needed without `exp_mean`)")
         .help("uniform between 2 numbers, 0 to 1000000000");
     EXP_MEAN: Maybe<Integer<u32>> = "exp_mean", Maybe(integer(1, ITERATIONS_MAX, "")) =>
-        .usually("the other one")
+        .usually("(needed without `uniform`)")
         .help("exponential with this mean");
     MAX: Maybe<Integer<u32>> = "max", Maybe(integer(1, ITERATIONS_MAX, " (the mean, or more)")) =>
         .usually("16 times the mean")

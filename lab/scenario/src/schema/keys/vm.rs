@@ -46,8 +46,9 @@ table! { VM: VmGroup = "[[vm]]", "A group of identical VMs. Several tables may d
     GUEST_LOCK: Word<GuestLock> = "guest_lock", word() =>
         .usually(GuestLock::Pv)
         .help("spin locks of a Linux guest. pv: waiters halt, Debian's default; queued: waiters \
-               spin; test-and-set: for a CPU model without wake-ups; the others are the papers', \
-               in a kernel that `make guest-kernel` builds; not with sweep.guest_locks");
+               spin; test-and-set: they spin in no order, as on a CPU model without \
+               kvm-pv-unhalt; the others are the papers', in a kernel that `make guest-kernel` \
+               builds; not with sweep.guest_locks");
     MEMORY_MIB: Integer<u32> = "memory_mib", integer(MEMORY_MIN_MIB, MEMORY_MAX_MIB, " MiB") =>
         .usually(MEMORY_USUAL_MIB)
         .help("memory of a Linux guest");

@@ -15,11 +15,11 @@ const CYCLES: Integer<u32> = integer(WINDOW_MIN_CYCLES, WINDOW_MAX_CYCLES, " TSC
 
 table! { WINDOW: Window = "window = { … }", "A window of the module; one of these.";
     FIXED: Maybe<Integer<u32>> = "fixed_cycles", Maybe(CYCLES) =>
-        .usually("the other one")
+        .usually("(needed without `aple`)")
         .on(Machines::Hypervisors)
         .help("a constant window for all vCPUs");
     APLE: Form = "aple", Form("{ delta_cycles = N, … }") =>
-        .usually("the other one")
+        .usually("(needed without `fixed_cycles`)")
         .on(Machines::Hypervisors)
         .help("an adaptive window; `window = \"aple\"` uses the defaults");
 }

@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long = "record", id = "record", value_name = "VM")]
     #[arg(conflicts_with_all = ["profiles", "simulate", "matched", "seed", "json"])]
     vm: Option<OsString>,
-    /// How long to record, 0.1 to 3600.
+    /// Seconds to record, from 0.1 to 3600.
     #[arg(long = "for", value_name = "SECONDS", requires = "record", conflicts_with = "profiles")]
     #[arg(default_value = "10", value_parser = seconds)]
     seconds: Duration,
