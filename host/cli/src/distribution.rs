@@ -32,8 +32,10 @@ use Distribution::{
 };
 
 /// Words of `ID` and `ID_LIKE` in os-release(5).
-const IDS: [(&str, Distribution); 13] = [
+const IDS: [(&str, Distribution); 14] = [
     ("debian", Debian),
+    // It has no apt.
+    ("ubuntu-core", Other),
     ("ubuntu", Debian),
     ("rhel", RedHat),
     ("centos", RedHat),
@@ -48,11 +50,20 @@ const IDS: [(&str, Distribution); 13] = [
     ("nixos", NixOs),
 ];
 
+/// The first kernel of Proxmox whose packages are called by its name, not by pve.
+const PROXMOX_RENAMED: [u32; 4] = [6, 2, 16, 6];
+
+/// Parts of the releases of kernels that come with other programs than the distribution.
+const FOREIGN: [&str; 2] = ["microsoft", "linuxkit"];
+
 impl Distribution {
     /// The distribution of the host under `root`, which runs kernel `release`.
     pub fn of(root: &Path, release: &str) -> Distribution {
         if release.ends_with("-pve") {
             return Proxmox;
+        }
+        if FOREIGN.iter().any(|part| release.contains(part)) {
+            return Other;
         }
         let files = ["etc/os-release", "usr/lib/os-release"];
         let text = files.iter().find_map(|file| fs::read_to_string(under(root, file)).ok());
@@ -68,11 +79,12 @@ impl Distribution {
         let flavour = release.rsplit('-').next().unwrap_or_default();
         match self {
             Debian => self.install(&format!("linux-headers-{release}")),
-            // The name changed within 6.2, before Proxmox 8.
-            Proxmox => match release.split('.').next().and_then(|major| major.parse().ok()) {
-                Some(0..=5u32) => self.install(&format!("pve-headers-{release}")),
-                _ => self.install(&format!("proxmox-headers-{release}")),
-            },
+            Proxmox => {
+                let numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+                let is_old = numbers.lt(PROXMOX_RENAMED);
+                let name = if is_old { "pve-headers" } else { "proxmox-headers" };
+                self.install(&format!("{name}-{release}"))
+            }
             RedHat | OsTree => self.install(&of_red_hat(release)),
             Suse | Transactional => format!(
                 "{} (of the version of kernel {release})",
@@ -174,6 +186,12 @@ mod tests {
         ),
         ("ID=debian", "6.8.12-4-pve", "apt-get install proxmox-headers-6.8.12-4-pve"),
         ("ID=debian", "5.15.158-2-pve", "apt-get install pve-headers-5.15.158-2-pve"),
+        ("ID=debian", "6.1.15-1-pve", "apt-get install pve-headers-6.1.15-1-pve"),
+        ("ID=debian", "6.2.16-3-pve", "apt-get install pve-headers-6.2.16-3-pve"),
+        ("ID=debian", "6.2.16-19-pve", "apt-get install proxmox-headers-6.2.16-19-pve"),
+        ("ID=debian", "7.0.14-1-pve", "apt-get install proxmox-headers-7.0.14-1-pve"),
+        ("ID=ubuntu-core", "6.8.0-31-generic", "/lib/modules/6.8.0-31-generic/build/Makefile"),
+        ("ID=ubuntu", "6.6.87.2-microsoft-standard-WSL2", "WSL2/build/Makefile"),
         (
             "ID=\"rhel\"\nID_LIKE=\"fedora\"",
             "5.14.0-503.el9.x86_64",

@@ -20,11 +20,22 @@ pub const TESTED: [&str; 3] = ["6.1", "6.12", "7.3"];
 /// Limit of the time in which the kernel unloads the module.
 const UNLOAD_MAX: Duration = Duration::from_secs(30);
 
-/// `uname -r` of the host under `root`.
+/// `uname -r` of the host under `root`. It is part of paths and of commands that people copy.
 pub fn release(root: &Path) -> anyhow::Result<String> {
     let path = under(root, "proc/sys/kernel/osrelease");
     let text = read_kernel_text(&path).with_context(|| format!("cannot read {path:?}"))?;
-    Ok(text.trim().to_string())
+    let release = text.trim();
+    let is_plain = release.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');
+    if series(release).is_none() || !is_plain {
+        bail!("{path:?} has no release of a kernel: {release:?}");
+    }
+    Ok(release.to_string())
+}
+
+/// The first two numbers of a release.
+fn series(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
 /// The oldest kernel for which the module can be built, as in core/kmod/Kbuild.
@@ -32,10 +43,8 @@ pub const OLDEST: (u32, u32) = (6, 1);
 
 /// Why the module does not support a kernel of this age. The build has the same error.
 pub fn too_old(release: &str) -> Option<String> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
-    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return None };
     let (oldest, than) = OLDEST;
-    ((major, minor) < OLDEST).then(|| {
+    (series(release)? < OLDEST).then(|| {
         format!(
             "kernel {release} is too old for the module, which needs Linux {oldest}.{than} or later, \
              also where a distribution has added parts of later kernels"

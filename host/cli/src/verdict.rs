@@ -19,12 +19,12 @@ const HOOKED: [(&str, &str, Verdict); 2] = [
     ("xfer_to_guest_mode_handle_work", "VMs have turns", Verdict::CanWith),
 ];
 
-/// Kernels for which core/kmod/compat/compat.h refuses the build: an id, options of their configuration, and what they
-/// are.
-const UNSUPPORTED: [(&str, &[&str], &str); 3] = [
-    ("realtime", &["CONFIG_PREEMPT_RT"], "is PREEMPT_RT"),
-    ("cfi", &["CONFIG_CFI_CLANG", "CONFIG_CFI"], "checks indirect calls (CFI)"),
-    ("lto", &["CONFIG_LTO_CLANG"], "was built with link-time optimization (LTO)"),
+/// Kernels for which core/kmod/compat/compat.h refuses the build: an id, options of their configuration, a word of
+/// distributions' releases if that is not shown, and what they are.
+const UNSUPPORTED: [(&str, &[&str], &[&str], &str); 3] = [
+    ("realtime", &["CONFIG_PREEMPT_RT"], &["rt", "realtime"], "is PREEMPT_RT"),
+    ("cfi", &["CONFIG_CFI_CLANG", "CONFIG_CFI"], &[], "checks indirect calls (CFI)"),
+    ("lto", &["CONFIG_LTO_CLANG"], &["lto"], "was built with link-time optimization (LTO)"),
 ];
 
 /// From best to worst.
@@ -156,15 +156,31 @@ impl Reasons {
     /// Kernels that the module never supports, and settings of other kernels.
     fn of_kernel(&mut self, root: &Path, release: &str) {
         let read = |p: &str| read_kernel_text(under(root, p)).unwrap_or_default();
-        let (config, version) = (config(root, release), read("proc/sys/kernel/version"));
+        let config = config(root, release);
+        let version = read("proc/sys/kernel/version") + &read("proc/version");
         let is_realtime = read("sys/kernel/realtime").trim() == "1"
             || ["PREEMPT_RT", "PREEMPT RT"].iter().any(|word| version.contains(word));
         let is_set = |option: &&str| config.lines().any(|l| l.strip_suffix("=y") == Some(*option));
-        for (id, options, what) in UNSUPPORTED {
-            if options.iter().any(is_set) || (id == "realtime" && is_realtime) {
+        let is_called = |word: &&str| {
+            config.is_empty() && release.split(['-', '+', '_', '.']).any(|part| part == *word)
+        };
+        for (id, options, words, what) in UNSUPPORTED {
+            let is_known = options.iter().any(is_set) || words.iter().any(is_called);
+            if is_known || (id == "realtime" && is_realtime) {
                 let text = format!("this kernel {what}, which the module does not support");
                 self.add(id, Verdict::Cannot, text);
             }
+        }
+        if config.is_empty() && version.contains("clang version") {
+            let text = "this kernel was built with clang, and its configuration is not shown: the \
+                        module does not support kernels with link-time optimization (LTO) or \
+                        checks of indirect calls (CFI)";
+            self.add("clang", Verdict::CanWith, text);
+        }
+        if read("proc/sys/kernel/modules_disabled").trim() == "1" {
+            let text = "this kernel loads no more modules until the next boot \
+                        (kernel.modules_disabled=1)";
+            self.add("modules-disabled", Verdict::Cannot, text);
         }
         let is_module = read("proc/modules").lines().any(|l| l.starts_with("kvm "));
         if under(root, "sys/module/kvm").is_dir() && !is_module {

@@ -15,14 +15,20 @@ pub enum Version {
     Two,
 }
 
+/// The controllers and the path in each line of `/proc/TID/cgroup`. The kernel marks a cgroup that was removed.
+pub fn lines(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.lines().filter_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        Some((controllers, path.strip_suffix(" (deleted)").unwrap_or(path)))
+    })
+}
+
 impl Cgroup {
     /// Reads `/proc/TID/cgroup`. If both versions are mounted, only one has the CPU controller; version 1
     /// is checked first.
     pub fn parse(text: &str) -> Option<Cgroup> {
         let mut unified = None;
-        for line in text.lines() {
-            let mut parts = line.splitn(3, ':');
-            let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+        for (controllers, path) in lines(text) {
             let path = path.to_string();
             if controllers.split(',').any(|name| name == "cpu") {
                 return Some(Cgroup { path, version: Version::One });

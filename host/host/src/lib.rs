@@ -15,6 +15,7 @@ mod kvm;
 pub mod module;
 mod monitor;
 mod name;
+mod named;
 mod names;
 mod owner;
 pub mod place;
@@ -236,8 +237,10 @@ impl Host {
         let files = descriptors.as_ref().map_or(&process, |found| &found.files);
         let args = read_kernel(files.join("cmdline")).unwrap_or_default();
         let mut args: Vec<&[u8]> = args.split(|b| *b == 0).collect();
-        // Each argument ends with a NUL.
-        args.pop();
+        // Each argument ends with a NUL, unless the program has written over them.
+        if args.last().is_some_and(|last| last.is_empty()) {
+            args.pop();
+        }
         let started = monitor_of(files, &args);
         let (monitor, _, args) = started;
         if descriptors.is_none() && monitor == Monitor::Other {
@@ -251,31 +254,10 @@ impl Host {
         if (descriptors.is_none() && vcpus.is_empty()) || (count == 0 && is_probe()) {
             return None;
         }
-        let mut vm = VmProcess::new(pid, monitor, self.names(pid, started, records), vcpus);
+        let names = self.names(pid, vcpus.first(), started, records);
+        let mut vm = VmProcess::new(pid, monitor, names, vcpus);
         vm.vcpu_count = count;
         Some(vm)
-    }
-
-    /// The names of a VM: from its VMM, and from its cgroups and container.
-    fn names(&self, pid: u32, (monitor, program, args): Started, records: &mut Records) -> Names {
-        let cgroups = self.text(pid, "cgroup").unwrap_or_default();
-        let mut names = placed::names(&cgroups);
-        // Any user, also of a container, may write a VMID of the host's into a command line.
-        let is_others = placed::is_of_user(&cgroups) || placed::is_in_container(&cgroups);
-        let is_believed = |kind| kind != Kind::Vmid || !is_others;
-        for (kind, name) in
-            monitor.names(program, args).iter().filter(|(kind, _)| is_believed(*kind))
-        {
-            names.add(kind, name.as_bytes());
-        }
-        let ids = names.containers();
-        let user = placed::user(&cgroups).filter(|_| !ids.is_empty());
-        let home = user.and_then(|uid| self.user(uid)).map(|(_, home)| home);
-        for id in ids {
-            records.add_names(home.as_deref(), &id, &mut names);
-        }
-        names.add(Kind::Kubevirt, names.kubevirt().unwrap_or_default());
-        names
     }
 
     /// The options with which QEMU was started, in order; empty if it has ended.

@@ -61,8 +61,10 @@ impl Monitor {
         // /proc appends this to the path of a program that an update has replaced.
         let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
         let file = file_name(path);
-        // NixOS renames programs that its wrappers start.
-        let wrapped = file.strip_prefix(b".").and_then(|file| file.strip_suffix(b"-wrapped"));
+        // NixOS and Guix rename programs that their wrappers start.
+        let ends: [&[u8]; 2] = [b"-wrapped", b"-real"];
+        let hidden = file.strip_prefix(b".");
+        let wrapped = hidden.and_then(|file| ends.iter().find_map(|end| file.strip_suffix(*end)));
         let file = wrapped.unwrap_or(file);
         // A version or a variant may follow, as in firecracker-v1.10.1-x86_64.
         let is = |name: &[u8]| {
@@ -74,7 +76,8 @@ impl Monitor {
             _ if is(b"firecracker") => Monitor::Firecracker,
             _ if is(b"cloud-hypervisor") => Monitor::CloudHypervisor,
             _ if is(b"crosvm") => Monitor::Crosvm,
-            b"containerd-shim-kata-v2" => Monitor::Dragonball,
+            // One of several runtime classes has its own name in between.
+            _ if file.starts_with(b"containerd-shim-kata-") => Monitor::Dragonball,
             b"lkvm" | b"lkvm-static" | b"kvmtool" => Monitor::Kvmtool,
             b"krun" | b"krunvm" | b"muvm" => Monitor::Libkrun,
             b"stratovirt" => Monitor::StratoVirt,
@@ -203,7 +206,9 @@ mod tests {
             ("/opt/firecrackers", &[], Monitor::Other),
             ("/nix/store/x/bin/.qemu-system-x86_64-wrapped", &[], Monitor::Qemu),
             ("/nix/store/x/bin/.crosvm-wrapped", &[], Monitor::Crosvm),
+            ("/gnu/store/x/bin/.qemu-system-x86_64-real", &[], Monitor::Qemu),
             ("/opt/kata/bin/containerd-shim-kata-v2", &[], Monitor::Dragonball),
+            ("/bin/containerd-shim-kata-dragonball-v2", &[], Monitor::Dragonball),
             ("/bin/unspin-agent", &["vm-process"], Monitor::Unspin),
             ("/bin/unspin-agent", &["plan"], Monitor::Other),
             ("/usr/bin/crosvm", &["vm-process"], Monitor::Crosvm),

@@ -94,7 +94,7 @@ pub struct Names(Vec<Known>);
 struct Known {
     kind: Kind,
     name: Name,
-    /// As it is, as it is written, as it is shown, then those of its kind.
+    /// As it is, as it is written, as it is shown, then those of its kind and the cgroup that has it.
     forms: Vec<Vec<u8>>,
 }
 
@@ -109,6 +109,18 @@ impl Names {
             let forms = forms(kind, &name);
             self.0.push(Known { kind, name, forms });
             self.0.sort_by_key(|known| known.kind);
+        }
+    }
+
+    /// Adds a name that the cgroup `part` contains. Tables show the cgroup, and commands accept it.
+    pub fn add_as(&mut self, kind: Kind, name: impl Into<Vec<u8>>, part: &str) {
+        let name = name.into();
+        self.add(kind, &*name);
+        let known = self.0.iter_mut().find(|known| known.kind == kind);
+        let form = part.as_bytes().to_vec();
+        match known.filter(|known| known.name.as_bytes() == name) {
+            Some(known) if !known.forms.contains(&form) => known.forms.push(form),
+            _ => {}
         }
     }
 
@@ -196,7 +208,7 @@ impl Known {
         let is_id = |id: &[u8]| given.len() >= ID_DIGITS && id.starts_with(given);
         // A column of a table may cut the name further.
         let is_cut = |cut: &[u8]| {
-            !cut.is_empty() && self.forms[1..3].iter().any(|form| form.starts_with(cut))
+            !cut.is_empty() && self.forms[1..].iter().any(|form| form.starts_with(cut))
         };
         given.strip_suffix("…".as_bytes()).is_some_and(is_cut)
             || (matches!(self.kind, Kind::Name | Kind::ContainerId)

@@ -21,7 +21,7 @@ pub(crate) fn sys_named() -> Option<PathBuf> {
 }
 
 /// The file `path` of the host whose root directory is `root`. Under `/`, `proc/…` and `sys/…` are in
-/// [`proc()`] and [`sys()`], and other files are those of that host as far as its root directory is there.
+/// [`proc()`] and [`sys()`], and other files are those of that host.
 pub fn under(root: &Path, path: &str) -> PathBuf {
     match path.split_once('/').unwrap_or((path, "")) {
         ("proc", rest) if root == Path::new("/") => proc().join(rest),
@@ -31,16 +31,13 @@ pub fn under(root: &Path, path: &str) -> PathBuf {
     }
 }
 
-/// The root directory of the host with this `proc`: that of its first process, or what is beside `proc`. `/` if none
-/// is there.
+/// The root directory of the host with this `proc`: that of its first process if it is seen, or what is beside `proc`.
 fn of_proc(proc: &Path) -> PathBuf {
-    let root = PathBuf::from("/");
-    if proc == Path::new("/proc") {
-        return root;
+    let of_first = proc.join("1/root");
+    match proc != Path::new("/proc") && of_first.join("etc").is_dir() {
+        true => of_first,
+        false => proc.parent().unwrap_or(Path::new("/")).to_path_buf(),
     }
-    let beside = proc.parent().map_or_else(|| root.clone(), Path::to_path_buf);
-    let found = [proc.join("1/root"), beside].into_iter().find(|dir| dir.join("etc").is_dir());
-    found.unwrap_or(root)
 }
 
 /// An empty value counts as unset.

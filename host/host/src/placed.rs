@@ -2,21 +2,20 @@
 //! Names in the paths of cgroups. systemd, libvirt, Proxmox VE, container engines and Kubernetes encode
 //! them there.
 
+use crate::cgroup::lines;
 use crate::names::{unescape, Kind, Names};
 
 /// Digits of a container's id.
 const CONTAINER_ID: usize = 64;
 
+/// Digits of the hash in names of libvirt's embedded driver.
+const EMBED_HASH: usize = 8;
+
 /// Reads `/proc/PID/cgroup`. The hierarchy of systemd comes first.
 pub fn names(text: &str) -> Names {
-    let mut paths: Vec<(bool, &str)> = Vec::new();
-    for line in text.lines() {
-        let mut parts = line.splitn(3, ':');
-        if let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next())
-        {
-            paths.push((!matches!(controllers, "" | "name=systemd"), path));
-        }
-    }
+    let is_other = |controllers| !matches!(controllers, "" | "name=systemd");
+    let mut paths: Vec<(bool, &str)> =
+        lines(text).map(|(controllers, path)| (is_other(controllers), path)).collect();
     paths.sort_by_key(|(is_other, _)| *is_other);
     let mut names = Names::default();
     for (_, path) in paths {
@@ -59,27 +58,39 @@ fn add(path: &str, names: &mut Names) {
         // A user chooses the names below the user's manager.
         let is_hosts = !parts[..at].iter().any(|around| is_manager(around));
         if let Some(name) = of_libvirt(part).filter(|_| is_hosts) {
-            names.add(Kind::Libvirt, name);
+            names.add_as(Kind::Libvirt, name, part);
         } else if let Some(vmid) = of_proxmox(part, &parts[..at]) {
-            names.add(Kind::Vmid, vmid);
+            names.add_as(Kind::Vmid, vmid, part);
         } else if is_unit(part) && of_container(part).is_none() {
             names.add(Kind::Unit, *part);
         } else {
             names.add(Kind::PodUid, of_pod(part).unwrap_or_default());
-            names.add(Kind::ContainerId, of_container(part).unwrap_or_default());
+            names.add_as(Kind::ContainerId, of_container(part).unwrap_or_default(), part);
         }
     }
 }
 
-/// `web1` in `machine-qemu\x2d3\x2dweb1.scope`, or in `qemu-3-web1.libvirt-qemu` without systemd.
+/// `web1` in `machine-qemu\x2d3\x2dweb1.scope`, or in `qemu-3-web1.libvirt-qemu` without systemd. libvirt before 1.3
+/// has no number there; in a program of its own it puts `embed-HASH-` before the number.
 fn of_libvirt(part: &str) -> Option<Vec<u8>> {
     let scope = part.strip_prefix("machine-").and_then(|rest| rest.strip_suffix(".scope"));
     let plain = part.strip_suffix(".libvirt-qemu").or(part.strip_suffix(".libvirt-ch"));
     let text = unescape(scope.or(plain)?.as_bytes());
-    let rest = text.strip_prefix(b"qemu-".as_slice()).or(text.strip_prefix(b"ch-".as_slice()))?;
-    let id = rest.iter().position(|byte| *byte == b'-')?;
-    let is_id = id > 0 && rest[..id].iter().all(u8::is_ascii_digit);
-    Some(rest[id + 1..].to_vec()).filter(|name| is_id && !name.is_empty())
+    let of_qemu = text.strip_prefix(b"qemu-".as_slice());
+    let rest = of_qemu.or(text.strip_prefix(b"ch-".as_slice()))?;
+    let embedded = rest.strip_prefix(b"embed-".as_slice()).and_then(|rest| {
+        after(rest, |hash| hash.len() == EMBED_HASH && hash.iter().all(u8::is_ascii_hexdigit))
+    });
+    let rest = embedded.unwrap_or(rest);
+    let numbered = after(rest, |id| !id.is_empty() && id.iter().all(u8::is_ascii_digit));
+    let name = numbered.or(of_qemu.and(Some(rest)))?;
+    Some(name.to_vec()).filter(|name| !name.is_empty())
+}
+
+/// What follows the first hyphen, if what precedes it fits.
+fn after(text: &[u8], fits: impl Fn(&[u8]) -> bool) -> Option<&[u8]> {
+    let at = text.iter().position(|byte| *byte == b'-')?;
+    fits(&text[..at]).then_some(&text[at + 1..])
 }
 
 /// `104` in `qemu.slice/104.scope`.
@@ -144,6 +155,7 @@ mod tests {
         let in_kind = format!("/kubelet.slice/kubelet-{slice}/crio-{id}.scope/container");
         let in_one = format!("/system.slice/containerd.service/{slice}:cri-containerd:{id}");
         let docker = format!("/system.slice/docker-{id}.scope");
+        let removed = format!("{docker} (deleted)");
         let pod = [(Kind::PodUid, uid), (Kind::ContainerId, &*id)];
         let libvirt = [(Kind::Libvirt, "web1")];
         for (path, found) in [
@@ -151,6 +163,10 @@ mod tests {
             (r"/machine.slice/machine-ch\x2d3\x2dweb1.scope", &libvirt),
             ("/machine/qemu-3-web1.libvirt-qemu/emulator", &libvirt),
             (r"/machine-qemu\x2d12\x2dmy\x2dvm.scope", &[(Kind::Libvirt, "my-vm")]),
+            (r"/machine.slice/machine-qemu\x2dweb1.scope", &libvirt),
+            (r"/machine-qemu\x2dembed\x2d0a1b2c3d\x2d3\x2dweb1.scope/libvirt/vcpu0", &libvirt),
+            (r"/machine-qemu\x2d.scope", &[(Kind::Unit, r"machine-qemu\\x2d.scope")]),
+            (&removed, &pod[1..]),
             ("/qemu.slice/104.scope", &[(Kind::Vmid, "104")]),
             ("/../../qemu.slice/104.scope", &[(Kind::Vmid, "104")]),
             ("/104.scope", &[(Kind::Unit, "104.scope")]),

@@ -6,9 +6,16 @@
 //! stands for a comma in a value. The first entry may be the VM's name alone. `-id` is Proxmox VE's.
 
 use crate::names::{Kind, Names};
+use crate::socket;
 
 /// A part of the path of the QEMU in Android's emulator.
 const EMULATOR: &[u8] = b"emulator/qemu/";
+
+/// A part of the file's name of an emulator of whole computers.
+const SYSTEM: &[u8] = b"-system-";
+
+/// The directory in which multipass keeps those of its instances.
+const MULTIPASS: &[u8] = b"/vault/instances/";
 
 /// Options without a value, in QEMU 0.12 to 10.
 const FLAGS: &[&str] = &[
@@ -65,7 +72,9 @@ pub(crate) fn is_flag(option: &[u8]) -> bool {
 pub fn is_qemu(path: &[u8]) -> bool {
     let file = path.rsplit(|b| *b == b'/').next().unwrap_or_default();
     let names: [&[u8]; 4] = [b"qemu-kvm", b"kvm", b"kvm-spice", b"qemu"];
-    file.starts_with(b"qemu-system-") || names.contains(&file)
+    // Kata's variants have a word in between: qemu-lite-system-x86_64.
+    let is_system = || file.windows(SYSTEM.len()).any(|part| part == SYSTEM);
+    (file.starts_with(b"qemu-") && is_system()) || names.contains(&file)
 }
 
 /// Whether a program is the QEMU of Android's emulator.
@@ -74,10 +83,11 @@ pub fn is_android(path: &[u8]) -> bool {
 }
 
 /// Reads the arguments after the program's name. As in QEMU the last name and UUID win, and `-uuid` takes
-/// precedence over `-smbios`. `-avd NAME` and `@NAME` are of Android's emulator. `has_more`: there are flags that
+/// precedence over `-smbios`. Without a name, its files tell it, as those of podman machine, minikube, multipass. `-avd NAME` and `@NAME` are of Android's emulator. `has_more`: there are flags that
 /// QEMU lacks, so that no option takes a name as its value.
 pub fn names(args: &[&[u8]], has_more: bool) -> Names {
     let (mut name, mut id, mut uuid, mut smbios, mut incus) = (None, None, None, None, None);
+    let mut files = [None; 3];
     for (option, value) in given(args, has_more) {
         match option {
             b"name" => name = entry(value, b"guest").or(name),
@@ -86,11 +96,15 @@ pub fn names(args: &[&[u8]], has_more: bool) -> Names {
             b"uuid" => uuid = uuid_of(value),
             b"smbios" => smbios = of_smbios(value).or(smbios),
             b"readconfig" => incus = of_incus(value),
+            b"qmp" | b"qmp-pretty" | b"monitor" => files[0] = of_monitor(value).or(files[0]),
+            b"cdrom" | b"drive" => files[1] = of_multipass(value).or(files[1]),
+            b"pidfile" => files[2] = socket::name(value),
             _ => {}
         }
     }
     let mut names = Names::default();
-    names.add(Kind::Name, name.unwrap_or_default());
+    let of_files = || files.into_iter().flatten().next().filter(|_| id.is_none());
+    names.add(Kind::Name, name.or_else(|| of_files().map(<[u8]>::to_vec)).unwrap_or_default());
     names.add(Kind::Vmid, id.filter(|id| id.iter().all(u8::is_ascii_digit)).unwrap_or_default());
     names.add(Kind::Uuid, uuid.or(smbios).unwrap_or_default());
     names.add(Kind::Incus, incus.unwrap_or_default());
@@ -156,6 +170,19 @@ fn of_incus(path: &[u8]) -> Option<String> {
     // Instance names have no underscore.
     let (project, instance) = instance.rsplit_once('_').unwrap_or(("default", instance));
     (is_theirs && !instance.is_empty()).then(|| format!("{project}/{instance}"))
+}
+
+/// The name in `unix:/run/vms/web/qmp.sock,server=on`.
+fn of_monitor(value: &[u8]) -> Option<&[u8]> {
+    let path = value.strip_prefix(b"unix:")?;
+    socket::name(path.split(|byte| *byte == b',').next()?)
+}
+
+/// The instance in the path of a disk: `…/multipassd/vault/instances/INSTANCE/…`.
+fn of_multipass(value: &[u8]) -> Option<&[u8]> {
+    let at = value.windows(MULTIPASS.len()).position(|part| part == MULTIPASS)?;
+    let mut parts = value[at + MULTIPASS.len()..].split(|byte| *byte == b'/');
+    parts.next().filter(|name| !name.is_empty() && parts.next().is_some())
 }
 
 /// A UUID in lower case.
@@ -299,12 +326,43 @@ mod tests {
         }
     }
 
+    /// podman machine, minikube and multipass give QEMU no name; libvirt and Proxmox VE always do.
+    #[test]
+    fn without_a_name_the_files_tell_it() {
+        let instance = "/var/snap/multipass/common/data/multipassd/vault/instances/primary";
+        let (image, seed) = (format!("file={instance}/x.img,if=none"), format!("{instance}/c.iso"));
+        for (args, found) in [
+            (
+                &["-qmp", "unix:/run/user/1000/podman/qmp_fedora.sock,server=on,wait=off"][..],
+                "fedora",
+            ),
+            (&["-pidfile", "/home/a/.minikube/machines/m1/qemu.pid"], "m1"),
+            (&["-qmp", "unix:/home/a/.minikube/machines/m1/monitor,server,nowait"], "m1"),
+            (&["-monitor", "unix:/run/web-qmp.sock", "-pidfile", "/run/vm.pid"], "web"),
+            (&["-qmp", "stdio", "-drive", &image], "primary"),
+            (&["-drive", "file=/usr/share/OVMF.fd", "-cdrom", &seed, "-qmp", "stdio"], "primary"),
+            (&["-pidfile", "/run/db.pid", "-name", "web"], "web"),
+            (&["-pidfile", "/run/qemu-server/104.pid", "-id", "104"], ""),
+            (&["-pidfile", "/run/qemu.pid", "-monitor", "tcp:web:1", "-drive", "web.img"], ""),
+            (&["-cdrom", "/vault/instances/", "-drive", "file=/vault/instances/x.img"], ""),
+        ] {
+            let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
+            assert_eq!(name_in(&args).unwrap_or_default(), found.as_bytes(), "{found}");
+        }
+    }
+
     #[test]
     fn qemu_is_known_by_its_file() {
-        for path in ["/usr/bin/qemu-system-x86_64", "/usr/libexec/qemu-kvm", "kvm", "kvm-spice"] {
+        for path in [
+            "/usr/bin/qemu-system-x86_64",
+            "/usr/bin/qemu-lite-system-x86_64",
+            "/usr/libexec/qemu-kvm",
+            "kvm",
+            "kvm-spice",
+        ] {
             assert!(is_qemu(path.as_bytes()), "{path}");
         }
-        for path in ["/usr/bin/firecracker", "/usr/bin/qemu-img", "", "/qemu-kvm/x"] {
+        for path in ["/usr/bin/firecracker", "/usr/bin/qemu-img", "", "/qemu-kvm/x", "a-system-b"] {
             assert!(!is_qemu(path.as_bytes()), "{path}");
         }
     }

@@ -44,6 +44,8 @@ const GENERIC: &[&str] = &[
     "monitor",
     "opt",
     "private",
+    "pid",
+    "qemu",
     "qmp",
     "rest",
     "root",
@@ -63,6 +65,7 @@ const GENERIC: &[&str] = &[
     "user",
     "usr",
     "var",
+    "virtink",
     "vm",
     "vmconfig",
     "vmm",
@@ -91,8 +94,14 @@ pub fn name(path: &[u8]) -> Option<&[u8]> {
 }
 
 fn without_type(file: &[u8]) -> &[u8] {
-    let types: [&[u8]; 5] = [b".sock", b".socket", b".json", b".toml", b".ctl"];
-    types.iter().find_map(|of| file.strip_suffix(*of)).unwrap_or(file)
+    // libvirt has web-socket for Cloud Hypervisor.
+    let types: [&[u8]; 8] =
+        [b".sock", b".socket", b".json", b".toml", b".ctl", b".pid", b".qmp", b"-socket"];
+    let file = types.iter().find_map(|of| file.strip_suffix(*of)).unwrap_or(file);
+    // podman machine has qmp_NAME.sock, and others NAME-qmp.sock.
+    let before = file.strip_prefix(b"qmp_").or(file.strip_prefix(b"qmp-"));
+    let after = || file.strip_suffix(b"-qmp").or(file.strip_suffix(b"_qmp"));
+    before.or_else(after).unwrap_or(file)
 }
 
 /// Whether it consists of generic words only, or is empty.
@@ -113,6 +122,8 @@ mod tests {
             ("/run/db1.sock", Some("db1")),
             ("db1.socket", Some("db1")),
             ("@db1", Some("db1")),
+            ("/run/libvirt/ch/web1-socket", Some("web1")),
+            ("/var/run/virtink/ch.sock", None),
             ("/run/api-web1.sock", Some("api-web1")),
             ("/run/vc/vm/aa11/clh-api.sock", Some("aa11")),
             ("/run/kata/bb22/root/ch-api.sock", Some("bb22")),

@@ -75,13 +75,8 @@ impl Tree {
     }
 
     fn below(host: &Host, root: &Path) -> Tree {
-        let first = |names: &[&str], file: &str| {
-            let dirs = names.iter().map(|name| root.join(name));
-            dirs.clone().find(|dir| dir.join(file).exists()).or(dirs.into_iter().next())
-        };
-        let cpu = first(&["cpu", "cpu,cpuacct"], "cpu.shares").unwrap_or_default();
-        let cpuacct =
-            first(&["cpuacct", "cpu,cpuacct", "cpu"], "cpuacct.usage").unwrap_or_default();
+        let cpu = hierarchy(root, "cpu", "cpu.shares").unwrap_or_else(|| root.join("cpu"));
+        let cpuacct = hierarchy(root, "cpuacct", "cpuacct.usage").unwrap_or_else(|| cpu.clone());
         let is_hybrid = !root.join("cgroup.controllers").exists() && root.join("unified").is_dir();
         let unified = if is_hybrid { root.join("unified") } else { root.to_path_buf() };
         Tree { host: host.clone(), cpu, unified, cpuacct, namespace: None }
@@ -234,6 +229,18 @@ impl Namespace {
         let parts: Vec<&str> = above.into_iter().chain(rest).collect();
         Some(Cgroup { path: format!("/{}", parts.join("/")), version: shown.version })
     }
+}
+
+/// The directory of version 1's hierarchy with this controller, whose cgroups have this file. It is called by the
+/// controllers, in any order.
+fn hierarchy(root: &Path, controller: &str, file: &str) -> Option<PathBuf> {
+    let entries = fs::read_dir(root).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> =
+        names.filter(|name| name.split(',').any(|of| of == controller)).collect();
+    names.sort_unstable();
+    let dirs: Vec<PathBuf> = names.iter().map(|name| root.join(name)).collect();
+    dirs.iter().find(|dir| dir.join(file).exists()).or(dirs.first()).cloned()
 }
 
 /// The directory below `root` whose path is shown as this one. `None`: there is none, or more than one.

@@ -93,8 +93,9 @@ impl Descriptors {
         self.vcpus += usize::from(rest.is_empty() || number.is_some());
     }
 
+    /// A VMM may close the VM's when it has the vCPUs'.
     pub fn has_vm(&self) -> bool {
-        self.vms > 0
+        self.vms > 0 || self.vcpus > 0
     }
 
     fn count(&self) -> usize {

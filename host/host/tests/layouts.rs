@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
-use unspin_host::{tightest, Groups, Host, Kind, Limited, Rival, Tree, VmProcess};
+use unspin_host::{meant, tightest, Groups, Host, Kind, Limited, Rival, Tree, VmProcess};
 use unspin_scratch::Scratch;
 
 /// A host made of files.
@@ -586,6 +586,26 @@ const LAYOUTS: &[Layout] = &[
         ],
     },
     Layout {
+        name: "version 1, mounted as cpuacct,cpu",
+        files: &[
+            ("cpuacct,cpu/cpu.shares", "1024"),
+            ("cpuacct,cpu/vms/cpu.shares", "512"),
+            ("cpuacct,cpu/vms/cpu.cfs_quota_us", "300000"),
+            ("cpuacct,cpu/vms/cpu.cfs_period_us", "100000"),
+        ],
+        vms: &[Vm {
+            pid: 100,
+            main: "3:cpuacct,cpu:/vms",
+            vcpus: &["3:cpuacct,cpu:/vms"],
+            place: Some(("/vms", 50.0)),
+            quotas: &[("/vms", 3.0, "vm")],
+            limit: Some((3.0, "cpu.cfs_quota_us of /vms")),
+            ..OWN
+        }],
+        helpers: &[],
+        rivals: &[("/", None), ("/vms", Some(50.0))],
+    },
+    Layout {
         name: "hybrid, the controller in version 1",
         files: &[
             ("cpu/cpu.shares", "1024"),
@@ -992,6 +1012,43 @@ fn a_vm_of_kubevirt_is_named_in_its_own_pod() {
         let vm = fake.host().vm_process(100).unwrap();
         let name = vm.names.get(Kind::Kubevirt).map(ToString::to_string);
         assert_eq!(name.as_deref(), kubevirt, "{pod}/{container}");
+    }
+}
+
+/// Kata's runtime leaves the VMM in a cgroup of its own, and puts only the vCPUs into the pod's.
+#[test]
+fn a_vm_has_the_names_of_its_vcpus_cgroup() {
+    let fake = Fake::new();
+    let overhead = format!("0::/kata_overhead/{}", id!("a"));
+    let pod = format!("0::/kubepods/burstable/pod{UID}/kata_{}", id!("a"));
+    fake.process(100, "/opt/kata/bin/qemu-system-x86_64", &overhead, &[&pod], true);
+    let vm = fake.host().vm_process(100).unwrap();
+    assert!(vm.names.has_of(Kind::PodUid, UID.as_bytes()), "{vm:?}");
+}
+
+const UID: &str = "0a0b0c0d-1111-2222-3333-444455556666";
+
+/// Tables show a VM with its cgroup, and commands take both.
+#[test]
+fn a_cgroup_that_has_the_name_is_a_name() {
+    let fake = Fake::new();
+    let scope = r"machine-qemu\x2d3\x2dweb.scope";
+    let docker = format!("docker-{}.scope", id!("d"));
+    for (group, part, kind) in [
+        (format!("/machine.slice/{scope}/libvirt/emulator"), scope, Kind::Libvirt),
+        ("/qemu.slice/104.scope".into(), "104.scope", Kind::Vmid),
+        (format!("/system.slice/{docker}"), &*docker, Kind::ContainerId),
+    ] {
+        let line = format!("0::{group}");
+        fake.process(100, "/usr/bin/kvm", &line, &[&line], true);
+        let vm = fake.host().vm_process(100).unwrap();
+        let means = |text: &str| meant(text.as_bytes(), Some(&vm), None).is_some();
+        let cut: String = part.chars().take(9).collect();
+        for text in [part, &format!("vm100 ({part})"), &format!("vm100 ({cut}…")] {
+            assert!(means(text), "{text}: {vm:?}");
+        }
+        assert!(vm.names.has_of(kind, part.as_bytes()) && !means(&format!("vm100 (x{part})")));
+        fs::remove_dir_all(fake.0.join("proc/100")).unwrap();
     }
 }
 

@@ -256,6 +256,19 @@ fn a_vm_is_seen_as_what_runs_it() {
     );
 }
 
+/// It may close the VM's descriptor, and change its command line.
+#[test]
+fn a_vm_is_found_by_its_vcpus_descriptors_alone() {
+    let fake = Fake::new();
+    fake.process(10, &[b"/opt/vmm"], "anon_inode:kvm-vcpu:0", &[(10, "x"), (11, "vcpu_0")]);
+    fake.process(20, &[], VM, &[(20, "x")]);
+    fake.write("20/cmdline", b"/usr/bin/qemu-system-x86_64\0-name\0web");
+    let vms = Host::at(&fake.0).vm_processes().unwrap();
+    let seen: Vec<(u32, &str, usize)> =
+        vms.iter().map(|vm| (vm.pid, vm.title(), vm.vcpu_count)).collect();
+    assert_eq!(seen, [(10, "pid:10", 1), (20, "web", 0)]);
+}
+
 /// Any user may write `-id` into a command line.
 #[test]
 fn a_vmid_is_believed_from_the_host() {

@@ -101,7 +101,12 @@ fn the_worst_reason_is_the_verdict_and_comes_first() {
     let redirected: Change =
         ("sys/kernel/tracing/enabled_functions", b"kvm_vcpu_on_spin (1) R I     tramp\n");
     let unlisted: Change = ("lib/modules/6.12.43+deb13-amd64/modules.dep", b"");
-    let cases: [(&[Change], &str, &str); 15] = [
+    let disabled: Change = ("proc/sys/kernel/modules_disabled", b"1\n");
+    let clang: Change = ("proc/version", b"Linux version 6.12.43 (clang version 19.1.7, LLD 19)\n");
+    let cases: [(&[Change], &str, &str); 18] = [
+        (&[disabled], "cannot", "modules-disabled taint"),
+        (&[clang], "can_with", "clang taint"),
+        (&[clang, without], "can", "taint"),
         (&[version], "cannot", "realtime taint"),
         (&[lto, boot], "cannot", "lto taint"),
         (&[cfi], "cannot", "cfi taint"),
@@ -125,6 +130,35 @@ fn the_worst_reason_is_the_verdict_and_comes_first() {
         }
         let (verdict, ids, text) = host.judged(&[]);
         assert_eq!((&*verdict, &*ids.join(" ")), (wanted, reasons), "{text}");
+    }
+}
+
+/// Distributions name their kernels for it. A configuration that is shown decides.
+#[test]
+fn a_kernel_that_shows_no_configuration_is_known_by_its_name() {
+    for (release, id) in [
+        ("6.12.43+deb13-rt-amd64", "realtime"),
+        ("6.8.0-1010-realtime", "realtime"),
+        ("6.12.0-55.9.1.el10_0.x86_64+rt", "realtime"),
+        ("6.4.0-150600.10.5-rt", "realtime"),
+        ("6.14.2-2-cachyos-lto", "lto"),
+    ] {
+        let host = Host::new();
+        host.kernel(release);
+        let (verdict, ids, text) = host.judged(&[]);
+        assert_eq!((&*verdict, &*ids[0]), ("cannot", id), "{text}");
+        host.file(&format!("boot/config-{release}"), b"# CONFIG_PREEMPT_RT is not set\n");
+        assert_eq!(host.judged(&[]).0, "can_with");
+    }
+}
+
+#[test]
+fn what_is_no_release_is_no_kernel() {
+    for release in ["", "x", "6", "6.8.0 x", "6.8.0-\u{1b}[2J", "6.8.0/../../etc"] {
+        let host = Host::new();
+        host.kernel(release);
+        let (verdict, ids, text) = host.judged(&[]);
+        assert_eq!((&*verdict, &*ids.join(" ")), ("cannot", "no-release"), "{text}");
     }
 }
 
@@ -181,6 +215,11 @@ fn proc_and_sys_may_lie_elsewhere() {
         (json["reasons"][0].clone(), out.status.code())
     };
     assert_eq!(first().0["id"], "taint", "its own /lib/modules is beside them");
+    // What of that host is not seen is unknown: this one may have another distribution.
+    std::fs::rename(host.0.join("etc"), host.0.join("hidden")).unwrap();
+    std::fs::rename(host.0.join("lib"), host.0.join("hidden/lib")).unwrap();
+    let (reason, _) = first();
+    assert!(reason["text"].as_str().unwrap().contains("build/Makefile is there"), "{reason}");
     // In a container it is that of the first process.
     host.file("proc/1/root/etc/os-release", b"ID=\"rocky\"\nID_LIKE=\"rhel\"\n");
     let (reason, code) = first();

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 use unspin_scratch::Scratch;
 
 /// A host in a directory.
@@ -33,10 +34,14 @@ impl Other {
         self.0.line(format!("proc/{pid}/cgroup"), &format!("0::/qemu.slice/{vmid}.scope"));
     }
 
-    fn unspin(&self, args: &[&str]) -> Output {
+    fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
         command.args(args).stdin(Stdio::null()).env("UNSPIN_PROC", self.0.join("proc"));
-        command.output().unwrap()
+        command
+    }
+
+    fn unspin(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
     }
 }
 
@@ -173,6 +178,29 @@ fn whatever_is_shown_is_taken_and_every_vm_is_shown() {
     }
     let out = host.unspin(&["diagnose", "5000010", "--seconds", "0.1"]);
     assert!(text(&out.stderr).contains("write pid:5000010"), "{}", text(&out.stderr));
+    let plain = Other::new();
+    plain.0.vm(PID, &["/usr/bin/kvm", "-name", "web"]);
+    plain.0.link(format!("proc/{PID}/fd/20"), "anon_inode:kvm-vcpu:0");
+    let out = plain.unspin(&["diagnose", "5000000", "--seconds", "0.1"]);
+    let said = text(&out.stderr);
+    assert_eq!(said.matches("is taken as a process id").count(), 1, "{said}");
+}
+
+/// In the table if it came before the first look, otherwise in a message.
+#[test]
+fn a_vm_that_starts_meanwhile_is_told() {
+    if !can_watch() {
+        return;
+    }
+    let host = Other::new();
+    host.vm(PID, 104, "web", 1);
+    let mut top = host.command(&["top", "--once", "--delay", "4"]);
+    let top = top.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    host.vm(PID + 10, 105, "late", 1);
+    let out = top.wait_with_output().unwrap();
+    let said = text(&out.stdout) + &text(&out.stderr);
+    assert!(out.status.success() && said.contains("web") && said.contains("late"), "{said}");
 }
 
 #[test]

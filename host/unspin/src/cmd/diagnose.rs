@@ -86,9 +86,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 fn watch(args: &Args) -> anyhow::Result<()> {
     let time = args.seconds.unwrap_or(TIME);
     let stop = stopped_by_signals()?;
-    refuse_ambiguous(args)?;
+    let asked = asked(args)?;
     let mut source = args.source.open(Detail::All)?;
-    let chosen = chosen(args, &source.sample()?)?;
+    let chosen = chosen(args, asked, &source.sample()?)?;
     // Watch the other VMs too: the selected one may wait for their vCPUs.
     if let Some(vm) = chosen.iter().next().filter(|_| args.vm.is_some()) {
         source.prefer(*vm);
@@ -104,6 +104,7 @@ fn watch(args: &Args) -> anyhow::Result<()> {
     if ended_early {
         say!("unspin: interrupted: this is what was watched until then");
     }
+    say_started(&before, &after, |_| args.vm.is_none());
     let watched = watched(&chosen, &before, &after)?;
     let document = Document::new(&watched, &before, &after).of(chosen.len());
     match args.json {
@@ -112,22 +113,24 @@ fn watch(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// An ambiguous name is an error on any computer, even if that cannot watch vCPUs.
-fn refuse_ambiguous(args: &Args) -> anyhow::Result<()> {
+/// The process of the VM that is asked for, if it is there. An ambiguous name is an error on any computer, even if that
+/// cannot watch vCPUs.
+fn asked(args: &Args) -> anyhow::Result<Option<u32>> {
     let Some(given) = args.vm.as_ref().filter(|_| args.source.synthetic.is_none()) else {
-        return Ok(());
+        return Ok(None);
     };
     let host = Host::at(&args.source.proc);
     match vms::find_process(vms::processes(&host)?, &host, given) {
         Err(e) if e.downcast_ref::<Usage>().is_some() => Err(e),
-        _ => Ok(()),
+        found => Ok(found.ok().map(|vm| vm.pid)),
     }
 }
 
 /// The processes of the selected VMs.
-fn chosen(args: &Args, first: &Sample) -> anyhow::Result<BTreeSet<u32>> {
+fn chosen(args: &Args, asked: Option<u32>, first: &Sample) -> anyhow::Result<BTreeSet<u32>> {
     let all: Vec<VmProcess> = first.vms.iter().map(|vm| vm.process.clone()).collect();
     match &args.vm {
+        Some(_) if all.iter().any(|vm| Some(vm.pid) == asked) => Ok(asked.into_iter().collect()),
         Some(given) => {
             let vm = vms::find_process(all, &Host::at(&args.source.proc), given)?;
             Ok(BTreeSet::from([vm.pid]))
@@ -146,6 +149,15 @@ pub(super) fn say_left_out(sample: &Sample) {
             sample.left_out,
             sample.vms.len()
         );
+    }
+}
+
+/// Prints the names of VMs that started during the measurement.
+pub(super) fn say_started(before: &Sample, after: &Sample, is_asked: impl Fn(&VmProcess) -> bool) {
+    let were: BTreeSet<u32> = before.vms.iter().map(|vm| vm.process.pid).collect();
+    let are = after.vms.iter().map(|vm| &vm.process);
+    for vm in are.filter(|vm| !were.contains(&vm.pid) && is_asked(vm)) {
+        say!("unspin: {} started during the measurement", show::title(vm));
     }
 }
 

@@ -14,7 +14,7 @@ mod table;
 mod terminal;
 
 use super::diagnose::show::Document;
-use super::diagnose::{say_left_out, watched};
+use super::diagnose::{say_left_out, say_started, watched};
 use super::written::{read, SCHEDULED, SHAPED};
 use crate::exit::Usage;
 use crate::fit::terminal_width;
@@ -108,6 +108,7 @@ fn document(
         bail!("no VM runs on this host");
     }
     say_left_out(before);
+    say_started(before, after, |vm| line::is_called(vm, filter));
     let called = before.vms.iter().filter(|vm| line::is_called(&vm.process, filter));
     let chosen: BTreeSet<u32> = called.map(|vm| vm.process.pid).collect();
     if chosen.is_empty() && !filter.is_empty() {
