@@ -275,6 +275,14 @@ fn locks_are_compared_on_threads() {
 }
 
 #[test]
+fn the_emulated_amd_processor_refuses_linux_guests() {
+    let scenario = "scenarios/linux-smoke.toml";
+    let args = ["bench", scenario, "--machine", "emulated", "--emulator", "qemu-amd"];
+    fails(&args, 2, "`vm`: Linux guests, which do not boot on the emulated AMD processor");
+    fails(&args, 2, "allowed: the bench guest, or --emulator bochs");
+}
+
+#[test]
 fn threads_refuse_what_needs_a_hypervisor() {
     let arm = |keys: &str| format!("[[arm]]\nname = \"a\"\n{keys}\n");
     for keys in ["window = \"aple\"", "window = \"off\"", "yield_to = \"hvs\""] {

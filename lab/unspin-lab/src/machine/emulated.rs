@@ -65,6 +65,15 @@ impl Machine for Emulated {
 
     fn check_plan(&self, plan: &Plan) -> Result<(), (&'static str, Refusal)> {
         guests::check_kernels(plan)?;
+        if self.timed.emulator == Emulator::QemuAmd && has_linux_guests(plan) {
+            return Err((
+                "vm",
+                Refusal {
+                    message: "Linux guests, which do not boot on the emulated AMD processor".into(),
+                    allowed: "the bench guest, or --emulator bochs".into(),
+                },
+            ));
+        }
         if memory_mib(plan) <= Computer::MEMORY_MAX_MIB {
             return Ok(());
         }
@@ -144,7 +153,7 @@ impl Emulated {
     /// The job's plan, with the places of its Linux guests' files in the computer, and these files.
     fn with_guests(&self, job: &Job) -> anyhow::Result<(Work, About)> {
         let mut plan = job.plan.clone();
-        if plan.runs.iter().all(|run| guests::of(run).next().is_none()) {
+        if !has_linux_guests(&plan) {
             return Ok((plan.into(), About::default()));
         }
         let mut say = |text: &str| (job.say)(text);
@@ -170,6 +179,10 @@ impl Emulated {
         });
         Ok((Work { plan, copies }, parts.about.with_qemu(Some(qemu.version))))
     }
+}
+
+fn has_linux_guests(plan: &Plan) -> bool {
+    plan.runs.iter().any(|run| guests::of(run).next().is_some())
 }
 
 /// The largest amount of memory that Linux guests of one run need together.
