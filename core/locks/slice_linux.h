@@ -120,7 +120,12 @@ static __attribute__((noinline, cold)) void unspin_slice_ask(void)
 	/* Written once, because all threads read it at each lock. */
 	if (unspin_slice_now() != UNSPIN_SLICE_EXTENDED)
 		atomic_store_explicit(&unspin_slice_state, UNSPIN_SLICE_EXTENDED, memory_order_relaxed);
-	area->request = 1;
+	/*
+	 * Within an extension it must not ask: a kernel that checks the area (rseq_debug) would end the thread at its
+	 * next system call. In this order, because the kernel only extends the slice of a thread that asks.
+	 */
+	if (!area->request && !area->granted)
+		area->request = 1;
 }
 
 /* The kernel reads and writes the area on this CPU alone, so that only the compiler must keep the order. */

@@ -98,6 +98,22 @@ static void with(void)
 	unspin_lease_unlock(&lock);
 }
 
+/* Two locks at a time; the slice is extended before the second one. */
+static void within_an_extension(void)
+{
+	static struct unspin_lease_lock other;
+
+	begin(true, UNSPIN_SLICE_AVAILABLE);
+	unspin_lease_lock(&lock);
+	area.request = 0;
+	area.granted = 1;
+	unspin_lease_lock(&other);
+	expect(!area.request, "a thread asks within an extension");
+	unspin_lease_unlock(&other);
+	unspin_lease_unlock(&lock);
+	expect(yielded == 1, "a thread gives the CPU up twice, or keeps it");
+}
+
 /* A thread under a filter is refused while another one holds a lock. */
 static void refused_in_one_thread(void)
 {
@@ -139,6 +155,7 @@ int main(void)
 {
 	without();
 	with();
+	within_an_extension();
 	refused_in_one_thread();
 	released_by_another_object();
 	return failures != 0;
