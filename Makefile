@@ -15,7 +15,7 @@ TEST_DEB_PACKAGES := lintian mmdebstrap
 RPM_PACKAGES := rpm
 TEST_INSTALL_PACKAGES := rpm buildah busybox-static
 
-.PHONY: help deps test-deps build demo demo-linux test test-emulated test-all test-acceptance test-diagnose test-programs lint pictures lines bench scenario-keys figures bench-locks diagnosis campaign-short matrix matrix-full check-locks campaign held-out agreement guest-kernel soak soak-locks soak-guests soak-guest-kernel soak-debug install-lab install install-dev deb test-deb static rpm test-install clean
+.PHONY: help deps test-deps build demo demo-linux test test-emulated test-all test-acceptance test-diagnose test-programs lint pictures lines bench scenario-keys figures bench-locks diagnosis campaign-short matrix matrix-full check-locks campaign held-out agreement guest-kernel soak soak-locks soak-guests soak-guest-kernel soak-debug soak-slices install-lab install install-dev deb test-deb static rpm test-install clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -184,6 +184,12 @@ soak-guest-kernel: guest-kernel ## the kernel's locktorture with each lock of th
 soak-debug: ## a shorter soak on kernels with lockdep, KASAN and kmemleak, which it builds first
 	@.ci/deps flex bison
 	cargo test --release --locked -p unspin-computers --test debug -- --ignored --nocapture
+
+soak-slices: ## lease and a test-and-set lock with and without extended time slices, on a kernel that has them, which it builds first
+	@.ci/deps flex bison
+	for cpus in 2 4; do \
+		UNSPIN_CPUS=$$cpus cargo test --release --locked -p unspin-computers --test slices -- --ignored --nocapture || exit; \
+	done
 
 # Where distributions have these things. Without UNITS no units are installed.
 UNSPIN ?= target/release/unspin

@@ -185,6 +185,14 @@ impl Apt {
         Some(names.map(str::to_string).collect())
     }
 
+    /// The version of a package that would be downloaded now.
+    pub(crate) fn version(&self, package: &str) -> Option<String> {
+        let mut cache = Command::new("apt-cache");
+        cache.args(&self.options);
+        let text = tool::output(cache.args(["show", "--no-all-versions", package]))?;
+        text.lines().find_map(|line| line.strip_prefix("Version: ")).map(str::to_string)
+    }
+
     /// Download a package into `dir`.
     pub(crate) fn download(
         &self,

@@ -7,6 +7,7 @@ use crate::error::{io, LabError, Result};
 use crate::go::Go;
 use crate::hash::{contents, sha256};
 use crate::kernel_build::{self, Options, Stamp};
+use crate::series::Series;
 use crate::tool;
 use crate::unpacked::GUESTS;
 use crate::vmlinux;
@@ -112,7 +113,8 @@ fn patched_sources(root: &Path, lab: &Path, go: &mut Go) -> Result<PathBuf> {
     let patch = root.join(SOURCES).join(PATCH);
     let text = fs::read_to_string(&patch).map_err(io(&patch))?;
     let stamp = Stamp { file: PATCHED, text: &text };
-    kernel_build::sources(lab, LOCKS_SERIES, "guest", &stamp, go, |dir, stop| {
+    let series = Series::parse(LOCKS_SERIES).expect("a series of the lab");
+    kernel_build::sources(lab, series, "guest", &stamp, go, |dir, stop| {
         let mut apply = Command::new("patch");
         apply.args(["-p1", "--batch", "--forward", "--fuzz=0", "-i"]).arg(&patch);
         let apply = apply.current_dir(dir.join("source"));

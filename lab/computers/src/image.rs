@@ -56,7 +56,10 @@ pub fn initramfs(kernel: &Kernel, payload: &Payload, target: &Path) -> Result<()
         let name = module.file_name().unwrap_or_default().to_string_lossy().into_owned();
         archive.add_file(&format!("modules/{name}"), module)?;
     }
-    archive.add_file("modules/unspin.ko", kernel.module_of(payload.module))?;
+    // A kernel without KVM has no module of unspin.
+    if !kernel.modules.is_empty() {
+        archive.add_file("modules/unspin.ko", kernel.module_of(payload.module))?;
+    }
     let mut libraries: Vec<PathBuf> = Vec::new();
     for program in &payload.programs {
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -117,11 +117,16 @@ fn find(lab: &Path, package: KernelPackage, stamp: &str, go: &mut Go) -> Result<
 
 /// The release of a package's current kernel, and apt with the lists that name it.
 pub(crate) fn current(lab: &Path, package: KernelPackage, go: &mut Go) -> Result<(String, Apt)> {
-    let apt = match package.debian {
-        Debian::Bookworm => Apt::host(),
-        Debian::Trixie => Apt::trixie(&lab.join(TRIXIE).join("apt"), go)?,
-    };
+    let apt = apt_of(lab, package.debian, go)?;
     Ok((packages::resolve(&apt, package)?, apt))
+}
+
+/// apt with the lists of a release of Debian.
+pub(crate) fn apt_of(lab: &Path, debian: Debian, go: &mut Go) -> Result<Apt> {
+    match debian {
+        Debian::Bookworm => Ok(Apt::host()),
+        Debian::Trixie => Apt::trixie(&lab.join(TRIXIE).join("apt"), go),
+    }
 }
 
 fn no_lists(package: String) -> LabError {

@@ -7,6 +7,7 @@ use crate::error::{io, LabError, Result};
 use crate::go::Go;
 use crate::kernel;
 use crate::packages;
+use crate::series::Series;
 use crate::tool;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,15 +15,8 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 /// The package with the sources of a series.
-fn source_package(series: &str) -> String {
-    format!("linux-source-{series}")
-}
-
-/// The version of a package that would be downloaded now.
-fn current_version(package: &str) -> Option<String> {
-    let mut show = Command::new("apt-cache");
-    let text = tool::output(show.args(["show", "--no-all-versions", package]))?;
-    text.lines().find_map(|line| line.strip_prefix("Version: ")).map(str::to_string)
+fn source_package(series: Series) -> String {
+    format!("linux-source-{}", series.name())
 }
 
 /// What is written last into a directory of sources, and the name of the file with it.
@@ -35,18 +29,23 @@ pub(crate) struct Stamp<'a> {
 /// `change` changes what was fetched.
 pub(crate) fn sources(
     lab: &Path,
-    series: &str,
+    series: Series,
     kind: &str,
     stamp: &Stamp,
     go: &mut Go,
     change: impl FnOnce(&Path, &AtomicBool) -> Result<()>,
 ) -> Result<PathBuf> {
     let package = source_package(series);
-    let name = match current_version(&package) {
+    let apt = match kernel::apt_of(lab, series.debians()[0], go) {
+        Err(LabError::Interrupted) => return Err(LabError::Interrupted),
+        // Without its lists, only what was stored before can be had.
+        other => other.unwrap_or_else(|_| Apt::host()),
+    };
+    let name = match apt.version(&package) {
         Some(version) => format!("{kind}-{version}"),
         // Without package lists, use the newest sources that were stored before.
         None => kernel::unpacked(lab, stamp.file, stamp.text).ok_or_else(|| {
-            LabError::NoKernelPackage { series: series.into(), looked: package.clone() }
+            LabError::NoKernelPackage { series: series.name().into(), looked: package.clone() }
         })?,
     };
     let dir = lab.join("kernels").join(name);
@@ -54,18 +53,18 @@ pub(crate) fn sources(
     if fs::read_to_string(&done).ok().as_deref() != Some(stamp.text) {
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).map_err(io(&dir))?;
-        go.say(&format!("downloading the sources of kernel {series}"));
-        fetch(&dir, &package, go.stop)?;
+        go.say(&format!("downloading the sources of kernel {}", series.name()));
+        fetch(&apt, &dir, &package, go.stop)?;
         change(&dir, go.stop)?;
         fs::write(&done, stamp.text).map_err(io(&done))?;
     }
     Ok(dir)
 }
 
-fn fetch(dir: &Path, package: &str, stop: &AtomicBool) -> Result<()> {
+fn fetch(apt: &Apt, dir: &Path, package: &str, stop: &AtomicBool) -> Result<()> {
     let log = dir.join("fetch.log");
     let tree = dir.join("tree");
-    Apt::host().download(dir, package, &log, stop)?;
+    apt.download(dir, package, &log, stop)?;
     packages::unpack(dir, &tree, &log, stop)?;
     let source = dir.join("source");
     fs::create_dir_all(&source).map_err(io(&source))?;
@@ -132,6 +131,51 @@ pub(crate) fn build(
     tool::run_watched("building the kernel", &mut all, &log, stop, &mut || {
         look(&fs::read_to_string(&log).unwrap_or_default());
     })
+}
+
+/// A kernel to build: of the series' current sources, unchanged, with these options.
+pub(crate) struct Recipe<'a> {
+    pub series: Series,
+    /// A word in the names of its directory and its stamp.
+    pub kind: &'static str,
+    pub options: Options<'a>,
+    pub targets: &'a [&'static str],
+}
+
+/// The directory in `lab` with the kernel that was built by a recipe. Existing results are reused; `finish` is
+/// what is done after a build.
+pub(crate) fn prepare(
+    recipe: &Recipe,
+    lab: &Path,
+    go: &mut Go,
+    finish: impl FnOnce(&Path, &AtomicBool) -> Result<()>,
+) -> Result<PathBuf> {
+    let Recipe { series, kind, ref options, targets } = *recipe;
+    let kept = format!("{kind}-{}", series.name());
+    let stamp = Stamp { file: "unpacked", text: &kept };
+    let dir = sources(lab, series, kind, &stamp, go, |_, _| Ok(()))?;
+    let built = dir.join("built");
+    if fs::read_to_string(&built).ok().as_deref() != Some(options.text) {
+        configure(&dir, options, go.stop)?;
+        let log = dir.join("kernel.log");
+        go.say(&format!("building kernel {kept}, its output is in {}", log.display()));
+        build(&dir, targets, go.stop, &mut |_| {})?;
+        finish(&dir, go.stop)?;
+        fs::write(&built, options.text).map_err(io(&built))?;
+    }
+    Ok(dir)
+}
+
+/// The release (`uname -r`) of the kernel that was built in a directory.
+pub(crate) fn release(dir: &Path) -> Result<String> {
+    let named = dir.join("objects/include/config/kernel.release");
+    let text = fs::read_to_string(&named).map_err(io(&named))?;
+    Ok(text.trim().to_string())
+}
+
+/// The file that boots, of the target bzImage.
+pub(crate) fn vmlinuz(dir: &Path) -> PathBuf {
+    dir.join("objects/arch/x86/boot/bzImage")
 }
 
 /// Copies a built module, named by its place below `objects`, without its debugging data.

@@ -29,6 +29,7 @@ mod qemu;
 mod recipe;
 mod series;
 mod silence;
+mod slices;
 mod tool;
 mod unpacked;
 mod vm_entry;
@@ -50,6 +51,7 @@ pub use program::Program;
 pub use qemu::Qemu;
 pub use series::{Debian, Flavour, KernelPackage, Series};
 pub use silence::Patience;
+pub use slices::Slices;
 pub use tool::missing_tools;
 pub use unspin_host::source::source_tree;
 
@@ -173,6 +175,12 @@ impl Lab {
     pub fn build_debug(&self, series: Series, go: &mut Go) -> Result<Kernel> {
         let _lock = Lock::wait(&self.dir, go.stop, go.say)?;
         debug::prepare(&self.root, &self.dir, series, go)
+    }
+
+    /// A kernel that extends time slices, and the C library for programs on it. The first build takes some minutes.
+    pub fn build_slices(&self, go: &mut Go) -> Result<Slices> {
+        let _lock = Lock::wait(&self.dir, go.stop, go.say)?;
+        slices::prepare(&self.dir, go)
     }
 
     /// The Bochs for all boots of this lab from now on. It is built if necessary (minutes, the
