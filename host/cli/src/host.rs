@@ -25,8 +25,8 @@ pub fn release(root: &Path) -> anyhow::Result<String> {
     let path = under(root, "proc/sys/kernel/osrelease");
     let text = read_kernel_text(&path).with_context(|| format!("cannot read {path:?}"))?;
     let release = text.trim();
-    let is_plain = release.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');
-    if series(release).is_none() || !is_plain {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-._~:@,=%".contains(&byte);
+    if series(release).is_none() || !release.bytes().all(is_plain) {
         bail!("{path:?} has no release of a kernel: {release:?}");
     }
     Ok(release.to_string())

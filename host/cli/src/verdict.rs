@@ -19,12 +19,12 @@ const HOOKED: [(&str, &str, Verdict); 2] = [
     ("xfer_to_guest_mode_handle_work", "VMs have turns", Verdict::CanWith),
 ];
 
-/// Kernels for which core/kmod/compat/compat.h refuses the build: an id, options of their configuration, a word of
-/// distributions' releases if that is not shown, and what they are.
-const UNSUPPORTED: [(&str, &[&str], &[&str], &str); 3] = [
-    ("realtime", &["CONFIG_PREEMPT_RT"], &["rt", "realtime"], "is PREEMPT_RT"),
-    ("cfi", &["CONFIG_CFI_CLANG", "CONFIG_CFI"], &[], "checks indirect calls (CFI)"),
-    ("lto", &["CONFIG_LTO_CLANG"], &["lto"], "was built with link-time optimization (LTO)"),
+/// Kernels for which core/kmod/compat/compat.h refuses the build: an id, options of their configuration, and what they
+/// are.
+const UNSUPPORTED: [(&str, &[&str], &str); 3] = [
+    ("realtime", &["CONFIG_PREEMPT_RT"], "is PREEMPT_RT"),
+    ("cfi", &["CONFIG_CFI_CLANG", "CONFIG_CFI"], "checks indirect calls (CFI)"),
+    ("lto", &["CONFIG_LTO_CLANG"], "was built with link-time optimization (LTO)"),
 ];
 
 /// From best to worst.
@@ -161,17 +161,17 @@ impl Reasons {
         let is_realtime = read("sys/kernel/realtime").trim() == "1"
             || ["PREEMPT_RT", "PREEMPT RT"].iter().any(|word| version.contains(word));
         let is_set = |option: &&str| config.lines().any(|l| l.strip_suffix("=y") == Some(*option));
-        let is_called = |word: &&str| {
-            config.is_empty() && release.split(['-', '+', '_', '.']).any(|part| part == *word)
-        };
-        for (id, options, words, what) in UNSUPPORTED {
-            let is_known = options.iter().any(is_set) || words.iter().any(is_called);
-            if is_known || (id == "realtime" && is_realtime) {
+        let is_clang = config.is_empty() && version.contains("clang version");
+        // CachyOS calls some of its kernels so.
+        let is_lto = is_clang && release.split(['-', '+', '_', '.']).any(|part| part == "lto");
+        for (id, options, what) in UNSUPPORTED {
+            let is_seen = (id == "realtime" && is_realtime) || (id == "lto" && is_lto);
+            if is_seen || options.iter().any(is_set) {
                 let text = format!("this kernel {what}, which the module does not support");
                 self.add(id, Verdict::Cannot, text);
             }
         }
-        if config.is_empty() && version.contains("clang version") {
+        if is_clang && !is_lto {
             let text = "this kernel was built with clang, and its configuration is not shown: the \
                         module does not support kernels with link-time optimization (LTO) or \
                         checks of indirect calls (CFI)";

@@ -32,11 +32,14 @@ pub fn under(root: &Path, path: &str) -> PathBuf {
 }
 
 /// The root directory of the host with this `proc`: that of its first process if it is seen, or what is beside `proc`.
+/// Beside `/hostproc` is what belongs to this container.
 fn of_proc(proc: &Path) -> PathBuf {
-    let of_first = proc.join("1/root");
-    match proc != Path::new("/proc") && of_first.join("etc").is_dir() {
-        true => of_first,
-        false => proc.parent().unwrap_or(Path::new("/")).to_path_buf(),
+    let root = Path::new("/");
+    let (of_first, beside) = (proc.join("1/root"), proc.parent().unwrap_or(root));
+    let is_ours = proc == Path::new("/proc");
+    match is_ours || (beside != root && !of_first.join("etc").is_dir()) {
+        true => beside.to_path_buf(),
+        false => of_first,
     }
 }
 
@@ -54,6 +57,13 @@ mod tests {
         assert_eq!(of(None, "/proc"), Path::new("/proc"));
         assert_eq!(of(Some(OsStr::new("")), "/proc"), Path::new("/proc"));
         assert_eq!(of(Some(OsStr::new("/x")), "/proc"), Path::new("/x"));
+    }
+
+    #[test]
+    fn a_hosts_files_are_not_those_of_this_container() {
+        assert_eq!(of_proc(Path::new("/proc")), Path::new("/"));
+        assert_eq!(of_proc(Path::new("/host/proc")), Path::new("/host"));
+        assert_eq!(of_proc(Path::new("/hostproc")), Path::new("/hostproc/1/root"));
     }
 
     #[test]

@@ -70,20 +70,18 @@ fn add(path: &str, names: &mut Names) {
     }
 }
 
-/// `web1` in `machine-qemu\x2d3\x2dweb1.scope`, or in `qemu-3-web1.libvirt-qemu` without systemd. libvirt before 1.3
-/// has no number there; in a program of its own it puts `embed-HASH-` before the number.
+/// `web1` in `machine-qemu\x2d3\x2dweb1.scope`, or in `qemu-3-web1.libvirt-qemu` without systemd. In a program of its
+/// own libvirt puts `embed-HASH-` before the number.
 fn of_libvirt(part: &str) -> Option<Vec<u8>> {
     let scope = part.strip_prefix("machine-").and_then(|rest| rest.strip_suffix(".scope"));
     let plain = part.strip_suffix(".libvirt-qemu").or(part.strip_suffix(".libvirt-ch"));
     let text = unescape(scope.or(plain)?.as_bytes());
-    let of_qemu = text.strip_prefix(b"qemu-".as_slice());
-    let rest = of_qemu.or(text.strip_prefix(b"ch-".as_slice()))?;
+    let rest = text.strip_prefix(b"qemu-".as_slice()).or(text.strip_prefix(b"ch-".as_slice()))?;
     let embedded = rest.strip_prefix(b"embed-".as_slice()).and_then(|rest| {
         after(rest, |hash| hash.len() == EMBED_HASH && hash.iter().all(u8::is_ascii_hexdigit))
     });
-    let rest = embedded.unwrap_or(rest);
-    let numbered = after(rest, |id| !id.is_empty() && id.iter().all(u8::is_ascii_digit));
-    let name = numbered.or(of_qemu.and(Some(rest)))?;
+    let is_id = |id: &[u8]| !id.is_empty() && id.iter().all(u8::is_ascii_digit);
+    let name = after(embedded.unwrap_or(rest), is_id)?;
     Some(name.to_vec()).filter(|name| !name.is_empty())
 }
 
@@ -163,7 +161,8 @@ mod tests {
             (r"/machine.slice/machine-ch\x2d3\x2dweb1.scope", &libvirt),
             ("/machine/qemu-3-web1.libvirt-qemu/emulator", &libvirt),
             (r"/machine-qemu\x2d12\x2dmy\x2dvm.scope", &[(Kind::Libvirt, "my-vm")]),
-            (r"/machine.slice/machine-qemu\x2dweb1.scope", &libvirt),
+            // A machine of another program that is called qemu-ci.
+            (r"/machine-qemu\x2dci.scope", &[(Kind::Unit, r"machine-qemu\\x2dci.scope")]),
             (r"/machine-qemu\x2dembed\x2d0a1b2c3d\x2d3\x2dweb1.scope/libvirt/vcpu0", &libvirt),
             (r"/machine-qemu\x2d.scope", &[(Kind::Unit, r"machine-qemu\\x2d.scope")]),
             (&removed, &pod[1..]),
@@ -198,6 +197,20 @@ mod tests {
                     found.iter().map(|(kind, name)| (*kind, name.to_string())).collect();
                 assert_eq!(names, found, "{path}");
             }
+        }
+    }
+
+    #[test]
+    fn a_container_is_one_whatever_its_name_is() {
+        for (part, is_one) in [
+            (r"machine-qemu\x2dci.scope", true),
+            (r"machine-lxc\x2d1\x2da.scope", true),
+            (r"machine-qemu\x2d3\x2dweb1.scope", false),
+            (r"machine-qemu\x2dembed\x2d0a1b2c3d\x2d3\x2dweb1.scope", false),
+            ("systemd-nspawn@ci.service", true),
+            ("104.scope", false),
+        ] {
+            assert_eq!(is_container(part), is_one, "{part}");
         }
     }
 

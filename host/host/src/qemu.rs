@@ -83,11 +83,12 @@ pub fn is_android(path: &[u8]) -> bool {
 }
 
 /// Reads the arguments after the program's name. As in QEMU the last name and UUID win, and `-uuid` takes
-/// precedence over `-smbios`. Without a name, its files tell it, as those of podman machine, minikube, multipass. `-avd NAME` and `@NAME` are of Android's emulator. `has_more`: there are flags that
-/// QEMU lacks, so that no option takes a name as its value.
+/// precedence over `-smbios`. Without a name, its files tell it, as those of podman machine, minikube and multipass.
+/// `-avd NAME` and `@NAME` are of Android's emulator. `has_more`: there are flags that QEMU lacks, so that no option
+/// takes a name as its value.
 pub fn names(args: &[&[u8]], has_more: bool) -> Names {
     let (mut name, mut id, mut uuid, mut smbios, mut incus) = (None, None, None, None, None);
-    let mut files = [None; 3];
+    let (mut monitor, mut instance, mut pidfile) = (None, None, None);
     for (option, value) in given(args, has_more) {
         match option {
             b"name" => name = entry(value, b"guest").or(name),
@@ -96,15 +97,18 @@ pub fn names(args: &[&[u8]], has_more: bool) -> Names {
             b"uuid" => uuid = uuid_of(value),
             b"smbios" => smbios = of_smbios(value).or(smbios),
             b"readconfig" => incus = of_incus(value),
-            b"qmp" | b"qmp-pretty" | b"monitor" => files[0] = of_monitor(value).or(files[0]),
-            b"cdrom" | b"drive" => files[1] = of_multipass(value).or(files[1]),
-            b"pidfile" => files[2] = socket::name(value),
+            b"qmp" | b"qmp-pretty" | b"monitor" => monitor = of_monitor(value).or(monitor),
+            b"cdrom" | b"drive" => instance = of_multipass(value).or(instance),
+            b"pidfile" => pidfile = socket::name(value),
             _ => {}
         }
     }
     let mut names = Names::default();
-    let of_files = || files.into_iter().flatten().next().filter(|_| id.is_none());
-    names.add(Kind::Name, name.or_else(|| of_files().map(<[u8]>::to_vec)).unwrap_or_default());
+    let of_files = || {
+        let file = instance.or(pidfile).map(<[u8]>::to_vec);
+        monitor.or(file).filter(|_| id.is_none())
+    };
+    names.add(Kind::Name, name.or_else(of_files).unwrap_or_default());
     names.add(Kind::Vmid, id.filter(|id| id.iter().all(u8::is_ascii_digit)).unwrap_or_default());
     names.add(Kind::Uuid, uuid.or(smbios).unwrap_or_default());
     names.add(Kind::Incus, incus.unwrap_or_default());
@@ -172,10 +176,10 @@ fn of_incus(path: &[u8]) -> Option<String> {
     (is_theirs && !instance.is_empty()).then(|| format!("{project}/{instance}"))
 }
 
-/// The name in `unix:/run/vms/web/qmp.sock,server=on`.
-fn of_monitor(value: &[u8]) -> Option<&[u8]> {
-    let path = value.strip_prefix(b"unix:")?;
-    socket::name(path.split(|byte| *byte == b',').next()?)
+/// The name in `unix:/run/vms/web/qmp.sock,server=on`. A socket that was passed as a descriptor has no path.
+fn of_monitor(value: &[u8]) -> Option<Vec<u8>> {
+    let path = entry(value.strip_prefix(b"unix:")?, b"path")?;
+    socket::name(&path).map(<[u8]>::to_vec)
 }
 
 /// The instance in the path of a disk: `…/multipassd/vault/instances/INSTANCE/…`.
@@ -339,6 +343,8 @@ mod tests {
             (&["-pidfile", "/home/a/.minikube/machines/m1/qemu.pid"], "m1"),
             (&["-qmp", "unix:/home/a/.minikube/machines/m1/monitor,server,nowait"], "m1"),
             (&["-monitor", "unix:/run/web-qmp.sock", "-pidfile", "/run/vm.pid"], "web"),
+            (&["-qmp", "unix:path=/run/a,,b.sock,server=on"], "a,b"),
+            (&["-qmp", "unix:fd=5,server=on", "-pidfile", "/run/web/pidfile"], "web"),
             (&["-qmp", "stdio", "-drive", &image], "primary"),
             (&["-drive", "file=/usr/share/OVMF.fd", "-cdrom", &seed, "-qmp", "stdio"], "primary"),
             (&["-pidfile", "/run/db.pid", "-name", "web"], "web"),

@@ -133,28 +133,37 @@ fn the_worst_reason_is_the_verdict_and_comes_first() {
     }
 }
 
-/// Distributions name their kernels for it. A configuration that is shown decides.
+/// Every kernel says in its version whether it is PREEMPT_RT, and which compiler built it, whatever its name is.
 #[test]
-fn a_kernel_that_shows_no_configuration_is_known_by_its_name() {
-    for (release, id) in [
-        ("6.12.43+deb13-rt-amd64", "realtime"),
-        ("6.8.0-1010-realtime", "realtime"),
-        ("6.12.0-55.9.1.el10_0.x86_64+rt", "realtime"),
-        ("6.4.0-150600.10.5-rt", "realtime"),
-        ("6.14.2-2-cachyos-lto", "lto"),
+fn a_kernel_that_shows_no_configuration_is_known_by_its_version() {
+    let (gcc, clang) = ("(gcc (GCC) 15.1.1)", "(clang version 20.1.8, LLD 20.1.8)");
+    for (release, compiler, flags, wanted) in [
+        ("6.12.43+deb13-rt-amd64", gcc, "PREEMPT_RT", "cannot realtime"),
+        ("6.12.43+deb13-rt-amd64", gcc, "PREEMPT_DYNAMIC", "can taint"),
+        ("6.12.43-rt-lto", gcc, "PREEMPT_DYNAMIC", "can taint"),
+        ("6.12.43-2-cachyos-lto", clang, "PREEMPT_DYNAMIC", "cannot lto"),
+        ("6.12.43-2-cachyos", clang, "PREEMPT_DYNAMIC", "can_with clang"),
     ] {
         let host = Host::new();
         host.kernel(release);
+        let list = format!("lib/modules/{release}/modules.dep");
+        host.file(&list, b"updates/dkms/unspin.ko: kernel/kvm.ko\n");
+        host.0.line("proc/sys/kernel/version", &format!("#1 SMP {flags}"));
+        let version = format!("Linux version {release} (a@b) {compiler} #1 SMP {flags}");
+        host.0.line("proc/version", &version);
         let (verdict, ids, text) = host.judged(&[]);
-        assert_eq!((&*verdict, &*ids[0]), ("cannot", id), "{text}");
-        host.file(&format!("boot/config-{release}"), b"# CONFIG_PREEMPT_RT is not set\n");
-        assert_eq!(host.judged(&[]).0, "can_with");
+        assert_eq!(format!("{verdict} {}", ids[0]), wanted, "{release}: {text}");
+        host.file(&format!("boot/config-{release}"), b"# CONFIG_LTO_CLANG is not set\n");
+        let (verdict, ids, text) = host.judged(&[]);
+        let is_realtime = wanted == "cannot realtime";
+        let wanted = if is_realtime { wanted } else { "can taint" };
+        assert_eq!(format!("{verdict} {}", ids[0]), wanted, "{release}: {text}");
     }
 }
 
 #[test]
 fn what_is_no_release_is_no_kernel() {
-    for release in ["", "x", "6", "6.8.0 x", "6.8.0-\u{1b}[2J", "6.8.0/../../etc"] {
+    for release in ["", "x", "6", "6.8.0 x", "6.8.0-\u{1b}[2J", "6.8.0/../../etc", "6.8.0-$(id)"] {
         let host = Host::new();
         host.kernel(release);
         let (verdict, ids, text) = host.judged(&[]);
