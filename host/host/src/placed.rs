@@ -57,6 +57,10 @@ fn add(path: &str, names: &mut Names) {
     for (at, part) in parts.iter().enumerate().rev() {
         // A user chooses the names below the user's manager.
         let is_hosts = !parts[..at].iter().any(|around| is_manager(around));
+        // The name of a container with an id is in its engine's records.
+        if is_hosts && names.get(Kind::ContainerId).is_none() {
+            names.add(Kind::Container, of_machine(part, &parts[..at]).unwrap_or_default());
+        }
         if let Some(name) = of_libvirt(part).filter(|_| is_hosts) {
             names.add_as(Kind::Libvirt, name, part);
         } else if let Some(vmid) = of_proxmox(part, &parts[..at]) {
@@ -83,6 +87,16 @@ fn of_libvirt(part: &str) -> Option<Vec<u8>> {
     let is_id = |id: &[u8]| !id.is_empty() && id.iter().all(u8::is_ascii_digit);
     let name = after(embedded.unwrap_or(rest), is_id)?;
     Some(name.to_vec()).filter(|name| !name.is_empty())
+}
+
+/// `web` in `lxc.payload.web`, `lxc/web`, `systemd-nspawn@web.service`, or `machine-web.scope` that is no VM of libvirt.
+fn of_machine(part: &str, around: &[&str]) -> Option<Vec<u8>> {
+    let between = |start, end| part.strip_prefix(start)?.strip_suffix(end);
+    let is_lxc = around.last() == Some(&"lxc");
+    let scope = || between("machine-", ".scope").filter(|_| of_libvirt(part).is_none());
+    let named = between("lxc.payload.", "").or(is_lxc.then_some(part));
+    let unit = || between("systemd-nspawn@", ".service").or_else(scope);
+    Some(unescape(named.or_else(unit)?.as_bytes()))
 }
 
 /// What follows the first hyphen, if what precedes it fits.
@@ -156,15 +170,27 @@ mod tests {
         let removed = format!("{docker} (deleted)");
         let pod = [(Kind::PodUid, uid), (Kind::ContainerId, &*id)];
         let libvirt = [(Kind::Libvirt, "web1")];
+        let in_lxc = [(Kind::Container, "web"), (Kind::Unit, "vm.service")];
         for (path, found) in [
             (r"/machine.slice/machine-qemu\x2d3\x2dweb1.scope/libvirt/vcpu0", &libvirt[..]),
             (r"/machine.slice/machine-ch\x2d3\x2dweb1.scope", &libvirt),
             ("/machine/qemu-3-web1.libvirt-qemu/emulator", &libvirt),
             (r"/machine-qemu\x2d12\x2dmy\x2dvm.scope", &[(Kind::Libvirt, "my-vm")]),
             // A machine of another program that is called qemu-ci.
-            (r"/machine-qemu\x2dci.scope", &[(Kind::Unit, r"machine-qemu\\x2dci.scope")]),
+            (
+                r"/machine-qemu\x2dci.scope",
+                &[(Kind::Container, "qemu-ci"), (Kind::Unit, r"machine-qemu\\x2dci.scope")],
+            ),
+            ("/lxc.payload.web/system.slice/vm.service", &in_lxc),
+            ("/lxc/web/ns/vm.service", &in_lxc),
+            ("/lxc.monitor.web", &[]),
+            ("/machine.slice/systemd-nspawn@web.service/payload/vm.service", &in_lxc),
+            ("/user@1000.service/lxc.payload.web", &[]),
             (r"/machine-qemu\x2dembed\x2d0a1b2c3d\x2d3\x2dweb1.scope/libvirt/vcpu0", &libvirt),
-            (r"/machine-qemu\x2d.scope", &[(Kind::Unit, r"machine-qemu\\x2d.scope")]),
+            (
+                r"/machine-qemu\x2d.scope",
+                &[(Kind::Container, "qemu-"), (Kind::Unit, r"machine-qemu\\x2d.scope")],
+            ),
             (&removed, &pod[1..]),
             ("/qemu.slice/104.scope", &[(Kind::Vmid, "104")]),
             ("/../../qemu.slice/104.scope", &[(Kind::Vmid, "104")]),
@@ -185,7 +211,10 @@ mod tests {
             (&docker, &[(Kind::ContainerId, &*id)]),
             ("/user.slice/user-1000.slice/session-2.scope", &[]),
             ("/user.slice/user@1000.service/app.slice", &[]),
-            (r"/machine-lxc\x2d1\x2da.scope", &[(Kind::Unit, r"machine-lxc\\x2d1\\x2da.scope")]),
+            (
+                r"/machine-lxc\x2d1\x2da.scope",
+                &[(Kind::Container, "lxc-1-a"), (Kind::Unit, r"machine-lxc\\x2d1\\x2da.scope")],
+            ),
             ("/init.scope", &[]),
             ("/", &[]),
         ] {
