@@ -11,8 +11,38 @@
 
 #ifdef SLICES_TAS
 #include "../../../core/locks/tas.h"
+
+struct slices_inner {
+	struct unspin_tas_lock lock;
+};
+
+static inline void slices_inner_lock(struct slices_inner *inner)
+{
+	unspin_tas_lock(&inner->lock);
+	unspin_lock_hold();
+}
+
+static inline void slices_inner_unlock(struct slices_inner *inner)
+{
+	unspin_tas_unlock(&inner->lock);
+	unspin_lock_let_go();
+}
 #else
 #include "../../../core/locks/lease.h"
+
+struct slices_inner {
+	struct unspin_lease_lock lock;
+};
+
+static inline void slices_inner_lock(struct slices_inner *inner)
+{
+	unspin_lease_lock(&inner->lock);
+}
+
+static inline void slices_inner_unlock(struct slices_inner *inner)
+{
+	unspin_lease_unlock(&inner->lock);
+}
 #endif
 
 struct slices_counts {
@@ -24,11 +54,7 @@ struct slices_counts {
 extern struct slices_counts slices_counts;
 
 struct slices_lock {
-#ifdef SLICES_TAS
-	struct unspin_tas_lock lock;
-#else
-	struct unspin_lease_lock lock;
-#endif
+	struct slices_inner inner;
 	unsigned long long since_ticks;	/* of the holder */
 };
 
@@ -42,12 +68,7 @@ static inline void slices_lock(struct slices_lock *lock)
 	} sequence __attribute__((aligned(32))) = { .abort = &nowhere[1] };
 	volatile unsigned long long *at;
 
-#ifdef SLICES_TAS
-	unspin_tas_lock(&lock->lock);
-	unspin_lock_hold();
-#else
-	unspin_lease_lock(&lock->lock);
-#endif
+	slices_inner_lock(&lock->inner);
 	lock->since_ticks = unspin_lock_now();
 	at = &unspin_slice_area()->critical_section;
 	*at = (uintptr_t)&sequence;
@@ -60,12 +81,7 @@ static inline void slices_unlock(struct slices_lock *lock)
 	unsigned long long took = unspin_lock_now() - lock->since_ticks;
 
 	*at = 0;
-#ifdef SLICES_TAS
-	unspin_tas_unlock(&lock->lock);
-	unspin_lock_let_go();
-#else
-	unspin_lease_unlock(&lock->lock);
-#endif
+	slices_inner_unlock(&lock->inner);
 	if (lost) {
 		atomic_fetch_add_explicit(&slices_counts.lost, 1, memory_order_relaxed);
 		atomic_fetch_add_explicit(&slices_counts.lost_ticks, took, memory_order_relaxed);
