@@ -4,7 +4,9 @@
 use super::lab::{explain, series};
 use super::Refusal;
 use crate::exit::Usage;
+use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use unspin_computers::{Go, GuestModules, KernelPackage, Lab, Series};
@@ -127,13 +129,44 @@ pub fn parts(lab: &Lab, plan: &Plan, go: &mut Go) -> anyhow::Result<Parts> {
     }
     let programs: Vec<_> = programs.into_values().collect();
     let initramfs = lab.guest_image(&programs, &modules, go).map_err(explain)?;
+    let image = fs::metadata(&initramfs).with_context(|| initramfs.display().to_string())?;
+    for linux in plan.runs.iter().flat_map(of) {
+        check_memory(linux.guest.memory_mib, image.len(), programs.len())?;
+    }
     let about = About::of(&kernels, go.say);
     Ok(Parts { kernels, about, initramfs })
+}
+
+/// Memory that a guest's kernel takes before it unpacks the image: 50 MiB with Debian's 6.12, rounded up.
+const GUEST_KERNEL_MIB: u64 = 52;
+
+/// Checks that a guest can unpack the image: it keeps the archive until all is unpacked, and files may
+/// take half of what is left.
+fn check_memory(memory_mib: u32, image_bytes: u64, programs: usize) -> Result<(), Usage> {
+    let image_mib = image_bytes.div_ceil(1 << 20);
+    let needed_mib = 3 * image_mib + GUEST_KERNEL_MIB;
+    if u64::from(memory_mib) >= needed_mib {
+        return Ok(());
+    }
+    Err(Usage(format!(
+        "the image of the guests' {programs} programs is {image_mib} MiB, too large for memory_mib = {memory_mib}; \
+         use memory_mib = {needed_mib} or more, or fewer programs in a boot (--profile, boots)"
+    )))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Measured with Debian's 6.12: an image of 62.6 MiB is unpacked with 256 MiB, and not with 192.
+    #[test]
+    fn an_image_that_a_guest_cannot_unpack_is_refused() {
+        let image_bytes = 65_632_744;
+        assert!(check_memory(256, image_bytes, 13).is_ok());
+        let error = check_memory(192, image_bytes, 13).unwrap_err().to_string();
+        assert!(error.contains("63 MiB") && error.contains("memory_mib = 241"), "{error}");
+        assert!(check_memory(192, 39_025_356, 12).is_ok());
+    }
 
     #[test]
     fn a_qemu_is_known_by_what_it_says_of_itself() {
