@@ -112,12 +112,9 @@ fn secure_boot(root: &Path) -> bool {
         .any(|bytes| bytes.get(4) == Some(&1))
 }
 
-/// The kernel's headers. The link to them is absolute on most distributions, and means a place below this root.
+/// The kernel's headers.
 pub fn headers(root: &Path, release: &str) -> PathBuf {
-    let link = under(root, &format!("lib/modules/{release}/build"));
-    let to = fs::read_link(&link).ok();
-    let inside = to.as_deref().and_then(|to| to.strip_prefix("/").ok()?.to_str());
-    inside.map_or(link.clone(), |to| under(root, to))
+    under(root, &format!("lib/modules/{release}/build"))
 }
 
 pub fn is_root() -> bool {
