@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The distribution of a host, and its commands to install packages and kernel headers.
 
-use std::fs;
 use std::path::Path;
 use unspin_host::place::under;
+use unspin_text::read_kernel;
 
 /// Distributions by how they package kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,8 +69,8 @@ impl Distribution {
             return Other;
         }
         let files = ["etc/os-release", "usr/lib/os-release"];
-        let text = files.iter().find_map(|file| fs::read_to_string(under(root, file)).ok());
-        match of_text(&text.unwrap_or_default()) {
+        let text = files.iter().find_map(|file| read_kernel(under(root, file)).ok());
+        match of_text(&String::from_utf8_lossy(&text.unwrap_or_default())) {
             RedHat if under(root, "run/ostree-booted").exists() => OsTree,
             distribution => distribution,
         }
@@ -262,6 +262,7 @@ mod tests {
         ("ID=nixos", "6.12.20", "boot.extraModulePackages"),
         ("ID=gentoo", "6.12.20-gentoo", "/lib/modules/6.12.20-gentoo/build/Makefile"),
         ("", "6.12.20", "/lib/modules/6.12.20/build/Makefile"),
+        ("NAME=\"Caf\u{e9} \u{feff}\"\r\nID=debian\r", "6.12.20", "linux-headers-6.12.20"),
         ("rubbish\nID\n=\nID=\"", "6.12.20", "/lib/modules/6.12.20/build/Makefile"),
     ];
 

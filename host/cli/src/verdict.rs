@@ -3,12 +3,11 @@
 
 use crate::detect::{self, Lacks};
 use crate::distribution::Distribution;
-use crate::host::{self, headers};
+use crate::host::{self, config};
 use crate::sysfs::Module;
 use serde::Serialize;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use unspin_host::place::under;
 use unspin_text::fit::wrap;
 use unspin_text::read_kernel_text;
@@ -22,7 +21,8 @@ const HOOKED: [(&str, &str, Verdict); 2] = [
 
 /// Kernels for which core/kmod/compat/compat.h refuses the build, or on which the module refuses to load: an id, lines of
 /// their configuration, and what they are.
-const UNSUPPORTED: [(&str, &[&str], &str); 5] = [
+const UNSUPPORTED: [(&str, &[&str], &str); 6] = [
+    ("no-modules", &["# CONFIG_MODULES is not set"], "loads no modules"),
     ("realtime", &["CONFIG_PREEMPT_RT=y"], "is PREEMPT_RT"),
     ("cfi", &["CONFIG_CFI_CLANG=y", "CONFIG_CFI=y"], "checks indirect calls (CFI)"),
     ("lto", &["CONFIG_LTO_CLANG=y"], "was built with link-time optimization (LTO)"),
@@ -206,7 +206,7 @@ impl Reasons {
                         (kernel.modules_disabled=1)";
             self.add("modules-disabled", Verdict::Cannot, text);
         }
-        if under(root, "sys/module/kvm").is_dir() && !is_module {
+        if (under(root, "sys/module/kvm").is_dir() && !is_module) || is_in(&"CONFIG_KVM=y") {
             let text = "KVM is built into this kernel: the module needs KVM as a module";
             self.add("kvm-built-in", Verdict::Cannot, text);
         }
@@ -233,7 +233,7 @@ impl Reasons {
             From::File => None,
         };
         self.0.extend(missing.map(|text| reason("not-installed", Verdict::CanWith, text)));
-        if from != From::Build && host::must_be_signed(root) {
+        if from != From::Build && host::must_be_signed(root, release) {
             let text = "Secure Boot or signature enforcement is on: sign the module with an \
                         enrolled key (mokutil --import CERT.der)";
             self.add("signature", Verdict::CanWith, text);
@@ -272,27 +272,6 @@ impl Reasons {
             self.add("livepatch-later", Verdict::Can, text);
         }
     }
-}
-
-/// The configuration of the kernel; empty if it is not installed.
-fn config(root: &Path, release: &str) -> String {
-    let files = [
-        under(root, &format!("lib/modules/{release}/config")),
-        headers(root, release).join(".config"),
-        under(root, &format!("boot/config-{release}")),
-    ];
-    let running = || unpacked(&under(root, "proc/config.gz"));
-    let found = files.iter().find_map(|file| read_kernel_text(file).ok());
-    found.or_else(running).unwrap_or_default()
-}
-
-/// The text of a file that gzip has compressed; `None` also if there is no gzip.
-fn unpacked(path: &Path) -> Option<String> {
-    // Opening a FIFO would wait for a writer.
-    fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
-    let mut gzip = Command::new("gzip");
-    gzip.arg("-dc").stdin(fs::File::open(path).ok()?).stderr(Stdio::null());
-    String::from_utf8(gzip.output().ok()?.stdout).ok()
 }
 
 /// What to do if modprobe would not find the module.

@@ -110,6 +110,9 @@ fn the_worst_reason_is_the_verdict_and_comes_first() {
         ("boot/config-6.12.43+deb13-amd64", b"# CONFIG_DEBUG_INFO_BTF is not set\n");
     let no_kprobes: Change =
         ("lib/modules/6.12.43+deb13-amd64/config", b"# CONFIG_KPROBES is not set\n");
+    let no_modules: Change = ("boot/config-6.12.43+deb13-amd64", b"# CONFIG_MODULES is not set\n");
+    let with_kvm: Change = ("boot/config-6.12.43+deb13-amd64", b"CONFIG_KVM=y\n");
+    let forced: Change = ("boot/config-6.12.43+deb13-amd64", b"CONFIG_MODULE_SIG_FORCE=y\n");
     let of_kernel: Change = ("sys/kernel/btf/vmlinux", b"");
     let of_kvm: Change = ("sys/kernel/btf/kvm", b"");
     let running: Change = ("proc/config.gz", CONFIG_GZ);
@@ -117,7 +120,10 @@ fn the_worst_reason_is_the_verdict_and_comes_first() {
     let unlisted: Change = ("lib/modules/6.12.43+deb13-amd64/modules.dep", b"");
     let disabled: Change = ("proc/sys/kernel/modules_disabled", b"1\n");
     let clang: Change = ("proc/version", b"Linux version 6.12.43 (clang version 19.1.7, LLD 19)\n");
-    let cases: [(&[Change], &str, &str); 25] = [
+    let cases: [(&[Change], &str, &str); 28] = [
+        (&[no_modules], "cannot", "no-modules taint"),
+        (&[with_kvm], "cannot", "kvm-built-in taint"),
+        (&[forced], "can_with", "signature taint"),
         (&[no_types], "cannot", "btf taint"),
         (&[no_kprobes, no_types], "cannot", "no-ftrace taint"),
         (&[of_kernel], "cannot", "btf taint"),
