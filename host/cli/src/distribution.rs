@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The distribution of a host, and its commands to install packages and kernel headers.
 
-use std::fs;
 use std::path::Path;
 use unspin_host::place::under;
+use unspin_text::read_kernel;
 
 /// Distributions by how they package kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +53,9 @@ const IDS: [(&str, Distribution); 14] = [
 /// The first kernel of Proxmox whose packages are called by its name, not by pve.
 const PROXMOX_RENAMED: [u32; 4] = [6, 2, 16, 6];
 
+/// The series of ELRepo's kernel-lt, for versions 9 and 10.
+const LONG_TERM: [&str; 2] = ["6.1.", "6.12."];
+
 /// Parts of the releases of kernels that come with other programs than the distribution.
 const FOREIGN: [&str; 2] = ["microsoft", "linuxkit"];
 
@@ -66,8 +69,8 @@ impl Distribution {
             return Other;
         }
         let files = ["etc/os-release", "usr/lib/os-release"];
-        let text = files.iter().find_map(|file| fs::read_to_string(under(root, file)).ok());
-        match of_text(&text.unwrap_or_default()) {
+        let text = files.iter().find_map(|file| read_kernel(under(root, file)).ok());
+        match of_text(&String::from_utf8_lossy(&text.unwrap_or_default())) {
             RedHat if under(root, "run/ostree-booted").exists() => OsTree,
             distribution => distribution,
         }
@@ -124,9 +127,16 @@ impl Distribution {
 /// `5.14.0-503.el9.x86_64+rt`.
 fn of_red_hat(release: &str) -> String {
     let (release, variant) = release.split_once('+').unwrap_or((release, ""));
+    let is_of = |series: &&str| release.starts_with(series);
     let variant = match variant {
         "" if release.contains("uek") => "-uek".into(),
+        "" if release.contains("elrepo") && LONG_TERM.iter().any(is_of) => "-lt".into(),
         "" if release.contains("elrepo") => "-ml".into(),
+        // Amazon Linux 2023 began with 6.1.
+        "" if release.contains(".amzn") && !is_of(&"6.1.") => {
+            let series: Vec<&str> = release.split('.').take(2).collect();
+            return format!("kernel{}-devel-{release}", series.join("."));
+        }
         "" if release.contains(".rt") => "-rt".into(),
         "" => String::new(),
         variant => format!("-{variant}"),
@@ -134,17 +144,19 @@ fn of_red_hat(release: &str) -> String {
     format!("kernel{variant}-devel-{release}")
 }
 
-/// The headers of a kernel of Arch and its derivatives: the name of its package follows the last number, as in
+/// The headers of a kernel of Arch and its derivatives: the name of its package follows the package's number, as in
 /// `6.14.2-zen1-1-zen`. Manjaro's packages contain the version instead.
 fn of_arch(release: &str) -> String {
     let is_number = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit());
     let parts: Vec<&str> = release.split('-').collect();
-    let name = parts.iter().rposition(is_number).map_or(&[][..], |at| &parts[at + 1..]).join("-");
-    let mut version = release.split('.');
-    match (&*name, version.next(), version.next()) {
-        ("MANJARO", Some(major), Some(minor)) => format!("linux{major}{minor}-headers"),
-        ("", ..) => "linux-headers".into(),
-        (name, ..) => format!("linux-{name}-headers"),
+    let name = parts.iter().position(is_number).map_or(&[][..], |at| &parts[at + 1..]).join("-");
+    let series: String = release.split('.').take(2).collect();
+    match &*name {
+        "MANJARO" => format!("linux{series}-headers"),
+        "rt-MANJARO" => format!("linux{series}-rt-headers"),
+        "" if release.contains("xanmod") => "linux-xanmod-headers".into(),
+        "" => "linux-headers".into(),
+        name => format!("linux-{name}-headers"),
     }
 }
 
@@ -220,6 +232,14 @@ mod tests {
             "dnf install kernel-rt-devel-5.14.0-503.el9.x86_64",
         ),
         ("ID=rocky\nID_LIKE=rhel", "6.13.2-1.el9.elrepo.x86_64", "kernel-ml-devel-6.13.2"),
+        ("ID=rocky\nID_LIKE=rhel", "6.1.120-1.el9.elrepo.x86_64", "kernel-lt-devel-6.1.120-1"),
+        ("ID=rocky\nID_LIKE=rhel", "6.12.30-1.el10.elrepo.x86_64", "kernel-lt-devel-6.12.30-1"),
+        (
+            "ID=\"amzn\"\nID_LIKE=\"fedora\"",
+            "6.12.37-61.105.amzn2023.x86_64",
+            "dnf install kernel6.12-devel-6.12.37-61.105.amzn2023.x86_64",
+        ),
+        ("ID=amzn\nID_LIKE=fedora", "6.1.119-129.201.amzn2023.x86_64", " kernel-devel-6.1.119-"),
         (
             "ID=fedora\nVARIANT_ID=coreos",
             "6.14.2-300.fc42.x86_64",
@@ -234,11 +254,15 @@ mod tests {
         ("ID=arch", "6.14.2-zen1-1-zen", "pacman -S linux-zen-headers"),
         ("ID=cachyos\nID_LIKE=arch", "6.14.2-2-cachyos-bore", "linux-cachyos-bore-headers"),
         ("ID=manjaro\nID_LIKE=arch", "6.12.20-1-MANJARO", "pacman -S linux612-headers"),
+        ("ID=manjaro\nID_LIKE=arch", "6.12.20-1-rt-MANJARO", "pacman -S linux612-rt-headers"),
+        ("ID=arch", "6.14.2-x64v3-xanmod1-1", "pacman -S linux-xanmod-headers"),
+        ("ID=steamos\nID_LIKE=arch", "6.11.11-valve12-1-neptune-611", "linux-neptune-611-headers"),
         ("ID=manjaro\nID_LIKE='arch'", "6.12.20-1-lts", "pacman -S linux-lts-headers"),
         ("ID=alpine", "6.12.20-0-virt", "apk add linux-virt-dev"),
         ("ID=nixos", "6.12.20", "boot.extraModulePackages"),
         ("ID=gentoo", "6.12.20-gentoo", "/lib/modules/6.12.20-gentoo/build/Makefile"),
         ("", "6.12.20", "/lib/modules/6.12.20/build/Makefile"),
+        ("NAME=\"Caf\u{e9} \u{feff}\"\r\nID=debian\r", "6.12.20", "linux-headers-6.12.20"),
         ("rubbish\nID\n=\nID=\"", "6.12.20", "/lib/modules/6.12.20/build/Makefile"),
     ];
 
@@ -257,6 +281,16 @@ mod tests {
         let root = unspin_scratch::Scratch::with(&[("run/ostree-booted", "")]);
         root.write("etc/os-release", "ID=fedora\n");
         assert_eq!(Distribution::of(&root, "6.14.2"), OsTree);
+    }
+
+    /// This computer's file is that of another distribution.
+    #[test]
+    fn a_link_to_the_file_is_one_of_that_host() {
+        let root = unspin_scratch::Scratch::with(&[("nix/store/a-os-release", "ID=nixos\n")]);
+        root.link("etc/os-release", "/etc/static/os-release");
+        root.link("etc/static", "/nix/store/etc");
+        root.link("nix/store/etc/os-release", "/nix/store/a-os-release");
+        assert_eq!(Distribution::of(&root, "6.12.20"), NixOs);
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub fn obstacle(root: &Path, release: &str, is_root: bool) -> Option<String> {
     if !is_root {
         return Some("only root may load the module".to_string());
     }
-    if must_be_signed(root) {
+    if must_be_signed(root, release) {
         return Some(
             "Secure Boot, lockdown or signature enforcement is on: a module built here has no \
              signature by an enrolled key; sign it and use `unspin load --module FILE`"
@@ -92,13 +92,14 @@ pub fn obstacle(root: &Path, release: &str, is_root: bool) -> Option<String> {
 }
 
 /// Whether the kernel accepts only signed modules.
-pub fn must_be_signed(root: &Path) -> bool {
+pub fn must_be_signed(root: &Path, release: &str) -> bool {
     let read = |p: &str| read_kernel_text(under(root, p)).unwrap_or_default();
     secure_boot(root)
         || read("sys/module/module/parameters/sig_enforce").trim() == "Y"
         || ["[integrity]", "[confidentiality]"]
             .iter()
             .any(|level| read("sys/kernel/security/lockdown").contains(level))
+        || config(root, release).lines().any(|line| line == "CONFIG_MODULE_SIG_FORCE=y")
 }
 
 /// The firmware's variable: four bytes of attributes, then 1 if Secure Boot is on.
@@ -112,12 +113,30 @@ fn secure_boot(root: &Path) -> bool {
         .any(|bytes| bytes.get(4) == Some(&1))
 }
 
-/// The kernel's headers. The link to them is absolute on most distributions, and means a place below this root.
+/// The kernel's headers.
 pub fn headers(root: &Path, release: &str) -> PathBuf {
-    let link = under(root, &format!("lib/modules/{release}/build"));
-    let to = fs::read_link(&link).ok();
-    let inside = to.as_deref().and_then(|to| to.strip_prefix("/").ok()?.to_str());
-    inside.map_or(link.clone(), |to| under(root, to))
+    under(root, &format!("lib/modules/{release}/build"))
+}
+
+/// The configuration of the kernel; empty if it is not installed.
+pub fn config(root: &Path, release: &str) -> String {
+    let files = [
+        under(root, &format!("lib/modules/{release}/config")),
+        headers(root, release).join(".config"),
+        under(root, &format!("boot/config-{release}")),
+    ];
+    let running = || unpacked(&under(root, "proc/config.gz"));
+    let found = files.iter().find_map(|file| read_kernel_text(file).ok());
+    found.or_else(running).unwrap_or_default()
+}
+
+/// The text of a file that gzip has compressed; `None` also if there is no gzip.
+fn unpacked(path: &Path) -> Option<String> {
+    // Opening a FIFO would wait for a writer.
+    fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+    let mut gzip = Command::new("gzip");
+    gzip.arg("-dc").stdin(File::open(path).ok()?).stderr(Stdio::null());
+    String::from_utf8(gzip.output().ok()?.stdout).ok()
 }
 
 pub fn is_root() -> bool {

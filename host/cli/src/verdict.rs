@@ -3,7 +3,7 @@
 
 use crate::detect::{self, Lacks};
 use crate::distribution::Distribution;
-use crate::host::{self, headers};
+use crate::host::{self, config};
 use crate::sysfs::Module;
 use serde::Serialize;
 use std::fs;
@@ -19,12 +19,28 @@ const HOOKED: [(&str, &str, Verdict); 2] = [
     ("xfer_to_guest_mode_handle_work", "VMs have turns", Verdict::CanWith),
 ];
 
-/// Kernels for which core/kmod/compat/compat.h refuses the build: an id, options of their configuration, and what they
-/// are.
-const UNSUPPORTED: [(&str, &[&str], &str); 3] = [
-    ("realtime", &["CONFIG_PREEMPT_RT"], "is PREEMPT_RT"),
-    ("cfi", &["CONFIG_CFI_CLANG", "CONFIG_CFI"], "checks indirect calls (CFI)"),
-    ("lto", &["CONFIG_LTO_CLANG"], "was built with link-time optimization (LTO)"),
+/// Kernels for which core/kmod/compat/compat.h refuses the build, or on which the module refuses to load: an id, lines of
+/// their configuration, and what they are.
+const UNSUPPORTED: [(&str, &[&str], &str); 6] = [
+    ("no-modules", &["# CONFIG_MODULES is not set"], "loads no modules"),
+    ("realtime", &["CONFIG_PREEMPT_RT=y"], "is PREEMPT_RT"),
+    ("cfi", &["CONFIG_CFI_CLANG=y", "CONFIG_CFI=y"], "checks indirect calls (CFI)"),
+    ("lto", &["CONFIG_LTO_CLANG=y"], "was built with link-time optimization (LTO)"),
+    (
+        "btf",
+        &["# CONFIG_DEBUG_INFO_BTF is not set", "# CONFIG_DEBUG_INFO_BTF_MODULES is not set"],
+        "has no type information (BTF) of KVM",
+    ),
+    (
+        "no-ftrace",
+        &[
+            "# CONFIG_FTRACE is not set",
+            "# CONFIG_FUNCTION_TRACER is not set",
+            "# CONFIG_DYNAMIC_FTRACE is not set",
+            "# CONFIG_KPROBES is not set",
+        ],
+        "cannot redirect functions (ftrace, kprobes)",
+    ),
 ];
 
 /// From best to worst.
@@ -160,13 +176,21 @@ impl Reasons {
         let version = read("proc/sys/kernel/version") + &read("proc/version");
         let is_realtime = read("sys/kernel/realtime").trim() == "1"
             || ["PREEMPT_RT", "PREEMPT RT"].iter().any(|word| version.contains(word));
-        let is_set = |option: &&str| config.lines().any(|l| l.strip_suffix("=y") == Some(*option));
+        let is_in = |option: &&str| config.lines().any(|line| line == *option);
+        let modules = read("proc/modules");
+        let is_module = modules.lines().any(|line| line.starts_with("kvm "));
+        let has_types = |of: &str| under(root, &format!("sys/kernel/btf/{of}")).exists();
         let is_clang = config.is_empty() && version.contains("clang version");
         // CachyOS calls some of its kernels so.
         let is_lto = is_clang && release.split(['-', '+', '_', '.']).any(|part| part == "lto");
         for (id, options, what) in UNSUPPORTED {
-            let is_seen = (id == "realtime" && is_realtime) || (id == "lto" && is_lto);
-            if is_seen || options.iter().any(is_set) {
+            let is_seen = match id {
+                "realtime" => is_realtime,
+                "lto" => is_lto,
+                "btf" => is_module && has_types("vmlinux") && !has_types("kvm"),
+                _ => false,
+            };
+            if is_seen || options.iter().any(is_in) {
                 let text = format!("this kernel {what}, which the module does not support");
                 self.add(id, Verdict::Cannot, text);
             }
@@ -182,8 +206,7 @@ impl Reasons {
                         (kernel.modules_disabled=1)";
             self.add("modules-disabled", Verdict::Cannot, text);
         }
-        let is_module = read("proc/modules").lines().any(|l| l.starts_with("kvm "));
-        if under(root, "sys/module/kvm").is_dir() && !is_module {
+        if (under(root, "sys/module/kvm").is_dir() && !is_module) || is_in(&"CONFIG_KVM=y") {
             let text = "KVM is built into this kernel: the module needs KVM as a module";
             self.add("kvm-built-in", Verdict::Cannot, text);
         }
@@ -210,7 +233,7 @@ impl Reasons {
             From::File => None,
         };
         self.0.extend(missing.map(|text| reason("not-installed", Verdict::CanWith, text)));
-        if from != From::Build && host::must_be_signed(root) {
+        if from != From::Build && host::must_be_signed(root, release) {
             let text = "Secure Boot or signature enforcement is on: sign the module with an \
                         enrolled key (mokutil --import CERT.der)";
             self.add("signature", Verdict::CanWith, text);
@@ -249,16 +272,6 @@ impl Reasons {
             self.add("livepatch-later", Verdict::Can, text);
         }
     }
-}
-
-/// The configuration of the kernel; empty if it is not installed.
-fn config(root: &Path, release: &str) -> String {
-    let files = [
-        under(root, &format!("lib/modules/{release}/config")),
-        headers(root, release).join(".config"),
-        under(root, &format!("boot/config-{release}")),
-    ];
-    files.iter().find_map(|file| read_kernel_text(file).ok()).unwrap_or_default()
 }
 
 /// What to do if modprobe would not find the module.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names and pods of the containers in which VMMs run, from the records of container engines. A
-//! container without a readable record has no name.
+//! Names and pods of the containers in which VMMs run, from the records of container engines, and names of OpenStack's
+//! instances from libvirt's. Without a readable record there is no name.
 
+use crate::name::Name;
 use crate::names::{Kind, Names};
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
@@ -21,6 +22,9 @@ const CONTAINERD: [&str; 4] = [
     "run/k0s/containerd/io.containerd.runtime.v2.task",
     "var/snap/microk8s/common/run/containerd/io.containerd.runtime.v2.task",
 ];
+
+/// What libvirt notes about running domains.
+const LIBVIRT: &str = "run/libvirt/qemu";
 
 /// The storage of CRI-O, for running containers.
 const CRIO: &str = "run/containers/storage/overlay-containers";
@@ -109,6 +113,23 @@ impl Records {
         for (storage, most) in of_user.into_iter().chain([(root.join(OF_ROOT), NOTE_MAX)]) {
             self.add_stored(&storage, most, id, names);
         }
+    }
+
+    /// Adds the name that OpenStack's user gave an instance. libvirt keeps it with the domain.
+    pub fn add_nova(&mut self, names: &mut Names) {
+        let name = names.get(Kind::Name).map(Name::to_text).unwrap_or_default();
+        if !name.starts_with("instance-") || name.contains('/') {
+            return;
+        }
+        let path = self.root.join(LIBVIRT).join(format!("{name}.xml"));
+        let xml = read_file(&path, NOTE_MAX).unwrap_or_default();
+        let xml = String::from_utf8_lossy(&xml);
+        let (_, rest) = xml.split_once("<nova:name>").unwrap_or_default();
+        let (name, _) = rest.split_once("</nova:name>").unwrap_or_default();
+        let escapes =
+            [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&amp;", "&")];
+        let name = escapes.iter().fold(name.to_string(), |name, (from, to)| name.replace(from, to));
+        names.add(Kind::Nova, name);
     }
 
     /// Adds the names of a container of docker or podman.

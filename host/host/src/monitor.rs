@@ -16,6 +16,8 @@ pub enum Monitor {
     Kvmtool,
     Libkrun,
     StratoVirt,
+    /// With KVM as its backend.
+    VirtualBox,
     /// The VMM of this project's lab (lab/vmm).
     Unspin,
     Other,
@@ -30,6 +32,7 @@ type Around = (&'static str, &'static str);
 const QEMU: Around = ("CPU ", "/KVM");
 const FIRECRACKER: Around = ("fc_vcpu ", "");
 const CLOUD_HYPERVISOR: Around = ("vcpu", "");
+const VIRTUALBOX: Around = ("EMT-", "");
 
 /// Patterns for unknown VMMs: those of all known VMMs, because many VMMs are derived from others.
 const ANY: &[Around] = &[
@@ -43,6 +46,7 @@ const ANY: &[Around] = &[
     ("vcpu_", ""),
     ("vcpu-", ""),
     ("vp-", ""),
+    VIRTUALBOX,
 ];
 
 fn file_name(path: &[u8]) -> &[u8] {
@@ -81,6 +85,7 @@ impl Monitor {
             b"lkvm" | b"lkvm-static" | b"kvmtool" => Monitor::Kvmtool,
             b"krun" | b"krunvm" | b"muvm" => Monitor::Libkrun,
             b"stratovirt" => Monitor::StratoVirt,
+            b"VBoxHeadless" | b"VBoxSDL" | b"VirtualBox" | b"VirtualBoxVM" => Monitor::VirtualBox,
             name if name.starts_with(b"unspin") && args.first() == Some(&UNSPIN_VM_PROCESS) => {
                 Monitor::Unspin
             }
@@ -98,6 +103,7 @@ impl Monitor {
             Monitor::Kvmtool => "kvmtool",
             Monitor::Libkrun => "libkrun",
             Monitor::StratoVirt => "StratoVirt",
+            Monitor::VirtualBox => "VirtualBox",
             Monitor::Unspin => "unspin",
             Monitor::Other => "another VMM",
         }
@@ -128,6 +134,13 @@ impl Monitor {
             // Other runtimes with an integrated VMM have containerd's options.
             Monitor::Other if args.contains(&b"-publish-binary".as_slice()) => of(&[b"-id"]),
             Monitor::Libkrun => of_krunvm(args),
+            Monitor::VirtualBox => {
+                let begun = of(&[b"--startvm", b"-startvm", b"-s"]);
+                let uuid = begun.and_then(qemu::uuid_of);
+                let name = of(&[b"--comment", b"-comment"]).or(begun.filter(|_| uuid.is_none()));
+                names.add(Kind::Uuid, uuid.unwrap_or_default());
+                name
+            }
             Monitor::Unspin | Monitor::Other => None,
         };
         names.with(Kind::Name, name.unwrap_or_default())
@@ -248,6 +261,13 @@ mod tests {
             (Libkrun, &["-v", "3", "start", "--cpus", "2", "--mem=512", "f2", "sh"], Some("f2")),
             (Libkrun, &["start", "--cpus"], None),
             (Libkrun, &["bash"], None),
+            (
+                VirtualBox,
+                &["--comment", "my web", "--startvm", uuid, "--vrde", "on"],
+                Some("my web"),
+            ),
+            (VirtualBox, &["-s", "db"], Some("db")),
+            (VirtualBox, &["--startvm", uuid], None),
             (Dragonball, &["-namespace", "k8s.io", "-id", "aa11"], Some("aa11")),
             (Other, &["-publish-binary", "/bin/containerd", "-id", "bb22"], Some("bb22")),
             (Other, &["-id", "bb22"], None),
@@ -262,6 +282,7 @@ mod tests {
             );
         }
         let args: [&[u8]; 2] = [b"--platform", platform.as_bytes()];
+        assert!(VirtualBox.names(b"", &[b"-startvm", uuid.as_bytes()]).has(uuid.as_bytes()));
         assert!(CloudHypervisor.names(b"", &args).has_of(Kind::Uuid, uuid.as_bytes()));
     }
 
@@ -280,6 +301,7 @@ mod tests {
             (StratoVirt, b"CPU 5/KVM\n", Some(5)),
             (Other, b"vcpu_0\n", Some(0)),
             (Other, b"vp-3\n", Some(3)),
+            (VirtualBox, b"EMT-1\n", Some(1)),
             (Other, b"vcpu-3-timer\n", None),
             (CloudHypervisor, b"vcpu\n", None),
             (Qemu, b"vcpu12\n", None),

@@ -29,6 +29,7 @@ impl Host {
         for id in ids {
             records.add_names(home.as_deref(), &id, &mut names);
         }
+        records.add_nova(&mut names);
         names.add(Kind::Kubevirt, names.kubevirt().unwrap_or_default());
         names
     }

@@ -27,6 +27,8 @@ pub enum Kind {
     Incus,
     /// KubeVirt: `namespace/vm`.
     Kubevirt,
+    /// OpenStack: the name that its user gave the instance.
+    Nova,
     /// Kubernetes: `namespace/pod`.
     Pod,
     /// The container in which the VMM runs: its name, or `namespace/pod/container`.
@@ -41,12 +43,13 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 11] = [
+    pub const ALL: [Kind; 12] = [
         Kind::Name,
         Kind::Libvirt,
         Kind::Vmid,
         Kind::Incus,
         Kind::Kubevirt,
+        Kind::Nova,
         Kind::Pod,
         Kind::Container,
         Kind::Uuid,
@@ -63,6 +66,7 @@ impl Kind {
             Kind::Vmid => "vmid",
             Kind::Incus => "incus",
             Kind::Kubevirt => "kubevirt",
+            Kind::Nova => "nova",
             Kind::Pod => "pod",
             Kind::Container => "container",
             Kind::Uuid => "uuid",

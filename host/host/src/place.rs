@@ -3,7 +3,11 @@
 //! environment.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
+
+/// As the kernel has it.
+const LINKS_MAX: usize = 40;
 
 /// `/proc`, or the directory in `UNSPIN_PROC`.
 pub fn proc() -> PathBuf {
@@ -26,9 +30,29 @@ pub fn under(root: &Path, path: &str) -> PathBuf {
     match path.split_once('/').unwrap_or((path, "")) {
         ("proc", rest) if root == Path::new("/") => proc().join(rest),
         ("sys", rest) if root == Path::new("/") => sys().join(rest),
-        _ if root == Path::new("/") => of_proc(&proc()).join(path),
-        _ => root.join(path),
+        _ if root == Path::new("/") => inside(&of_proc(&proc()), path),
+        _ => inside(root, path),
     }
+}
+
+/// The file `path` below `root`, also through absolute links, which mean places below it: /etc/os-release is one in
+/// NixOS, and /lib/modules/…/build is one almost everywhere.
+fn inside(root: &Path, path: &str) -> PathBuf {
+    let mut path = PathBuf::from(path);
+    // A chain of more links is a loop.
+    for _ in 0..LINKS_MAX {
+        let parts: Vec<&OsStr> = path.iter().collect();
+        let begins = (1..=parts.len()).map(|end| (end, parts[..end].iter().collect::<PathBuf>()));
+        let mut links = begins.map(|(end, link)| (end, fs::read_link(root.join(&link)), link));
+        let Some((end, Ok(to), link)) = links.find(|(_, to, _)| to.is_ok()) else { break };
+        let mut target = match to.strip_prefix("/") {
+            Ok(below) => below.to_path_buf(),
+            Err(_) => link.with_file_name(to),
+        };
+        target.extend(&parts[end..]);
+        path = target;
+    }
+    root.join(path)
 }
 
 /// The root directory of the host with this `proc`: that of its first process if it is seen, or what is beside `proc`.
@@ -64,6 +88,28 @@ mod tests {
         assert_eq!(of_proc(Path::new("/proc")), Path::new("/"));
         assert_eq!(of_proc(Path::new("/host/proc")), Path::new("/host"));
         assert_eq!(of_proc(Path::new("/hostproc")), Path::new("/hostproc/1/root"));
+    }
+
+    #[test]
+    fn a_link_leads_below_the_root() {
+        let root = unspin_scratch::Scratch::with(&[("store/b/name", "x"), ("opt/name", "y")]);
+        for (link, to) in [
+            ("etc/name", "static/name"),
+            ("etc/static", "/store/a"),
+            ("store/a", "../store/b"),
+            ("lib", "/opt"),
+            ("etc/loop", "/etc/loop"),
+        ] {
+            root.link(link, to);
+        }
+        for (path, is) in [
+            ("etc/name", "store/../store/b/name"),
+            ("lib/name", "opt/name"),
+            ("lib/none", "opt/none"),
+            ("etc/loop", "etc/loop"),
+        ] {
+            assert_eq!(under(&root, path), root.join(is), "{path}");
+        }
     }
 
     #[test]

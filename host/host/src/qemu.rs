@@ -36,6 +36,7 @@ const FLAGS: &[&str] = &[
     "full-screen",
     "h",
     "help",
+    "jitdump",
     "localtime",
     "mem-prealloc",
     "nodefaults",
@@ -43,7 +44,9 @@ const FLAGS: &[&str] = &[
     "nographic",
     "nouserconfig",
     "old-param",
+    "one-insn-per-tb",
     "only-migratable",
+    "perfmap",
     "portrait",
     "preconfig",
     "rtc-td-hack",
@@ -83,12 +86,14 @@ pub fn is_android(path: &[u8]) -> bool {
 }
 
 /// Reads the arguments after the program's name. As in QEMU the last name and UUID win, and `-uuid` takes
-/// precedence over `-smbios`. Without a name, its files tell it, as those of podman machine, minikube and multipass.
+/// precedence over `-smbios`. Without a name, its files tell it, as those of podman machine, minikube and multipass: its
+/// monitor's socket, its disk, its pidfile, its configuration.
 /// `-avd NAME` and `@NAME` are of Android's emulator. `has_more`: there are flags that QEMU lacks, so that no option
 /// takes a name as its value.
 pub fn names(args: &[&[u8]], has_more: bool) -> Names {
     let (mut name, mut id, mut uuid, mut smbios, mut incus) = (None, None, None, None, None);
-    let (mut monitor, mut instance, mut pidfile) = (None, None, None);
+    let (mut monitor, mut instance, mut pidfile, mut config) = (None, None, None, None);
+    let (mut sockets, mut control) = (Vec::new(), None);
     for (option, value) in given(args, has_more) {
         match option {
             b"name" => name = entry(value, b"guest").or(name),
@@ -96,17 +101,20 @@ pub fn names(args: &[&[u8]], has_more: bool) -> Names {
             b"avd" | b"@" => name = name.or_else(|| Some(value.to_vec())),
             b"uuid" => uuid = uuid_of(value),
             b"smbios" => smbios = of_smbios(value).or(smbios),
-            b"readconfig" => incus = of_incus(value),
+            b"readconfig" => (incus, config) = (of_incus(value), socket::name(value)),
             b"qmp" | b"qmp-pretty" | b"monitor" => monitor = of_monitor(value).or(monitor),
-            b"cdrom" | b"drive" => instance = of_multipass(value).or(instance),
+            b"chardev" => sockets.extend(of_chardev(value)),
+            b"mon" => control = entry(value, b"chardev").or(control),
+            b"blockdev" | b"cdrom" | b"drive" => instance = of_multipass(value).or(instance),
             b"pidfile" => pidfile = socket::name(value),
             _ => {}
         }
     }
     let mut names = Names::default();
     let of_files = || {
-        let file = instance.or(pidfile).map(<[u8]>::to_vec);
-        monitor.or(file).filter(|_| id.is_none())
+        let file = instance.or(pidfile).or(config).map(<[u8]>::to_vec);
+        let of_control = sockets.into_iter().find(|(of, _)| control.as_ref() == Some(of));
+        monitor.or(of_control.map(|(_, name)| name)).or(file).filter(|_| id.is_none())
     };
     names.add(Kind::Name, name.or_else(of_files).unwrap_or_default());
     names.add(Kind::Vmid, id.filter(|id| id.iter().all(u8::is_ascii_digit)).unwrap_or_default());
@@ -180,6 +188,13 @@ fn of_incus(path: &[u8]) -> Option<String> {
 fn of_monitor(value: &[u8]) -> Option<Vec<u8>> {
     let path = entry(value.strip_prefix(b"unix:")?, b"path")?;
     socket::name(&path).map(<[u8]>::to_vec)
+}
+
+/// The id of a socket, and the name in its path: `socket,id=mon0,path=/run/vms/web/monitor.sock,server=on`.
+fn of_chardev(value: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    entry(value, b"backend").filter(|backend| backend == b"socket")?;
+    let path = entry(value, b"path")?;
+    Some((entry(value, b"id")?, socket::name(&path)?.to_vec()))
 }
 
 /// The instance in the path of a disk: `…/multipassd/vault/instances/INSTANCE/…`.
@@ -277,6 +292,9 @@ mod tests {
         assert_eq!(name_in(&[b"-append", b"-name", b"-name", b"good"]).unwrap(), b"good");
         assert_eq!(name_in(&[b"-nodefaults", b"--name", b"good", b"disk.img"]).unwrap(), b"good");
         assert_eq!(name_in(&[b"-nodefconfig", b"-name", b"old"]).unwrap(), b"old");
+        for flag in [b"-one-insn-per-tb".as_slice(), b"-perfmap", b"-jitdump"] {
+            assert_eq!(name_in(&[flag, b"-name", b"new"]).unwrap(), b"new");
+        }
         assert_eq!(name_in(&[b"-name"]), None);
         assert_eq!(name_in(&[b"-no-window", b"-avd", b"Pixel_7"]).unwrap(), b"Pixel_7");
         assert_eq!(name_in(&[b"@Pixel_7", b"-no-audio"]).unwrap(), b"Pixel_7");
@@ -334,6 +352,9 @@ mod tests {
     #[test]
     fn without_a_name_the_files_tell_it() {
         let instance = "/var/snap/multipass/common/data/multipassd/vault/instances/primary";
+        let json = format!(r#"{{"driver":"file","filename":"{instance}/x.img"}}"#);
+        let console = ["-chardev", "socket,id=c,path=/run/vms/console-of-db,server=on"];
+        let socket = ["-chardev", "socket,id=m,path=/run/vms/web/monitor.sock,server=on,wait=off"];
         let (image, seed) = (format!("file={instance}/x.img,if=none"), format!("{instance}/c.iso"));
         for (args, found) in [
             (
@@ -348,6 +369,15 @@ mod tests {
             (&["-qmp", "stdio", "-drive", &image], "primary"),
             (&["-drive", "file=/usr/share/OVMF.fd", "-cdrom", &seed, "-qmp", "stdio"], "primary"),
             (&["-pidfile", "/run/db.pid", "-name", "web"], "web"),
+            (&["-readconfig", "/etc/qemu/web.cfg"], "web"),
+            (&["-readconfig", "/srv/web/vm.conf", "-pidfile", "/run/db.pid"], "db"),
+            (&["-blockdev", &json], "primary"),
+            (
+                &[console[0], console[1], socket[0], socket[1], "-mon", "chardev=m,mode=control"],
+                "web",
+            ),
+            (&[console[0], console[1], socket[0], socket[1], "-mon", "m"], "web"),
+            (&[console[0], console[1], socket[0], socket[1]], ""),
             (&["-pidfile", "/run/qemu-server/104.pid", "-id", "104"], ""),
             (&["-pidfile", "/run/qemu.pid", "-monitor", "tcp:web:1", "-drive", "web.img"], ""),
             (&["-cdrom", "/vault/instances/", "-drive", "file=/vault/instances/x.img"], ""),

@@ -13,6 +13,8 @@ pub struct Rival {
     /// In units of `cpu.weight`; `None` for the root.
     pub weight: Option<f64>,
     pub quota_cpus: Option<f64>,
+    /// The CPUs that it has alone: on these it competes with none of its siblings.
+    pub own_cpus: Option<String>,
     /// The VM to which it belongs alone.
     pub own: Option<u32>,
     /// VMs whose threads compete in it one by one, with its other tasks and with each other.
@@ -76,6 +78,7 @@ fn add(
     all.push(Rival {
         weight: tree.weight(&group),
         quota_cpus: tree.quota_cpus(&group),
+        own_cpus: tree.own_cpus(&group),
         within,
         own: None,
         threads_of: Vec::new(),

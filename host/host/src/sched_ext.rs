@@ -15,6 +15,12 @@ pub struct SchedExt {
 }
 
 impl Host {
+    /// Whether threads in the root cgroup compete by sessions (autogroups), and not one by one.
+    pub fn has_autogroups(&self) -> bool {
+        let path = self.proc.join("sys/kernel/sched_autogroup_enabled");
+        read_kernel_text(path).is_ok_and(|text| text.trim() == "1")
+    }
+
     /// `None` if none is enabled, or the kernel does not support them.
     pub fn sched_ext(&self) -> Option<SchedExt> {
         let dir = self.sys.join("kernel/sched_ext");

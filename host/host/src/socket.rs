@@ -98,8 +98,10 @@ pub fn name(path: &[u8]) -> Option<&[u8]> {
 
 fn without_type(file: &[u8]) -> &[u8] {
     // libvirt has web-socket for Cloud Hypervisor.
-    let types: [&[u8]; 8] =
-        [b".sock", b".socket", b".json", b".toml", b".ctl", b".pid", b".qmp", b"-socket"];
+    let types: [&[u8]; 10] = [
+        b".sock", b".socket", b".json", b".toml", b".cfg", b".conf", b".ctl", b".pid", b".qmp",
+        b"-socket",
+    ];
     let file = types.iter().find_map(|of| file.strip_suffix(*of)).unwrap_or(file);
     // podman machine has qmp_NAME.sock, and others NAME-qmp.sock.
     let before = file.strip_prefix(b"qmp_").or(file.strip_prefix(b"qmp-"));

@@ -85,7 +85,11 @@ impl Tree {
     /// The cgroup that controls a thread's CPU time. The error is the reason, in words, why it is
     /// unknown.
     pub fn group(&self, tid: u32) -> Result<Cgroup, String> {
-        let shown = self.host.cgroup(tid).ok_or("its cgroup is unknown, or it has ended")?;
+        let unknown = || match self.host.text(tid, "cgroup") {
+            Some(_) => "no hierarchy of cgroups on this host controls CPU time",
+            None => "its cgroup is unknown, or it has ended",
+        };
+        let shown = self.host.cgroup(tid).ok_or_else(unknown)?;
         let group = match &self.namespace {
             // The namespace is not known, and what is above its root is not in the tree.
             None if ups(&shown.path) > 0 => return Err(outside(&shown)),
@@ -152,6 +156,14 @@ impl Tree {
     /// Whether its tasks run only when no others want to (`cpu.idle`).
     pub fn is_idle(&self, group: &Cgroup) -> bool {
         self.read(group, "cpu.idle").is_some_and(|text| text.trim() == "1")
+    }
+
+    /// The CPUs that it has alone, as the kernel lists them, if it is a partition of cpusets.
+    pub fn own_cpus(&self, group: &Cgroup) -> Option<String> {
+        let state = self.read(group, "cpuset.cpus.partition")?;
+        let is_partition = matches!(state.trim(), "root" | "isolated");
+        let cpus = self.read(group, "cpuset.cpus.effective").filter(|_| is_partition)?;
+        Some(cpus.trim().to_string())
     }
 
     /// Its own quota in CPUs (time per period), above 0; `None` if it has none.

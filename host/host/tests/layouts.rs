@@ -847,6 +847,19 @@ fn a_cgroup_out_of_the_tree_is_unknown() {
 }
 
 /// Two whose names are shown alike are not taken for each other.
+/// Version 1 may be mounted without it, and a kernel may have no cgroups.
+#[test]
+fn a_host_without_the_cpu_controller_is_named() {
+    for lines in ["5:cpuset:/x\n1:name=systemd:/system.slice/vm.service", ""] {
+        let fake = Fake::new();
+        fake.process(100, "/usr/bin/kvm", lines, &[lines], true);
+        let vms = fake.host().vm_processes().unwrap();
+        let tree = Tree::of(&fake.host());
+        let why = Groups::of(&tree, &fake.host(), &vms).place(&tree, 100).unwrap_err();
+        assert_eq!(why, "no hierarchy of cgroups on this host controls CPU time");
+    }
+}
+
 #[test]
 fn cgroups_whose_names_are_no_text_compete() {
     let fake = Fake::new();
@@ -1016,6 +1029,35 @@ fn a_vm_of_kubevirt_is_named_in_its_own_pod() {
 }
 
 /// Kata's runtime leaves the VMM in a cgroup of its own, and puts only the vCPUs into the pod's.
+/// libvirt escapes it, and another VM's name is not its.
+#[test]
+fn an_instance_of_openstack_has_its_users_name() {
+    let fake = Fake::new();
+    fake.process(100, "/usr/bin/qemu-system-x86_64", SCOPE, &[SCOPE], true);
+    let line = |name: &str| format!("/usr/bin/qemu-system-x86_64\0-name\0guest={name}\0");
+    let nova = || {
+        let vm = fake.host().vm_process(100).unwrap();
+        vm.names.get(Kind::Nova).map(ToString::to_string)
+    };
+    let xml = |name: &str| {
+        format!("<domstatus><metadata><nova:name>{name}</nova:name></metadata></domstatus>")
+    };
+    fake.write("proc/100/cmdline", &line("instance-0000abcd"));
+    assert_eq!(nova(), None);
+    for (written, name) in [("a &amp;lt; b", "a &lt; b"), ("web", "web")] {
+        fake.write("proc/1/root/run/libvirt/qemu/instance-0000abcd.xml", &xml(written));
+        assert_eq!(nova().as_deref(), Some(name));
+    }
+    let vm = fake.host().vm_process(100).unwrap();
+    assert_eq!(vm.title(), "instance-0000abcd");
+    assert!(
+        meant(b"nova:web", Some(&vm), None).is_some() && meant(b"web", Some(&vm), None).is_some()
+    );
+    fake.write("proc/1/root/run/libvirt/other.xml", &xml("db"));
+    fake.write("proc/100/cmdline", &line("instance-/../../other"));
+    assert_eq!(nova(), None);
+}
+
 #[test]
 fn a_vm_has_the_names_of_its_vcpus_cgroup() {
     let fake = Fake::new();

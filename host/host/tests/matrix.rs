@@ -112,6 +112,13 @@ const MONITORS: &[Monitor] = &[
         &["-machine", "microvm", "-name", "NAME"],
         &["-machine", "microvm"],
     ),
+    monitor(
+        "VirtualBox",
+        "/usr/lib/virtualbox/VBoxHeadless",
+        Shows::Names("EMT-", ""),
+        &["--comment", "NAME", "--vrde", "config"],
+        &["--vrde", "config"],
+    ),
     monitor("another VMM", "/opt/new vmm", Shows::Calls, &[], &["-name", "no"]),
     monitor("another VMM", "/opt/vmm", Shows::Names("vcpu_", ""), &[], &[]),
 ];
@@ -329,5 +336,5 @@ fn every_vm_is_seen_as_what_it_is() {
     assert_eq!(title(2, 11), "dN", "a container");
     let runner = vms[3 * LAYOUTS.len()].pid - 9 * 20;
     assert_eq!(title(2, 5), format!("runner (process {runner})"));
-    assert_eq!(title(11, 13), format!("pid:{}", vms[12 * LAYOUTS.len()].pid - 20));
+    assert_eq!(title(12, 13), format!("pid:{}", vms[13 * LAYOUTS.len()].pid - 20));
 }

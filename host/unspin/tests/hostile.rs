@@ -105,6 +105,12 @@ fn neighbours(host: &Fake) -> Command {
     unspin(host, &["neighbours", "--seconds", "0.1"])
 }
 
+fn check(host: &Fake) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+    command.args(["load", "--check", "--root"]).arg(host.path("")).stdin(Stdio::null());
+    command
+}
+
 /// Lines that fit a terminal of this width unchanged.
 #[track_caller]
 fn fits(text: &[u8], width: usize, what: &str) {
@@ -150,12 +156,8 @@ fn no_name_breaks_a_table_or_a_message() {
                 ),
             ),
             ("diagnose", unspin(&host, &["diagnose", "nosuch"])),
-            ("check", Command::new(env!("CARGO_BIN_EXE_unspin"))),
+            ("check", check(&host)),
         ] {
-            let mut command = command;
-            if what == "check" {
-                command.args(["load", "--check", "--root"]).arg(host.path(""));
-            }
             let out = columns(command);
             fits(&out.stdout, width, what);
             fits(&out.stderr, width, what);
@@ -279,7 +281,10 @@ fn a_file_without_an_end_is_not_read() {
     replace("proc/stat", true);
     replace("sys/kernel/sched_ext/state", true);
     replace("sys/vms/41-0/window", true);
-    replace("proc/sys/kernel/osrelease", false);
+    replace("etc/os-release", true);
+    replace("proc/config.gz", true);
+    replace("proc/sys/kernel/version", false);
+    host.write("proc/sys/kernel/osrelease", "6.12.20");
     for (what, command) in [
         ("status", status(&host)),
         ("neighbours", neighbours(&host)),
@@ -288,6 +293,7 @@ fn a_file_without_an_end_is_not_read() {
             "shape",
             unspin(&host, &["shape", "--dry-run", "--once", "--synthetic-vcpus", "0.5r,0.25"]),
         ),
+        ("check", check(&host)),
     ] {
         let mut command = command;
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -342,6 +348,37 @@ fn many_vms_are_shaped_in_little_time() {
         serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", said(&out)));
     assert_eq!(json["vms"].as_array().unwrap().len(), 700, "{}", said(&out));
     assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+}
+
+/// A runner's service, or the root cgroup: each VM is beside all others.
+#[test]
+fn many_vms_in_one_cgroup_make_no_long_document() {
+    let host = Fake::new();
+    host.write("sys/fs/cgroup/runner.service/cpu.weight", "100");
+    for pid in (5_000_000..).step_by(10).take(1000) {
+        host.0.vm(pid, &["/usr/bin/kvm", "-name", &format!("web{pid}")]);
+        host.write(&format!("proc/{pid}/task/{}/comm", pid + 1), "CPU 0/KVM");
+        host.0.link(format!("proc/{pid}/fd/10"), "anon_inode:kvm-vcpu:0");
+        for tid in [pid, pid + 1] {
+            host.write(&format!("proc/{tid}/cgroup"), "0::/runner.service");
+        }
+    }
+    let out = output(neighbours(&host));
+    let text = String::from_utf8(out.stdout).unwrap();
+    let notes = text.split_once("\n* ").unwrap().1.split_whitespace();
+    let notes = notes.collect::<Vec<_>>().join(" ");
+    assert!(notes.contains(" and 988 more share ") && notes.len() < 1000, "{notes}");
+    let mut command = neighbours(&host);
+    command.arg("--json");
+    let out = output(command);
+    assert!(out.stdout.len() < 2 << 20, "{} bytes", out.stdout.len());
+    let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let vms = json["vms"].as_array().unwrap();
+    assert_eq!((vms.len(), &vms[7]["beside_count"]), (1000, &999.into()));
+    assert_eq!(vms[7]["beside"][0], 5_000_000);
+    let groups = json["groups"].as_array().unwrap();
+    let all = |of: &Value| of["threads_of"].as_array().unwrap().len();
+    assert_eq!(groups.iter().map(all).max(), Some(1000));
 }
 
 fn fifo(path: &Path) {

@@ -8,6 +8,12 @@ use unspin_scratch::Scratch;
 /// A host that can have the module: Intel with PLE, Debian's kernel, the module installed.
 struct Host(Scratch);
 
+/// CONFIG_CFI=y and CONFIG_LTO_CLANG=y, as gzip writes them.
+const CONFIG_GZ: &[u8] =
+    b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\x73\xf6\xf7\x73\xf3\x74\x8f\x77\x76\xf3\xb4\xad\
+    \xe4\x72\x86\x70\x7c\x42\xfc\xe3\x9d\x7d\x1c\xfd\xdc\x81\x42\x00\x0d\xc6\x93\xa0\x20\x00\
+    \x00\x00";
+
 const KERNEL: &str = "6.12.43+deb13-amd64";
 
 impl Host {
@@ -100,10 +106,31 @@ fn the_worst_reason_is_the_verdict_and_comes_first() {
         ("sys/kernel/livepatch/fix_2/vmlinux/xfer_to_guest_mode_handle_work,1", b"");
     let redirected: Change =
         ("sys/kernel/tracing/enabled_functions", b"kvm_vcpu_on_spin (1) R I     tramp\n");
+    let no_types: Change =
+        ("boot/config-6.12.43+deb13-amd64", b"# CONFIG_DEBUG_INFO_BTF is not set\n");
+    let no_kprobes: Change =
+        ("lib/modules/6.12.43+deb13-amd64/config", b"# CONFIG_KPROBES is not set\n");
+    let no_modules: Change = ("boot/config-6.12.43+deb13-amd64", b"# CONFIG_MODULES is not set\n");
+    let with_kvm: Change = ("boot/config-6.12.43+deb13-amd64", b"CONFIG_KVM=y\n");
+    let forced: Change = ("boot/config-6.12.43+deb13-amd64", b"CONFIG_MODULE_SIG_FORCE=y\n");
+    let of_kernel: Change = ("sys/kernel/btf/vmlinux", b"");
+    let of_kvm: Change = ("sys/kernel/btf/kvm", b"");
+    let running: Change = ("proc/config.gz", CONFIG_GZ);
+    let unpackable: Change = ("proc/config.gz", b"CONFIG_CFI=y\n");
     let unlisted: Change = ("lib/modules/6.12.43+deb13-amd64/modules.dep", b"");
     let disabled: Change = ("proc/sys/kernel/modules_disabled", b"1\n");
     let clang: Change = ("proc/version", b"Linux version 6.12.43 (clang version 19.1.7, LLD 19)\n");
-    let cases: [(&[Change], &str, &str); 18] = [
+    let cases: [(&[Change], &str, &str); 28] = [
+        (&[no_modules], "cannot", "no-modules taint"),
+        (&[with_kvm], "cannot", "kvm-built-in taint"),
+        (&[forced], "can_with", "signature taint"),
+        (&[no_types], "cannot", "btf taint"),
+        (&[no_kprobes, no_types], "cannot", "no-ftrace taint"),
+        (&[of_kernel], "cannot", "btf taint"),
+        (&[of_kernel, of_kvm], "can", "taint"),
+        (&[running], "cannot", "cfi lto taint"),
+        (&[running, without], "can", "taint"),
+        (&[unpackable], "can", "taint"),
         (&[disabled], "cannot", "modules-disabled taint"),
         (&[clang], "can_with", "clang taint"),
         (&[clang, without], "can", "taint"),

@@ -7,6 +7,9 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use unspin_host::{tightest, Groups, Host, Limit, Limited, Names, Rival, Tree, Used, VmProcess};
 
+/// Each VM would list all others if all are in one cgroup.
+const BESIDE_MAX: usize = 32;
+
 /// What was read from the host.
 pub struct Found<'a> {
     pub host: &'a Host,
@@ -24,6 +27,8 @@ pub struct Document {
     pub cpus: Option<usize>,
     /// The scheduler that replaces the kernel's own, in words; null if none is enabled.
     pub sched_ext: Option<String>,
+    /// Whether tasks in the root cgroup compete by sessions.
+    pub autogroups: bool,
     /// Parents come before their children.
     pub groups: Vec<OfGroup>,
     pub vms: Vec<OfVm>,
@@ -51,6 +56,8 @@ pub struct OfGroup {
     /// In units of cpu.weight; for version 1, cpu.shares × 100/1024. Null for the root.
     pub weight: Option<f64>,
     pub quota_cpus: Option<f64>,
+    /// The CPUs that it has alone (a partition of cpusets): it competes with none of its siblings.
+    pub own_cpus: Option<String>,
     /// Null if its CPU time is unknown.
     pub is_busy: Option<bool>,
     /// Whether it was removed during the measurement: then it counts as idle.
@@ -81,8 +88,10 @@ pub struct OfVm {
     pub group: Option<String>,
     /// Whether that cgroup belongs to the VM alone; null if unknown.
     pub is_own: Option<bool>,
-    /// Processes of the other VMs in it.
+    /// Processes of other VMs in it, at most [`BESIDE_MAX`]; `threads_of` of the cgroup has all.
     pub beside: Vec<u32>,
+    /// How many other VMs are in it; null if unknown.
+    pub beside_count: Option<usize>,
     /// The weight of its own cgroup.
     pub weight: Option<f64>,
     /// CPU time of its process, in CPUs.
@@ -158,6 +167,7 @@ impl Document {
             window_s,
             cpus: found.host.online_cpus().map(|cpus| cpus.len()),
             sched_ext: found.host.sched_ext().map(|of| of.to_string()),
+            autogroups: found.host.has_autogroups(),
             groups: of_groups(rivals, &used, &all),
             vms: vms.into_iter().map(of_vm).collect(),
             all,
@@ -213,6 +223,7 @@ fn of_groups(rivals: &[Rival], used: &[During], vms: &BTreeMap<u32, Shown>) -> V
         within: rival.within.map(|within| rivals[within].group.path.clone()),
         weight: rival.weight,
         quota_cpus: rival.quota_cpus,
+        own_cpus: rival.own_cpus.clone(),
         is_busy: used[at].weighed().map(|_| sibling(at).is_busy()),
         ended: used[at].ended,
         entitled: None,
@@ -225,7 +236,12 @@ fn of_groups(rivals: &[Rival], used: &[During], vms: &BTreeMap<u32, Shown>) -> V
     };
     let mut all: Vec<OfGroup> = rivals.iter().enumerate().map(of_group).collect();
     for (within, beside) in &inside {
-        let siblings: Vec<Sibling> = beside.iter().map(|at| sibling(*at)).collect();
+        // One with CPUs of its own has no weight among the others.
+        let among = |at: &usize| match rivals[*at].own_cpus {
+            Some(_) => Sibling { weight: None, ..sibling(*at) },
+            None => sibling(*at),
+        };
+        let siblings: Vec<Sibling> = beside.iter().map(among).collect();
         let shares = entitled(&siblings).into_iter();
         let shares = shares.zip(got(&siblings, outside(*within).unwrap_or(0.0)));
         for (at, (entitled, got)) in beside.iter().zip(shares) {
@@ -248,6 +264,7 @@ impl OfVm {
         let known = place.as_ref().ok();
         let group = known.and_then(|place| place.group.as_ref());
         let is_own = known.map(|place| place.is_own);
+        let beside = known.into_iter().flat_map(|place| place.beside.iter().copied());
         let tightest = tightest(&limits, vm.vcpu_count);
         OfVm {
             names: vm.names.clone(),
@@ -256,7 +273,8 @@ impl OfVm {
             uuid: vm.uuid(),
             group: group.map(|group| group.path.clone()),
             is_own,
-            beside: known.map(|place| place.beside.iter().copied().collect()).unwrap_or_default(),
+            beside: beside.clone().take(BESIDE_MAX).collect(),
+            beside_count: known.map(|place| place.beside.len()),
             weight: group.filter(|_| is_own == Some(true)).and_then(|of| found.tree.weight(of)),
             cpus: None,
             ended: false,

@@ -349,6 +349,39 @@ mod tests {
         assert!(row.contains(" ended ") && row.contains(" 0.0 % "), "{text}");
     }
 
+    #[test]
+    fn a_cgroup_with_cpus_of_its_own_competes_with_none() {
+        let fake = host();
+        let runner = "sys/fs/cgroup/system.slice/runner.service";
+        fake.write(&format!("{runner}/cpuset.cpus.effective"), "2-3");
+        for (state, entitled, of_other) in [
+            ("member", Some(100.0 / 150.0), 50.0 / 150.0),
+            ("root invalid (Parent is not a partition root)", Some(100.0 / 150.0), 50.0 / 150.0),
+            ("isolated", None, 1.0),
+            ("root", None, 1.0),
+        ] {
+            fake.write(&format!("{runner}/cpuset.cpus.partition"), state);
+            let found = document(&fake, &GROUPS, None);
+            let of = |end: &str| found.groups.iter().find(|of| of.path.ends_with(end)).unwrap();
+            assert_eq!(of("runner.service").entitled, entitled, "{state}");
+            assert!((of("backup.service").entitled.unwrap() - of_other).abs() < 1e-9, "{state}");
+            let text = show::text(&found, 200);
+            let words = "/system.slice/runner.service has CPUs 2-3 alone";
+            assert_eq!(text.contains(words), entitled.is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn in_the_root_cgroup_sessions_may_compete() {
+        let fake = host();
+        vm(&fake, 46, "plain", "/");
+        let text = || show::text(&document(&fake, &GROUPS, None), 200);
+        assert!(text().contains("plain compete thread by thread, in no cgroup"), "{}", text());
+        fake.write("proc/sys/kernel/sched_autogroup_enabled", "1");
+        assert!(text().contains("plain are in no cgroup with a weight: there each"), "{}", text());
+        assert!(!text().contains("plain compete"), "{}", text());
+    }
+
     /// A VM's leaf beside a VM that competes thread by thread.
     #[test]
     fn no_cpu_time_of_a_vm_is_that_of_other_tasks_too() {

@@ -126,6 +126,7 @@ impl<'a> Shower<'a> {
             (None, _) => String::new(),
             (_, Some(false)) if group.ended => "ended".into(),
             (_, Some(false)) => "idle".into(),
+            _ if group.own_cpus.is_some() => "own CPUs".into(),
             _ => share(group.entitled),
         };
         let got = if group.within.is_none() { String::new() } else { share(group.got) };
@@ -187,22 +188,31 @@ fn ended(document: &Document) -> Option<String> {
     let groups = document.groups.iter().filter(is_other);
     let all: Vec<&str> =
         vms.chain(groups.filter_map(|group| group.path.rsplit('/').next())).collect();
-    let more = all.len().saturating_sub(NOTES_MAX);
+    (!all.is_empty()).then(|| format!("{} ended during the measurement", list(&all)))
+}
+
+/// The first of these names, and how many there are more.
+fn list(names: &[&str]) -> String {
+    let more = names.len().saturating_sub(NOTES_MAX);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let names = all.iter().take(NOTES_MAX).copied().collect::<Vec<_>>().join(", ");
-    (!all.is_empty()).then(|| format!("{names}{more} ended during the measurement"))
+    names.iter().take(NOTES_MAX).copied().collect::<Vec<_>>().join(", ") + &more
 }
 
 fn notes(document: &Document, idle: usize) -> Vec<String> {
     let mut notes = Vec::new();
     notes.extend(document.sched_ext.clone());
-    let name = |pid: &u32| document.all.get(pid).map_or(String::new(), |vm| vm.name.clone());
+    let name = |pid: &u32| document.all.get(pid).map_or("", |vm| vm.name.as_str());
     notes.extend(ended(document));
     for group in document.groups.iter().filter(|group| !group.threads_of.is_empty()) {
-        let names: Vec<String> = group.threads_of.iter().map(name).collect();
+        let names: Vec<&str> = group.threads_of.iter().map(name).collect();
         notes.push(match (&names[..], group.within.is_none()) {
+            (_, true) if document.autogroups => format!(
+                "{} are in no cgroup with a weight: there each session competes as one, whoever is \
+                 in it (sched_autogroup)",
+                list(&names)
+            ),
             (_, true) => {
-                format!("{} compete thread by thread, in no cgroup with a weight", names.join(", "))
+                format!("{} compete thread by thread, in no cgroup with a weight", list(&names))
             }
             ([one], false) => format!(
                 "{one} has no cgroup with a weight of its own: its threads compete with all tasks \
@@ -211,10 +221,16 @@ fn notes(document: &Document, idle: usize) -> Vec<String> {
             ),
             (_, false) => format!(
                 "{} share {}: they have no cgroup each, and compete thread by thread",
-                names.join(", "),
+                list(&names),
                 group.path
             ),
         });
+    }
+    for group in &document.groups {
+        let own = group.own_cpus.iter();
+        notes.extend(own.map(|cpus| {
+            format!("{} has CPUs {cpus} alone (a cpuset partition), and competes with no cgroup beside it", group.path)
+        }));
     }
     for vm in &document.vms {
         let name = name(&vm.pid);
