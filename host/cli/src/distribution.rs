@@ -32,11 +32,13 @@ use Distribution::{
 };
 
 /// Words of `ID` and `ID_LIKE` in os-release(5).
-const IDS: [(&str, Distribution); 14] = [
+const IDS: [(&str, Distribution); 15] = [
     ("debian", Debian),
     // It has no apt.
     ("ubuntu-core", Other),
     ("ubuntu", Debian),
+    // Mageia names its packages in another way than Fedora.
+    ("mandriva", Other),
     ("rhel", RedHat),
     ("centos", RedHat),
     ("fedora", RedHat),
@@ -57,7 +59,7 @@ const PROXMOX_RENAMED: [u32; 4] = [6, 2, 16, 6];
 const LONG_TERM: [&str; 2] = ["6.1.", "6.12."];
 
 /// Parts of the releases of kernels that come with other programs than the distribution.
-const FOREIGN: [&str; 2] = ["microsoft", "linuxkit"];
+const FOREIGN: [&str; 3] = ["microsoft", "linuxkit", "truenas"];
 
 impl Distribution {
     /// The distribution of the host under `root`, which runs kernel `release`.
@@ -72,6 +74,8 @@ impl Distribution {
         let text = files.iter().find_map(|file| read_kernel(under(root, file)).ok());
         match of_text(&String::from_utf8_lossy(&text.unwrap_or_default())) {
             RedHat if under(root, "run/ostree-booted").exists() => OsTree,
+            // Endless OS and others have no apt.
+            Debian if under(root, "run/ostree-booted").exists() => Other,
             distribution => distribution,
         }
     }
@@ -260,6 +264,8 @@ mod tests {
         ("ID=manjaro\nID_LIKE='arch'", "6.12.20-1-lts", "pacman -S linux-lts-headers"),
         ("ID=alpine", "6.12.20-0-virt", "apk add linux-virt-dev"),
         ("ID=nixos", "6.12.20", "boot.extraModulePackages"),
+        ("ID=mageia\nID_LIKE=\"mandriva fedora\"", "6.6.58-desktop-1.mga9", "mga9/build/Makefile"),
+        ("ID=debian", "6.6.44-production+truenas", "truenas/build/Makefile"),
         ("ID=gentoo", "6.12.20-gentoo", "/lib/modules/6.12.20-gentoo/build/Makefile"),
         ("", "6.12.20", "/lib/modules/6.12.20/build/Makefile"),
         ("NAME=\"Caf\u{e9} \u{feff}\"\r\nID=debian\r", "6.12.20", "linux-headers-6.12.20"),
@@ -281,6 +287,8 @@ mod tests {
         let root = unspin_scratch::Scratch::with(&[("run/ostree-booted", "")]);
         root.write("etc/os-release", "ID=fedora\n");
         assert_eq!(Distribution::of(&root, "6.14.2"), OsTree);
+        root.write("etc/os-release", "ID=endless\nID_LIKE=debian\n");
+        assert_eq!(Distribution::of(&root, "6.8.0-31-generic"), Other);
     }
 
     /// This computer's file is that of another distribution.

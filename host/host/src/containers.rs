@@ -118,7 +118,8 @@ impl Records {
     /// Adds the name that OpenStack's user gave an instance. libvirt keeps it with the domain.
     pub fn add_nova(&mut self, names: &mut Names) {
         let name = names.get(Kind::Name).map(Name::to_text).unwrap_or_default();
-        if !name.starts_with("instance-") || name.contains('/') {
+        let is_libvirts = names.get(Kind::Libvirt).is_some() || name.starts_with("instance-");
+        if !is_libvirts || name.contains('/') {
             return;
         }
         let path = self.root.join(LIBVIRT).join(format!("{name}.xml"));

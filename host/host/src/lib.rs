@@ -170,12 +170,12 @@ impl Default for Host {
 }
 
 impl Host {
-    /// The host whose processes `proc` shows. Its `sys` and `etc` are beside `proc`, unless the
-    /// environment names [`place::sys()`].
+    /// The host whose processes `proc` shows. Its `sys` is beside `proc`, unless the environment names
+    /// [`place::sys()`].
     pub fn at(proc: &Path) -> Host {
         let root = proc.parent().unwrap_or(Path::new("/"));
         let sys = place::sys_named().unwrap_or_else(|| root.join("sys"));
-        Host { proc: proc.to_path_buf(), sys, users: root.join("etc/passwd") }
+        Host { proc: proc.to_path_buf(), sys, users: place::of_proc(proc).join("etc/passwd") }
     }
 
     /// Every process, by process id, whether it has VMs or not.

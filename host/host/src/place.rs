@@ -57,7 +57,7 @@ fn inside(root: &Path, path: &str) -> PathBuf {
 
 /// The root directory of the host with this `proc`: that of its first process if it is seen, or what is beside `proc`.
 /// Beside `/hostproc` is what belongs to this container.
-fn of_proc(proc: &Path) -> PathBuf {
+pub(crate) fn of_proc(proc: &Path) -> PathBuf {
     let root = Path::new("/");
     let (of_first, beside) = (proc.join("1/root"), proc.parent().unwrap_or(root));
     let is_ours = proc == Path::new("/proc");

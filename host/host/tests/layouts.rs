@@ -1201,6 +1201,11 @@ fn owners_are_known_by_number_and_name() {
         assert_eq!((owner.to_string().as_str(), owner.is_trusted()), (words, is_trusted));
     }
     assert_eq!(host.owner(8), None);
+    // In a container, what is beside its /hostproc is not the host's.
+    fake.write("proc/1/root/etc/passwd", "eve:x:64055:1::/:\n");
+    fake.write("proc/7/status", "Uid:\t1\t64055\t1\t1\n");
+    let owner = fake.host().owner(7).unwrap();
+    assert_eq!((owner.to_string().as_str(), owner.is_trusted()), ("eve (64055)", false));
 }
 
 #[test]
