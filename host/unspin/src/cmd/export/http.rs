@@ -119,7 +119,7 @@ impl<A: Answer> Server<A> {
                 }
             }
             if open.len() < CONNECTIONS_MAX {
-                open.insert(id, Open { stream, stage: Stage::Client, at: start });
+                open.insert(id, Open { stream, stage: Stage::Client, at: Instant::now() });
                 return Ok(());
             }
             drop(open);
