@@ -3,7 +3,6 @@
  * Settings: how they are written, inherited and applied to vCPUs. Only this file changes what an
  * administrator has set.
  */
-#include <linux/math64.h>
 #include <linux/string.h>
 
 #include "epoch.h"
@@ -29,13 +28,10 @@ static const struct {
 
 #define VALUE(id, file, least, most, value, unit, meaning) value,
 static struct unspin_settings defaults = { .number = { UNSPIN_NUMBERS(VALUE) } };
-static const u32 built_in[UNSPIN_NUMBERS_COUNT] = { UNSPIN_NUMBERS(VALUE) };
 #undef VALUE
 static unsigned long defaults_own;	/* bits as in unspin_vm.own: set by an administrator */
 
 #define BOUNDS (BIT(UNSPIN_N_WINDOW_INIT) | BIT(UNSPIN_N_WINDOW_MIN) | BIT(UNSPIN_N_WINDOW_MAX))
-/* Numbers that scale with KVM's initial window. */
-#define CYCLES (BOUNDS | BIT(UNSPIN_N_DELTA) | BIT(UNSPIN_N_DELTA_MAX))
 
 static int (*modes_changed)(void);
 
@@ -354,30 +350,11 @@ bool unspin_settings_any_active(void)
 	return any;
 }
 
-/*
- * KVM's initial window is some 195,000 cycles on AMD, and 4096 on Intel. APLE starts from KVM's own window
- * on AMD, too, and its steps keep the same ratios. Values that an administrator has written stay.
- */
-static u32 scaled(u32 n, const struct unspin_window_ops *ops)
-{
-	u64 value = built_in[n];
-
-	if (!ops || !ops->scales)
-		return value;
-	value = div_u64(value * ops->default_cycles, built_in[UNSPIN_N_WINDOW_INIT]);
-	return clamp_t(u64, value, unspin_number_info[n].least, unspin_number_info[n].most);
-}
-
-void unspin_settings_vendor(const struct unspin_window_ops *ops)
+void unspin_settings_vendor(void)
 {
 	struct unspin_vm *vm;
-	u32 n;
 
 	mutex_lock(&unspin_mutex);
-	for (n = 0; n < UNSPIN_NUMBERS_COUNT; n++)
-		if ((CYCLES & BIT(n)) && !(defaults_own & CYCLES))
-			defaults.number[n] = scaled(n, ops);
-	inherit(CYCLES);
 	/* Window control is a property of the host, not of a VM. */
 	rcu_read_lock();
 	list_for_each_entry_rcu(vm, &unspin_vms, all)

@@ -8,8 +8,6 @@
 
 #include "state.h"
 
-struct unspin_window_ops;
-
 /* Name, bounds and so on, from uapi/unspin.h. */
 struct unspin_number_info {
 	const char *file;
@@ -53,6 +51,6 @@ bool unspin_settings_any_active(void);
 /* Checks a VM that has more vCPUs now. Any context. */
 void unspin_settings_size_check(struct unspin_vm *vm);
 /* Call when KVM's own window becomes known or unknown, or windows are refused. Takes the mutex. */
-void unspin_settings_vendor(const struct unspin_window_ops *ops);
+void unspin_settings_vendor(void);
 
 #endif

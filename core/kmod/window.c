@@ -36,7 +36,7 @@ static const char *window_none = "no KVM vendor module loaded";
 static bool proven;	/* a vCPU's window matched, so the layout is right */
 static const void *disagreed;	/* a vCPU whose window did not; never dereferenced */
 static bool several_disagree;
-static void (*vendor_changed)(const struct unspin_window_ops *ops);
+static void (*vendor_changed)(void);
 static DEFINE_MUTEX(probing);
 
 /* The module called "name", with a reference to its kobject. */
@@ -75,13 +75,13 @@ static void window_probe(struct module *vendor, bool vmx)
 	else
 		pr_notice("no window control: %s; modes aple and apples keep KVM's window\n", why);
 	mutex_unlock(&probing);
-	vendor_changed(ops);
+	vendor_changed();
 }
 
 /* Applies the settings anew: VMs have KVM's windows now. */
 static void refused_work_fn(struct work_struct *work)
 {
-	vendor_changed(READ_ONCE(unspin_window));
+	vendor_changed();
 }
 static DECLARE_WORK(refused_work, refused_work_fn);
 
@@ -247,7 +247,7 @@ static int vendor_notify(struct notifier_block *nb, unsigned long state, void *d
 static struct notifier_block vendor_nb = { .notifier_call = vendor_notify };
 
 /* May sleep. Finding no way to control windows is not an error. */
-int unspin_window_init(void (*changed)(const struct unspin_window_ops *ops))
+int unspin_window_init(void (*changed)(void))
 {
 	static const char *const vendors[] = { "kvm_intel", "kvm_amd" };
 	struct module_kobject *mk;

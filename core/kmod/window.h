@@ -12,7 +12,7 @@ extern const struct unspin_window_ops *unspin_window;	/* NULL: no control */
 extern bool unspin_window_refused;	/* no new windows; those that were set are still restored */
 
 /* "changed" is called whenever a vendor's module has been probed; both may sleep. */
-int unspin_window_init(void (*changed)(const struct unspin_window_ops *ops));
+int unspin_window_init(void (*changed)(void));
 void unspin_window_deinit(void);
 ssize_t unspin_window_describe(char *buf);
 

@@ -27,7 +27,6 @@ struct unspin_where {
 struct unspin_window_ops {
 	const char *name;		/* "vmx", "svm" */
 	u32 default_cycles;		/* KVM's initial window */
-	bool scales;			/* the defaults of settings scale with default_cycles */
 	enum unspin_window_check (*check)(struct kvm_vcpu *vcpu, const char **why);
 	u32 (*get)(struct kvm_vcpu *vcpu);
 	/* Returns the window that will be in force; it may be rounded. */

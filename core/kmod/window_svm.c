@@ -122,7 +122,6 @@ static bool svm_where(struct kvm_vcpu *vcpu, struct unspin_where *where)
 static struct unspin_window_ops svm_ops = {
 	.name = "svm",
 	.where = svm_where,
-	.scales = true,
 	.check = svm_check,
 	.get = svm_get,
 	.set = svm_set,

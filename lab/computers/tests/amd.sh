@@ -39,6 +39,7 @@ check "and one that turned them off itself" loses_its_cpu turned-off
 insmod /modules/unspin.ko crowded_ok=1
 echo observe > $D/mode
 check "the window is the module's to set" is $U/window_control svm
+check "APLE starts from the same window as on Intel" is $D/window_init_cycles 8192
 check "kvm_amd with a filter of 3000 that does not grow" vendor_with pause_filter_count_grow=0
 check "a loop as long as the usual filter lets pass" exits 0 1 3001 4 0
 check "one PAUSE more" exits $MOST $SPINS 3002 4 0
