@@ -175,8 +175,9 @@ soak: build soak-locks ## soak-locks; 10,000 random machines simulated; 1000 loa
 soak-locks: test-deps ## 10^8 acquisitions of the locks with 4 threads per CPU (1 h, shows progress)
 	cargo test --release --locked -p unspin-threads --test soak -- --ignored --nocapture
 
-soak-guests: build ## every program of programs/ for 10 s in one and in three Debian guests (40 min on 1 core); out/soak-guests
+soak-guests: build ## every program of programs/ for 10 s in one and in three Debian guests, and the largest in one (2 to 3 h on 1 core); out/soak-guests
 	$(LAB) bench scenarios/linux-ten-seconds.toml --machine emulated --out out/soak-guests --resume
+	$(LAB) bench scenarios/linux-paper-programs.toml --machine emulated --out out/soak-paper-programs --resume
 
 soak-guest-kernel: guest-kernel ## the kernel's locktorture with each lock of the guests' kernel
 	cargo test --release --locked -p unspin-computers --test guest_kernel -- --ignored --nocapture
