@@ -25,7 +25,7 @@ const VCPUS: u32 = 4;
 const MEMORY_MIB: u64 = 1024;
 /// CPU time of QEMU's: other work on this computer does not count.
 const BOOT_PATIENCE: Duration = Duration::from_secs(100);
-const PROGRAM_PATIENCE: Duration = Duration::from_secs(120);
+const PROGRAM_PATIENCE: Duration = Duration::from_secs(60);
 /// Where QEMU sleeps for ever.
 const REAL_PATIENCE: Duration = Duration::from_secs(1200);
 /// Of each program, before the next one.
