@@ -846,7 +846,6 @@ fn a_cgroup_out_of_the_tree_is_unknown() {
     }
 }
 
-/// Two whose names are shown alike are not taken for each other.
 /// Version 1 may be mounted without it, and a kernel may have no cgroups.
 #[test]
 fn a_host_without_the_cpu_controller_is_named() {
@@ -860,6 +859,7 @@ fn a_host_without_the_cpu_controller_is_named() {
     }
 }
 
+/// Two whose names are shown alike are not taken for each other.
 #[test]
 fn cgroups_whose_names_are_no_text_compete() {
     let fake = Fake::new();
@@ -1028,7 +1028,6 @@ fn a_vm_of_kubevirt_is_named_in_its_own_pod() {
     }
 }
 
-/// Kata's runtime leaves the VMM in a cgroup of its own, and puts only the vCPUs into the pod's.
 /// libvirt escapes it, and another VM's name is not its.
 #[test]
 fn an_instance_of_openstack_has_its_users_name() {
@@ -1058,6 +1057,7 @@ fn an_instance_of_openstack_has_its_users_name() {
     assert_eq!(nova(), None);
 }
 
+/// Kata's runtime leaves the VMM in a cgroup of its own, and puts only the vCPUs into the pod's.
 #[test]
 fn a_vm_has_the_names_of_its_vcpus_cgroup() {
     let fake = Fake::new();

@@ -81,7 +81,7 @@ touch /tmp/stop-off
 check "a VM in mode off works" wait $!
 
 # --- windows on AMD begin as on Intel ---
-for bound in window_min_cycles=4096 window_max_cycles=32768 window_init_cycles=8192; do
+for bound in window_min_cycles=4096 window_max_cycles=32768 window_init_cycles=8192 delta_cycles=1024 delta_max_cycles=8192; do
 	check "${bound%%=*}, whatever KVM starts from" is $D/${bound%%=*} ${bound#*=}
 done
 

@@ -15,10 +15,8 @@
  */
 #define _GNU_SOURCE
 #include <ftw.h>
-#include <linux/random.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -393,19 +391,6 @@ static void mount_all(void)
 	setenv("PATH", "/bin:/usr/bin:/sbin:/usr/sbin", 1);
 }
 
-/* A guest without rdrand would have no random numbers for long, and programs wait for them. Each boot has the same. */
-static void seed_random(void)
-{
-	struct { struct rand_pool_info info; char bytes[32]; } seed = {
-		.info = { .entropy_count = 8 * sizeof(seed.bytes), .buf_size = sizeof(seed.bytes) },
-	};
-	int fd = open("/dev/urandom", O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0 || ioctl(fd, RNDADDENTROPY, &seed) != 0)
-		give_up("/dev/urandom");
-	close(fd);
-}
-
 /* Unknown words of the kernel's command line are the first process's environment. */
 static void load_module(void)
 {
@@ -455,7 +440,6 @@ int main(void)
 	sigaction(SIGTERM, &on_term, NULL);
 	if (runner.is_init) {
 		mount_all();
-		seed_random();
 		load_module();
 	} else {
 		prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -216,7 +216,9 @@ fn of_groups(rivals: &[Rival], used: &[During], vms: &BTreeMap<u32, Shown>) -> V
         // Less than none: some of the VMs' threads are in listed children.
         (rest > -BUSY_MIN).then_some(rest.max(0.0))
     };
-    let sibling = |at: usize| Sibling { weight: rivals[at].weight, cpus: used[at].weighed() };
+    // One with CPUs of its own has no weight among the others.
+    let weight = |of: &Rival| of.weight.filter(|_| of.own_cpus.is_none());
+    let sibling = |at: usize| Sibling { weight: weight(&rivals[at]), cpus: used[at].weighed() };
     let of_group = |(at, rival): (usize, &Rival)| OfGroup {
         path: rival.group.path.clone(),
         version: if rival.group.version == unspin_host::Version::One { 1 } else { 2 },
@@ -236,12 +238,7 @@ fn of_groups(rivals: &[Rival], used: &[During], vms: &BTreeMap<u32, Shown>) -> V
     };
     let mut all: Vec<OfGroup> = rivals.iter().enumerate().map(of_group).collect();
     for (within, beside) in &inside {
-        // One with CPUs of its own has no weight among the others.
-        let among = |at: &usize| match rivals[*at].own_cpus {
-            Some(_) => Sibling { weight: None, ..sibling(*at) },
-            None => sibling(*at),
-        };
-        let siblings: Vec<Sibling> = beside.iter().map(among).collect();
+        let siblings: Vec<Sibling> = beside.iter().map(|at| sibling(*at)).collect();
         let shares = entitled(&siblings).into_iter();
         let shares = shares.zip(got(&siblings, outside(*within).unwrap_or(0.0)));
         for (at, (entitled, got)) in beside.iter().zip(shares) {
@@ -264,7 +261,7 @@ impl OfVm {
         let known = place.as_ref().ok();
         let group = known.and_then(|place| place.group.as_ref());
         let is_own = known.map(|place| place.is_own);
-        let beside = known.into_iter().flat_map(|place| place.beside.iter().copied());
+        let beside = known.map(|place| &place.beside);
         let tightest = tightest(&limits, vm.vcpu_count);
         OfVm {
             names: vm.names.clone(),
@@ -273,8 +270,8 @@ impl OfVm {
             uuid: vm.uuid(),
             group: group.map(|group| group.path.clone()),
             is_own,
-            beside: beside.clone().take(BESIDE_MAX).collect(),
-            beside_count: known.map(|place| place.beside.len()),
+            beside: beside.into_iter().flatten().take(BESIDE_MAX).copied().collect(),
+            beside_count: beside.map(BTreeSet::len),
             weight: group.filter(|_| is_own == Some(true)).and_then(|of| found.tree.weight(of)),
             cpus: None,
             ended: false,
