@@ -58,7 +58,11 @@ vcpus() { grep -l 'CPU ./KVM' /proc/[0-9]*/task/*/comm | cut -d/ -f5 | sort -n; 
 vcpus_are() { [ "$(vcpus | wc -l)" = "$1" ]; }
 weights() { cat /sys/fs/cgroup/machine.slice/machine-*.scope/{,libvirt/vcpu*/}cpu.weight | tr '\n' ' '; }
 are_set() { [ "$(weights)" != "$(cat /tmp/own)" ]; }
-are_own() { [ "$(weights)" = "$(cat /tmp/own)" ] && [ ! -s /run/unspin/journal ]; }
+are_own() {
+	[ "$(weights)" = "$(cat /tmp/own)" ] && [ ! -s /run/unspin/journal ] && return
+	echo "weights are $(weights), were $(cat /tmp/own); the journal has $(cat /run/unspin/journal)"
+	false
+}
 
 scrapes() {
 	exec 3<>/dev/tcp/127.0.0.1/19455 || return

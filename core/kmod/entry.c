@@ -46,14 +46,16 @@ static void ple_exit_end(struct unspin_slot *slot, u64 now)
  */
 static u32 window_wanted(const struct unspin_slot *slot, bool ple)
 {
+	const struct aple_params *params = &slot->vm->params;
 	u32 window = READ_ONCE(slot->vm->window_cycles);
+	u32 kvm_window = READ_ONCE(unspin_window_default_cycles);
 
 	if (__this_cpu_read(unspin_cpu.owner) == slot->vm)
-		return slot->vm->params.window_max_cycles;
+		return aple_window_longest(params, kvm_window);
 	if (!slot->complete)
 		return window;
 	/* Longer by this exit, or by earlier ones. */
-	return max(window, ple ? aple_window_complete(&slot->vm->params, slot->window_cycles) :
+	return max(window, ple ? aple_window_complete(params, slot->window_cycles, kvm_window) :
 				 slot->window_cycles);
 }
 

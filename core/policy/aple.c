@@ -142,7 +142,12 @@ pol_u32 aple_epoch_end(struct aple_state *state, const struct aple_params *param
 	return state->window_cycles;
 }
 
-pol_u32 aple_window_complete(const struct aple_params *params, pol_u32 window_cycles)
+pol_u32 aple_window_complete(const struct aple_params *params, pol_u32 window_cycles,
+			     pol_u32 kvm_window_cycles)
 {
-	return clamp_window(params, (pol_u64)window_cycles << (params->delta_cycles != 0));
+	struct aple_params bounds = *params;
+
+	if (params->delta_cycles)
+		bounds.window_max_cycles = aple_window_longest(params, kvm_window_cycles);
+	return clamp_window(&bounds, (pol_u64)window_cycles << (params->delta_cycles != 0));
 }

@@ -84,12 +84,25 @@ pol_u32 aple_epoch_end(struct aple_state *state, const struct aple_params *param
 		       const struct aple_epoch *epoch);
 
 /*
+ * The longest window of a VM of which no vCPU waits for a core: window_max_cycles, or KVM's initial
+ * window if that is longer, so that such a VM has no more PLE exits than under KVM alone. Not in the
+ * paper.
+ */
+static inline pol_u32 aple_window_longest(const struct aple_params *params,
+					  pol_u32 kvm_window_cycles)
+{
+	return params->window_max_cycles > kvm_window_cycles ? params->window_max_cycles :
+							       kvm_window_cycles;
+}
+
+/*
  * The window of one vCPU after a PLE exit that found its VM complete (hvs.h), instead of the
- * VM's window: twice the one in force, at most window_max_cycles. So contention in a complete
+ * VM's window: twice the one in force, at most aple_window_longest(). So contention in a complete
  * VM soon causes no exits. The vCPU has the VM's window again once it has lost its core. The
  * result is never shorter than the window in force, unless that was above the maximum. A delta
  * of 0 keeps it. Not in the paper; KVM grows its window at every exit instead.
  */
-pol_u32 aple_window_complete(const struct aple_params *params, pol_u32 window_cycles);
+pol_u32 aple_window_complete(const struct aple_params *params, pol_u32 window_cycles,
+			     pol_u32 kvm_window_cycles);
 
 #endif

@@ -163,11 +163,11 @@ impl State {
 }
 
 /// The window of one vCPU, in cycles, after a PLE exit that found no sibling without a core
-/// ([`crate::hvs::Decision::Complete`]): twice the one in force, within the bounds; the same where
-/// `delta_cycles` is 0. Ours.
-pub fn window_complete(params: &Params, window_cycles: u32) -> u32 {
+/// ([`crate::hvs::Decision::Complete`]): twice the one in force, at most `window_max_cycles` or KVM's initial
+/// window, whichever is longer; the same where `delta_cycles` is 0. Ours.
+pub fn window_complete(params: &Params, window_cycles: u32, kvm_window_cycles: u32) -> u32 {
     // SAFETY: a valid reference for the duration of the call.
-    unsafe { sys::aple_window_complete(params, window_cycles) }
+    unsafe { sys::aple_window_complete(params, window_cycles, kvm_window_cycles) }
 }
 
 const _: () = {

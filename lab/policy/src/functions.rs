@@ -10,7 +10,7 @@ macro_rules! for_each_function {
             aple_init: fn(*mut aple::State, *const aple::Params);
             aple_inefficiency_ppm: fn(*const aple::Epoch) -> u64;
             aple_epoch_end: fn(*mut aple::State, *const aple::Params, *const aple::Epoch) -> u32;
-            aple_window_complete: fn(*const aple::Params, u32) -> u32;
+            aple_window_complete: fn(*const aple::Params, u32, u32) -> u32;
             asym_params_check: fn(*const asym::Params) -> i32;
             asym_vcpu_init: fn(*mut asym::Vcpu, *const asym::Params, u32);
             asym_latency: fn(*mut asym::Vcpu, u32, *const asym::Params);

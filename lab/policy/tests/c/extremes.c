@@ -104,7 +104,7 @@ static void aple(void)
 
 	FILL(params);
 	note_number((pol_u32)aple_params_check(&params));
-	note_number(aple_window_complete(&params, any32()));
+	note_number(aple_window_complete(&params, any32(), any32()));
 	aple_init(&state, &params);
 	state.epochs = any64();
 	state.rounds = any64();

@@ -175,19 +175,23 @@ pub fn delta_0_keeps_the_window(api: &Api) {
     }
 }
 
-/// Doubled up to the maximum, from any window and between any bounds; kept where delta is 0.
+/// Doubled up to the maximum or KVM's window, from any window and between any bounds; kept where delta is 0.
 pub fn complete_vms_spin_longer(api: &Api) {
     let params = Params::default();
     let mut window = params.window_min_cycles;
     let grown = std::array::from_fn::<u32, 5, _>(|_| {
-        window = api.window_complete(&params, window);
+        window = api.window_complete(&params, window, 4096);
         window
     });
     assert_eq!(grown, [8192, 16384, 32768, 32768, 32768]);
-    assert_eq!(api.window_complete(&Params { delta_cycles: 0, ..params }, 5000), 5000);
-    assert_eq!(api.window_complete(&Params::fixed(700), 700), 700);
-    let input = (any_u32(), any_u32(), any_u32(), any_u32());
-    property(2000, input, |(min, max, delta, window)| {
+    assert_eq!(
+        [32768, 65536, 120_000].map(|window| api.window_complete(&params, window, 120_000)),
+        [65536, 120_000, 120_000]
+    );
+    assert_eq!(api.window_complete(&Params { delta_cycles: 0, ..params }, 5000, 120_000), 5000);
+    assert_eq!(api.window_complete(&Params::fixed(700), 700, 120_000), 700);
+    let input = (any_u32(), any_u32(), any_u32(), any_u32(), any_u32());
+    property(2000, input, |(min, max, delta, window, kvm)| {
         let params = Params {
             window_min_cycles: min,
             window_max_cycles: max,
@@ -195,8 +199,9 @@ pub fn complete_vms_spin_longer(api: &Api) {
             ..Params::default()
         };
         let twice = u64::from(window) * if delta == 0 { 1 } else { 2 };
-        let expected = twice.clamp(min.min(max).into(), max.into());
-        assert_eq!(u64::from(api.window_complete(&params, window)), expected);
+        let most = if delta == 0 { max } else { max.max(kvm) };
+        let expected = twice.clamp(min.min(most).into(), most.into());
+        assert_eq!(u64::from(api.window_complete(&params, window, kvm)), expected);
     });
 }
 

@@ -85,8 +85,13 @@ impl Api {
         unsafe { (self.aple_epoch_end)(state, params, epoch) }
     }
 
-    pub fn window_complete(&self, params: &aple::Params, window_cycles: u32) -> u32 {
-        unsafe { (self.aple_window_complete)(params, window_cycles) }
+    pub fn window_complete(
+        &self,
+        params: &aple::Params,
+        window_cycles: u32,
+        kvm_cycles: u32,
+    ) -> u32 {
+        unsafe { (self.aple_window_complete)(params, window_cycles, kvm_cycles) }
     }
 
     pub fn category(&self, in_ple_exit: bool, displaced: bool, mark: &mut u8, flags: u32) -> u8 {

@@ -48,7 +48,12 @@ impl Kvm {
             (false, _) => module.window_cycles,
             (true, false) => module.window_cycles.max(in_force),
             (true, true) => {
-                module.window_cycles.max(aple::window_complete(&module.params, in_force))
+                let kvm_window = core.model.window.base_cycles;
+                module.window_cycles.max(aple::window_complete(
+                    &module.params,
+                    in_force,
+                    kvm_window,
+                ))
             }
         };
         if wanted != in_force {
