@@ -52,15 +52,16 @@ vm_starts() {
 		taskset -pc $index "$tid"
 		index=$((index + 1))
 	done
-	weights >/tmp/own
 }
 vcpus() { grep -l 'CPU ./KVM' /proc/[0-9]*/task/*/comm | cut -d/ -f5 | sort -n; }
 vcpus_are() { [ "$(vcpus | wc -l)" = "$1" ]; }
 weights() { cat /sys/fs/cgroup/machine.slice/machine-*.scope/{,libvirt/vcpu*/}cpu.weight | tr '\n' ' '; }
-are_set() { [ "$(weights)" != "$(cat /tmp/own)" ]; }
+# The kernel's default: unspin-shape may have set others before they could be read.
+own='100 100 100 '
+are_set() { [ "$(weights)" != "$own" ]; }
 are_own() {
-	[ "$(weights)" = "$(cat /tmp/own)" ] && [ ! -s /run/unspin/journal ] && return
-	echo "weights are $(weights), were $(cat /tmp/own); the journal has $(cat /run/unspin/journal)"
+	[ "$(weights)" = "$own" ] && [ ! -s /run/unspin/journal ] && return
+	echo "weights are $(weights), were $own; the journal has $(cat /run/unspin/journal)"
 	false
 }
 
