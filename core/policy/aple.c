@@ -147,7 +147,6 @@ pol_u32 aple_window_complete(const struct aple_params *params, pol_u32 window_cy
 {
 	struct aple_params bounds = *params;
 
-	if (params->delta_cycles)
-		bounds.window_max_cycles = aple_window_longest(params, kvm_window_cycles);
+	bounds.window_max_cycles = aple_window_longest(params, kvm_window_cycles);
 	return clamp_window(&bounds, (pol_u64)window_cycles << (params->delta_cycles != 0));
 }

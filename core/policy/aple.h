@@ -85,14 +85,15 @@ pol_u32 aple_epoch_end(struct aple_state *state, const struct aple_params *param
 
 /*
  * The longest window of a VM of which no vCPU waits for a core: window_max_cycles, or KVM's initial
- * window if that is longer, so that such a VM has no more PLE exits than under KVM alone. Not in the
- * paper.
+ * window if that is longer, so that such a VM has no more PLE exits than under KVM alone. With a
+ * delta of 0 it is window_max_cycles. Not in the paper.
  */
 static inline pol_u32 aple_window_longest(const struct aple_params *params,
 					  pol_u32 kvm_window_cycles)
 {
-	return params->window_max_cycles > kvm_window_cycles ? params->window_max_cycles :
-							       kvm_window_cycles;
+	if (!params->delta_cycles || params->window_max_cycles > kvm_window_cycles)
+		return params->window_max_cycles;
+	return kvm_window_cycles;
 }
 
 /*
