@@ -12,16 +12,18 @@ pub const KERNEL_MIN: (u32, u32) = (7, 0);
 /// An error is why this kernel cannot have it now. That the kernel's verifier accepts it, only loading shows.
 ///
 /// # Errors
-/// The kernel is too old, or lacks sched_ext or type information, or another scheduler is loaded, or the host may
-/// have too many CPUs.
+/// The kernel is too old or locked down, or lacks sched_ext or type information, or another scheduler is loaded, or
+/// the host may have too many CPUs.
 pub fn check() -> Result<(), Error> {
     check_at(&place::proc(), &place::sys())
 }
 
 fn check_at(proc: &Path, sys: &Path) -> Result<(), Error> {
     let release = ext::release(proc);
-    if version(&release).is_some_and(|is| is < KERNEL_MIN) {
-        return Err(Error::TooOld { release });
+    match version(&release) {
+        None => return Err(Error::NoVersion { release }),
+        Some(is) if is < KERNEL_MIN => return Err(Error::TooOld { release }),
+        Some(_) => {}
     }
     ext::check(proc, sys)?;
     let possible = read_kernel_text(sys.join("devices/system/cpu/possible")).unwrap_or_default();
@@ -53,12 +55,16 @@ mod tests {
             }
         };
         for (path, text, words) in [
+            ("proc/sys/kernel/x", "", "is no version: \"\""),
+            ("proc/sys/kernel/osrelease", "next\n", "is no version: \"next\""),
             ("proc/sys/kernel/osrelease", "6.12.9-amd64\n", "6.12.9-amd64 is too old"),
             ("proc/sys/kernel/osrelease", "7.0.1\n", "has no sched_ext"),
             ("sys/kernel/sched_ext/state", "enabled\n", "no type information"),
-            ("sys/kernel/btf/vmlinux", "", "another sched_ext scheduler is loaded:  (enabled)"),
+            ("sys/kernel/btf/vmlinux", "", "is loaded: of unknown name (enabled)"),
             ("sys/kernel/sched_ext/root/ops", "rusty\n", "loaded: rusty (enabled); stop it"),
             ("sys/kernel/sched_ext/state", "disabled\n", ""),
+            ("sys/kernel/security/lockdown", "none integrity [confidentiality]\n", "locked down"),
+            ("sys/kernel/security/lockdown", "none [integrity] confidentiality\n", ""),
             ("sys/devices/system/cpu/possible", "0-512\n", "may have CPU 512"),
             ("sys/devices/system/cpu/possible", "0-511\n", ""),
         ] {

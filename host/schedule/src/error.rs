@@ -9,6 +9,8 @@ pub enum Error {
     #[error("kernel {release} is too old: the scheduler needs {major}.{minor} or later, where tasks of SCHED_EXT are \
              not starved by others", major = crate::KERNEL_MIN.0, minor = crate::KERNEL_MIN.1)]
     TooOld { release: String },
+    #[error("the kernel's release is no version: {release:?}")]
+    NoVersion { release: String },
     #[error(transparent)]
     Ext(#[from] ext::Error),
     #[error("{count} CPUs: the scheduler takes 1 to {max}, with numbers below {max}", max = crate::CPUS_MAX)]
@@ -30,7 +32,7 @@ impl Error {
     /// Whether this computer cannot have it, whatever is tried.
     pub fn is_of_computer(&self) -> bool {
         match self {
-            Error::TooOld { .. } | Error::ManyCpus { .. } => true,
+            Error::TooOld { .. } | Error::NoVersion { .. } | Error::ManyCpus { .. } => true,
             Error::Ext(why) => !matches!(why, ext::Error::Ended { .. }),
             _ => false,
         }

@@ -20,6 +20,11 @@ pub enum Error {
     NoSchedExt { release: String, path: String },
     #[error("kernel {release} has no type information: {path} is missing (CONFIG_DEBUG_INFO_BTF)")]
     NoTypes { release: String, path: String },
+    #[error(
+        "the kernel is locked down (confidentiality in /sys/kernel/security/lockdown), and refuses programs that \
+         read its memory: boot with lockdown=integrity, or without Secure Boot"
+    )]
+    LockedDown,
     #[error("another sched_ext scheduler is loaded: {name}; stop it first")]
     Occupied { name: String },
     #[error("the kernel refuses the scheduler: {what}\n{log}")]
@@ -36,7 +41,7 @@ pub fn release(proc: &Path) -> String {
 /// An error is why the kernel cannot have a scheduler now. That its verifier accepts one, only loading shows.
 ///
 /// # Errors
-/// The kernel lacks sched_ext or type information, or another scheduler is loaded.
+/// The kernel is locked down, or lacks sched_ext or type information, or another scheduler is loaded.
 pub fn check(proc: &Path, sys: &Path) -> Result<(), Error> {
     let dir = sys.join("kernel/sched_ext");
     let path = dir.join("state");
@@ -51,7 +56,15 @@ pub fn check(proc: &Path, sys: &Path) -> Result<(), Error> {
     }
     if state.trim() != "disabled" {
         let name = read_kernel_text(dir.join("root/ops")).unwrap_or_default();
-        return Err(Error::Occupied { name: format!("{} ({})", name.trim(), state.trim()) });
+        let name = match name.trim() {
+            "" => "of unknown name",
+            name => name,
+        };
+        return Err(Error::Occupied { name: format!("{name} ({})", state.trim()) });
+    }
+    let lockdown = read_kernel_text(sys.join("kernel/security/lockdown"));
+    if lockdown.is_ok_and(|text| text.contains("[confidentiality]")) {
+        return Err(Error::LockedDown);
     }
     Ok(())
 }
