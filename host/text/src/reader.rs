@@ -69,10 +69,11 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// All problems in the order of the file.
+    /// All problems in the order of the file, each once.
     pub(crate) fn problems(self) -> Problems {
         let mut problems = self.problems.into_inner();
         problems.sort_by_key(|(at, _)| *at);
+        problems.dedup();
         let mut place = Place { text: self.text, at: 0, line: 1, column: 1 };
         for (at, problem) in &mut problems {
             place.go_on_to(*at);
@@ -394,7 +395,7 @@ mod tests {
     fn problems_are_placed_in_characters() {
         let text = "a = 1\nä = 2 ; ö\n";
         let reader = Reader::new("x.toml", text);
-        for at in [0, 6, 13, text.len(), 4] {
+        for at in [0, 6, 13, text.len(), 4, 6] {
             reader.problem(at..at, "k", "m", "", None);
         }
         let at = |p: &Problem| (p.line, p.column);

@@ -6,8 +6,9 @@ use crate::sysfs;
 use crate::vms::{called, Vm};
 use std::collections::BTreeMap;
 use std::path::Path;
-use unspin_host::is_explicit;
-use unspin_text::{read_text, Problems, Reader, Table};
+use unspin_host::{is_explicit, Kind};
+use unspin_text::names::{distance, nearest};
+use unspin_text::{read_text, Problems, Reader, Table, Value};
 
 pub const FILE: &str = "/etc/unspin/unspin.toml";
 
@@ -85,37 +86,92 @@ impl Asked<'_> {
 fn config(top: &Table) -> Config {
     top.only(&["default", "vm", "pid"]);
     let default = top.get("default").and_then(|v| v.table("a table of settings"));
-    let mut config =
-        Config { default: default.map(|t| settings(&t)).unwrap_or_default(), ..Config::default() };
-    for (name, settings) in tables(top, "vm", "tables of settings, such as [vm.\"web1\"]") {
-        config.names.push((name.to_string(), settings));
-    }
-    let example = "tables of settings, such as [pid.4242]";
-    for (pid, settings) in tables(top, "pid", example) {
-        match pid.parse::<u32>() {
-            Ok(pid) if pid > 0 => config.pids.push((pid, settings)),
-            _ => {
-                let table = top.get("pid").and_then(|v| v.table(example)?.get(pid));
-                if let Some(table) = table {
-                    table.problem(
-                        format!("{pid:?} is not a process id"),
-                        "[pid.4242], [vm.\"NAME\"]",
-                    );
-                }
-            }
-        }
-    }
-    config
+    let names = tables(top, "vm", "tables of settings, such as [vm.\"web1\"]", name);
+    let pids = tables(top, "pid", "tables of settings, such as [pid.4242]", |text| {
+        pid(text).ok_or_else(|| {
+            (format!("{text:?} is not a process id"), "[pid.4242], [vm.\"NAME\"]".into())
+        })
+    });
+    Config { default: default.map(|t| settings(&t)).unwrap_or_default(), names, pids }
 }
 
-/// The tables inside the table `key`, by name.
-fn tables<'r>(top: &Table<'r, '_>, key: &str, example: &str) -> Vec<(&'r str, Settings)> {
+/// A process id as the kernel writes it: without zeros before it, and without a sign.
+fn pid(text: &str) -> Option<u32> {
+    text.parse::<u32>().ok().filter(|pid| *pid > 0 && pid.to_string() == text)
+}
+
+/// The name of a table [vm."NAME"], or what is wrong with it and what is allowed.
+fn name(text: &str) -> Result<String, (String, String)> {
+    let by_name = "[vm.\"NAME\"], [vm.\"KIND:NAME\"]";
+    if text.is_empty() {
+        return Err(("a name is missing".into(), by_name.into()));
+    }
+    let Some((kind, rest)) = text.split_once(':') else { return Ok(text.into()) };
+    // A title may follow in parentheses.
+    let number = rest.split(" (").next().unwrap_or_default();
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_pid = || match number.split_once('-') {
+        Some((maker, n)) => pid(maker).is_some() && !n.is_empty() && is_number(n),
+        None => pid(number).is_some(),
+    };
+    let kinds = || Kind::ALL.into_iter().map(Kind::key).chain(["pid"]);
+    let allowed = match kind {
+        _ if rest.is_empty() && kinds().any(|key| key == kind) => by_name,
+        "vmid" if !is_number(number) => "[vm.\"vmid:104\"]",
+        "pid" if !is_pid() => "[vm.\"pid:4242\"], [vm.\"pid:4242-0\"]",
+        _ if kinds().any(|key| key == kind) => return Ok(text.into()),
+        _ => {
+            // Names may have colons, too.
+            let meant = |key: &&str| distance(&kind.to_lowercase(), key) <= 1;
+            return match nearest(kind, kinds()).filter(meant) {
+                Some(key) => Err((
+                    format!("{kind:?} is no kind of name; did you mean \"{key}:{rest}\"?"),
+                    format!("[vm.\"{key}:NAME\"], or [vm.\"name:NAME\"] for a name with a colon"),
+                )),
+                None => Ok(text.into()),
+            };
+        }
+    };
+    Err((format!("{text:?} names no VM"), allowed.into()))
+}
+
+/// The tables inside the table `key`, by what `of` makes of their names.
+fn tables<T>(
+    top: &Table,
+    key: &str,
+    example: &str,
+    of: impl Fn(&str) -> Result<T, (String, String)>,
+) -> Vec<(T, Settings)> {
     let Some(all) = top.get(key).and_then(|v| v.table(example)) else { return Vec::new() };
-    let one = |name: &'r str| {
-        let table = all.get(name)?.table(example)?;
-        Some((name, settings(&table)))
+    let one = |name: &str| {
+        let value = all.get(name)?;
+        let table = value.table(example)?;
+        if let Some(inner) = inner(&table).filter(|_| key == "vm") {
+            let whole = inner.path.split_once('.').map_or("", |(_, name)| name);
+            inner.problem(
+                "a table is not allowed here",
+                format!("names with dots in quotes: [vm.{whole:?}]"),
+            );
+            return None;
+        }
+        let settings = settings(&table);
+        match of(name) {
+            Ok(of) => Some((of, settings)),
+            Err((why, allowed)) => {
+                value.problem(why, allowed);
+                None
+            }
+        }
     };
     all.keys().into_iter().filter_map(one).collect()
+}
+
+/// The innermost of tables within a table that stand for no setting: [vm.web.1] is such a table.
+fn inner<'r, 't>(table: &Table<'r, 't>) -> Option<Value<'r, 't>> {
+    let is_setting = |key: &str| sysfs::names().any(|name| name == key);
+    let others = table.keys().into_iter().filter(|key| !is_setting(key));
+    let found = others.filter_map(|key| table.get(key)).find(Value::is_table)?;
+    found.table("").and_then(|table| inner(&table)).or(Some(found))
 }
 
 fn settings(table: &Table) -> Settings {
@@ -124,7 +180,11 @@ fn settings(table: &Table) -> Settings {
     let mut settings = Settings::new();
     for name in names {
         let Some(value) = table.get(name) else { continue };
-        let Some(text) = value.setting("a word in quotes or a whole number") else { continue };
+        let allowed = match value.is_integer() {
+            true => "a decimal whole number",
+            false => "a word in quotes or a whole number",
+        };
+        let Some(text) = value.setting(allowed) else { continue };
         match sysfs::allowed_instead(name, &text) {
             Some(allowed) => value.problem(format!("{text:?} is not allowed"), allowed),
             None => drop(settings.insert(name.to_string(), text)),
@@ -174,6 +234,18 @@ mod tests {
             ("[pid.1]\nepoch_min_us = 1_000_001", "allowed: 0 to 1000000 microseconds"),
             ("[pid.x]", "\"x\" is not a process id"),
             ("[pid.0]", "\"0\" is not a process id"),
+            ("[pid.041]", "x.toml:1:1: `pid.041`: \"041\" is not a process id"),
+            ("[pid.\"+7\"]", "\"+7\" is not a process id"),
+            ("[vm.\"\"]", "x.toml:1:1: `vm.`: a name is missing"),
+            ("[vm.\"vmid:\"]", "\"vmid:\" names no VM"),
+            ("[vm.\"vmid:abc\"]", "\"vmid:abc\" names no VM\n    allowed: [vm.\"vmid:104\"]"),
+            ("[vm.\"pid:abc\"]", "\"pid:abc\" names no VM\n    allowed: [vm.\"pid:4242\"]"),
+            ("[vm.\"pid:41-\"]", "names no VM"),
+            ("[vm.\"vmdi:104\"]", "\"vmdi\" is no kind of name; did you mean \"vmid:104\"?"),
+            ("[vm.\"VMID:104\"]", "\"VMID\" is no kind of name; did you mean \"vmid:104\"?"),
+            ("[vm.web.1]", "`vm.web.1`: a table is not allowed here\n    allowed: names with dots"),
+            ("[vm.web.example.com]", "in quotes: [vm.\"web.example.com\"]"),
+            ("[default]\nturn_us = 0x1770", "allowed: a decimal whole number"),
             ("pid = 3", "the integer 3 is not allowed here"),
             ("[vm]\nweb1 = \"apples\"", "allowed: tables of settings, such as [vm.\"web1\"]"),
             ("default = 1", "a table of settings"),
@@ -189,6 +261,16 @@ mod tests {
         }
         let e = Config::read("/nonexistent/x.toml".as_ref()).unwrap_err();
         assert!(e.downcast_ref::<Usage>().is_some() && e.to_string().contains("/nonexistent/x"));
+    }
+
+    #[test]
+    fn names_of_all_forms_are_right() {
+        for name in
+            ["vmid:104", "pid:41", "pid:41-0", "pid:41-0 (web)", "a:b", "node:1", "name:a:b"]
+        {
+            let config = Config::parse("x.toml", &format!("[vm.{name:?}]\nmode = \"hvs\"\n"));
+            assert_eq!(config.unwrap().names[0].0, name);
+        }
     }
 
     #[test]
