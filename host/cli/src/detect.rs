@@ -58,18 +58,31 @@ fn cpuinfo(root: &Path) -> Result<String, Lacks> {
 }
 
 fn of_cpuinfo(root: &Path, cpuinfo: &str) -> Result<Found, Lacks> {
-    let flags = field(cpuinfo, "flags").unwrap_or("");
+    let Some(flags) = field(cpuinfo, "flags") else {
+        return Err(Lacks::Kvm("/proc/cpuinfo does not show what the CPU has".into()));
+    };
     if has_word(flags, "vmx") {
         intel(root, cpuinfo)
     } else if has_word(flags, "svm") {
         amd(root, flags)
     } else {
-        Err(Lacks::Processor(
-            "the CPU has neither VT-x nor AMD-V, so /dev/kvm is an emulation without pause-loop \
-             exiting"
-                .into(),
-        ))
+        let emulated = match under(root, "dev/kvm").exists() {
+            true => ", and /dev/kvm is an emulation without pause-loop exiting",
+            false => "",
+        };
+        Err(Lacks::Processor(format!(
+            "the kernel shows neither VT-x nor AMD-V: the CPU lacks it, or the firmware (or the \
+             hypervisor below) has it off{emulated}"
+        )))
     }
+}
+
+/// The option of KVM's module for the CPU of the host under `root`, if its vendor is known.
+pub fn kvm_option(root: &Path) -> Option<&'static str> {
+    let cpuinfo = cpuinfo(root).ok()?;
+    let flags = field(&cpuinfo, "flags")?;
+    let options = [("vmx", "CONFIG_KVM_INTEL"), ("svm", "CONFIG_KVM_AMD")];
+    options.into_iter().find(|(flag, _)| has_word(flags, flag)).map(|(_, option)| option)
 }
 
 fn may_open(dev: &Path) -> Result<(), String> {
@@ -206,5 +219,9 @@ mod tests {
         assert!(why_not(&h).contains("emulation"));
         fs::remove_file(h.join("dev/kvm")).unwrap();
         assert!(why_not(&h).contains("no /dev/kvm"));
+        let why = processor(&h).unwrap_err().why();
+        assert!(why.contains("or the firmware") && !why.contains("emulation"), "{why}");
+        h.write("proc/cpuinfo", "");
+        assert!(matches!(processor(&h), Err(Lacks::Kvm(_))), "it is unknown");
     }
 }

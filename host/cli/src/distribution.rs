@@ -23,16 +23,18 @@ pub enum Distribution {
     Arch,
     Alpine,
     NixOs,
+    /// Talos and others whose system is an image without headers and compilers.
+    Image,
     /// An unknown one.
     Other,
 }
 
 use Distribution::{
-    Alpine, Arch, Debian, NixOs, OsTree, Other, Proxmox, RedHat, Suse, Transactional,
+    Alpine, Arch, Debian, Image, NixOs, OsTree, Other, Proxmox, RedHat, Suse, Transactional,
 };
 
 /// Words of `ID` and `ID_LIKE` in os-release(5).
-const IDS: [(&str, Distribution); 15] = [
+const IDS: [(&str, Distribution); 18] = [
     ("debian", Debian),
     // It has no apt.
     ("ubuntu-core", Other),
@@ -50,13 +52,19 @@ const IDS: [(&str, Distribution); 15] = [
     ("archlinux", Arch),
     ("alpine", Alpine),
     ("nixos", NixOs),
+    ("talos", Image),
+    ("flatcar", Image),
+    ("bottlerocket", Image),
 ];
 
 /// The first kernel of Proxmox whose packages are called by its name, not by pve.
 const PROXMOX_RENAMED: [u32; 4] = [6, 2, 16, 6];
 
-/// The series of ELRepo's kernel-lt, for versions 9 and 10.
-const LONG_TERM: [&str; 2] = ["6.1.", "6.12."];
+/// The series of ELRepo's kernel-lt, and the versions of RHEL that it is for.
+const LONG_TERM: [(&str, &str); 2] = [("6.1.", ".el9."), ("6.12.", ".el10.")];
+
+/// The processors in the releases of kernels of RHEL and Fedora.
+const PROCESSORS: [&str; 3] = [".x86_64", ".x86_64_v2", ".aarch64"];
 
 /// Parts of the releases of kernels that come with other programs than the distribution.
 const FOREIGN: [&str; 3] = ["microsoft", "linuxkit", "truenas"];
@@ -80,11 +88,32 @@ impl Distribution {
         }
     }
 
+    /// Whether modules become part of the system only where it is made.
+    pub fn is_image(self) -> bool {
+        matches!(self, NixOs | Image)
+    }
+
+    /// Whether the distribution's own kernels may have this release. No package has the headers of others.
+    fn may_have(self, release: &str) -> bool {
+        match self {
+            Debian => is_of_debian(release),
+            RedHat | OsTree => {
+                let release = release.split('+').next().unwrap_or_default();
+                PROCESSORS.iter().any(|processor| release.ends_with(processor))
+            }
+            Suse | Transactional | Alpine => ends_with_flavour(release),
+            Arch => is_of_arch(release),
+            Proxmox | NixOs | Image | Other => true,
+        }
+    }
+
     /// How to install the headers of kernel `release`: a command, or what is missing.
     pub fn headers(self, release: &str) -> String {
+        let own = if self.may_have(release) { self } else { Other };
+        let after = format!("of kernel {release}; after an upgrade of the kernel, restart first");
         // The packages of these distributions contain the flavour, the last part of the release.
         let flavour = release.rsplit('-').next().unwrap_or_default();
-        match self {
+        match own {
             Debian => self.install(&format!("linux-headers-{release}")),
             Proxmox => {
                 let numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
@@ -97,12 +126,16 @@ impl Distribution {
                 "{} (of the version of kernel {release})",
                 self.install(&format!("kernel-{flavour}-devel"))
             ),
-            Arch => self.install(&of_arch(release)),
-            Alpine => self.install(&format!("linux-{flavour}-dev")),
+            Arch => format!("{} ({after})", self.install(&of_arch(release))),
+            Alpine => format!("{} ({after})", self.install(&format!("linux-{flavour}-dev"))),
             NixOs => "NixOS keeps no headers in /lib/modules: build the module from \
                       config.boot.kernelPackages.kernel.dev, and add it to \
                       boot.extraModulePackages"
                 .into(),
+            Image => format!(
+                "this system is an image, to which no package is added: build the module for \
+                 kernel {release} where the image is made"
+            ),
             Other => format!(
                 "install the headers of kernel {release}, so that \
                  /lib/modules/{release}/build/Makefile is there"
@@ -120,7 +153,7 @@ impl Distribution {
             Transactional => "transactional-update pkg install",
             Arch => "pacman -S",
             Alpine => "apk add",
-            NixOs | Other => "install",
+            NixOs | Image | Other => "install",
         };
         let restart = if matches!(self, OsTree | Transactional) { ", and restart" } else { "" };
         format!("{program} {packages}{restart}")
@@ -131,13 +164,14 @@ impl Distribution {
 /// `5.14.0-503.el9.x86_64+rt`.
 fn of_red_hat(release: &str) -> String {
     let (release, variant) = release.split_once('+').unwrap_or((release, ""));
-    let is_of = |series: &&str| release.starts_with(series);
+    let is_of =
+        |(series, version): &(&str, &str)| release.starts_with(series) && release.contains(version);
     let variant = match variant {
         "" if release.contains("uek") => "-uek".into(),
         "" if release.contains("elrepo") && LONG_TERM.iter().any(is_of) => "-lt".into(),
         "" if release.contains("elrepo") => "-ml".into(),
         // Amazon Linux 2023 began with 6.1.
-        "" if release.contains(".amzn") && !is_of(&"6.1.") => {
+        "" if release.contains(".amzn") && !release.starts_with("6.1.") => {
             let series: Vec<&str> = release.split('.').take(2).collect();
             return format!("kernel{}-devel-{release}", series.join("."));
         }
@@ -151,9 +185,12 @@ fn of_red_hat(release: &str) -> String {
 /// The headers of a kernel of Arch and its derivatives: the name of its package follows the package's number, as in
 /// `6.14.2-zen1-1-zen`. Manjaro's packages contain the version instead.
 fn of_arch(release: &str) -> String {
-    let is_number = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit());
     let parts: Vec<&str> = release.split('-').collect();
-    let name = parts.iter().position(is_number).map_or(&[][..], |at| &parts[at + 1..]).join("-");
+    let name = parts
+        .iter()
+        .position(|part| is_number(part))
+        .map_or(&[][..], |at| &parts[at + 1..])
+        .join("-");
     let series: String = release.split('.').take(2).collect();
     match &*name {
         "MANJARO" => format!("linux{series}-headers"),
@@ -162,6 +199,42 @@ fn of_arch(release: &str) -> String {
         "" => "linux-headers".into(),
         name => format!("linux-{name}-headers"),
     }
+}
+
+fn is_number(part: &str) -> bool {
+    !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether the part of a release is of a kernel that somebody built from a git tree.
+fn is_of_git(part: &str) -> bool {
+    let is_hash = |hash: &str| hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    part == "dirty" || part.strip_prefix('g').is_some_and(is_hash)
+}
+
+/// Names of packages have no other characters. Ubuntu's builds of unchanged kernels, such as
+/// `6.12.5-061205-generic`, are in no archive.
+fn is_of_debian(release: &str) -> bool {
+    let is_plain =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"+.~-".contains(&byte);
+    let number = release.strip_suffix("-generic").and_then(|rest| rest.rsplit('-').next());
+    let is_unchanged =
+        |number: &str| number.len() == 6 && number.starts_with('0') && is_number(number);
+    release.bytes().all(is_plain) && !number.is_some_and(is_unchanged)
+}
+
+/// Whether the release is a version, the package's number, and a flavour, as in `6.12.20-0-virt`.
+fn ends_with_flavour(release: &str) -> bool {
+    let mut parts = release.rsplit('-');
+    let flavour = parts.next().unwrap_or_default();
+    let is_name = !flavour.is_empty() && flavour.bytes().all(|byte| byte.is_ascii_lowercase());
+    let is_packaged = parts.next().is_some_and(|number| number.split('.').all(is_number));
+    is_name && !is_of_git(flavour) && is_packaged && parts.next().is_some()
+}
+
+fn is_of_arch(release: &str) -> bool {
+    let mut parts = release.split('-');
+    let is_packaged = parts.any(is_number) && !parts.any(is_of_git);
+    is_packaged || ["arch", "xanmod", "MANJARO"].iter().any(|name| release.contains(name))
 }
 
 /// Parses os-release(5). `ID` takes precedence over `ID_LIKE`, whose words are ordered from near to
@@ -238,6 +311,7 @@ mod tests {
         ("ID=rocky\nID_LIKE=rhel", "6.13.2-1.el9.elrepo.x86_64", "kernel-ml-devel-6.13.2"),
         ("ID=rocky\nID_LIKE=rhel", "6.1.120-1.el9.elrepo.x86_64", "kernel-lt-devel-6.1.120-1"),
         ("ID=rocky\nID_LIKE=rhel", "6.12.30-1.el10.elrepo.x86_64", "kernel-lt-devel-6.12.30-1"),
+        ("ID=rocky\nID_LIKE=rhel", "6.12.20-1.el9.elrepo.x86_64", "kernel-ml-devel-6.12.20-1"),
         (
             "ID=\"amzn\"\nID_LIKE=\"fedora\"",
             "6.12.37-61.105.amzn2023.x86_64",
@@ -255,6 +329,7 @@ mod tests {
             "transactional-update pkg install kernel-default-devel, and restart (of",
         ),
         ("ID=arch", "6.14.2-arch1-1", "pacman -S linux-headers"),
+        ("ID=arch", "6.14.2-arch1-1", "(of kernel 6.14.2-arch1-1; after an upgrade"),
         ("ID=arch", "6.14.2-zen1-1-zen", "pacman -S linux-zen-headers"),
         ("ID=cachyos\nID_LIKE=arch", "6.14.2-2-cachyos-bore", "linux-cachyos-bore-headers"),
         ("ID=manjaro\nID_LIKE=arch", "6.12.20-1-MANJARO", "pacman -S linux612-headers"),
@@ -264,6 +339,8 @@ mod tests {
         ("ID=manjaro\nID_LIKE='arch'", "6.12.20-1-lts", "pacman -S linux-lts-headers"),
         ("ID=alpine", "6.12.20-0-virt", "apk add linux-virt-dev"),
         ("ID=nixos", "6.12.20", "boot.extraModulePackages"),
+        ("ID=talos", "6.12.20-talos", "where the image is made"),
+        ("ID=flatcar\nID_LIKE=coreos", "6.6.74-flatcar", "where the image is made"),
         ("ID=mageia\nID_LIKE=\"mandriva fedora\"", "6.6.58-desktop-1.mga9", "mga9/build/Makefile"),
         ("ID=debian", "6.6.44-production+truenas", "truenas/build/Makefile"),
         ("ID=gentoo", "6.12.20-gentoo", "/lib/modules/6.12.20-gentoo/build/Makefile"),
@@ -279,6 +356,27 @@ mod tests {
             root.write("etc/os-release", format!("NAME=x\n{os_release}\n"));
             let advice = Distribution::of(&root, kernel).headers(kernel);
             assert!(advice.contains(wanted), "{os_release}: {advice}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_is_not_the_distributions_has_no_package() {
+        for (id, kernel) in [
+            ("debian", "6.12.9-My_Kernel"),
+            ("ubuntu", "6.12.5-061205-generic"),
+            ("rhel", "6.15.0-rc3+"),
+            ("fedora", "6.15.0-dirty"),
+            ("opensuse-tumbleweed", "6.15.0-rc3+"),
+            ("opensuse-tumbleweed", "6.12.20"),
+            ("sles", "6.15.0-rc3-00123-gabcdef"),
+            ("alpine", "6.12.20"),
+            ("alpine", "6.12.20-mine"),
+            ("arch", "6.15.0-rc3-00123-gabcdef-dirty"),
+            ("arch", "6.14.2"),
+        ] {
+            let root = unspin_scratch::Scratch::with(&[("etc/os-release", format!("ID={id}"))]);
+            let advice = Distribution::of(&root, kernel).headers(kernel);
+            assert_eq!(advice, Other.headers(kernel), "{id}");
         }
     }
 

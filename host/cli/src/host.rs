@@ -3,6 +3,7 @@
 
 use crate::distribution::Distribution;
 use crate::exit::Cannot;
+use crate::kernel::{text, Config};
 use anyhow::{bail, Context};
 use std::fs::{self, File};
 use std::io::Read;
@@ -52,6 +53,9 @@ pub fn too_old(release: &str) -> Option<String> {
     })
 }
 
+/// Parts of the releases of kernels that a vendor has changed much, for years under the same version.
+const OF_VENDORS: [&str; 3] = [".el", "uek", ".amzn"];
+
 /// A note about kernels that the module's tests do not boot. The module itself checks whether it
 /// works there.
 pub fn untested(release: &str) -> Option<String> {
@@ -59,13 +63,15 @@ pub fn untested(release: &str) -> Option<String> {
         let rest = release.strip_prefix(series);
         rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
     };
-    if TESTED.into_iter().any(is_of) || too_old(release).is_some() {
+    let is_vendors = OF_VENDORS.iter().any(|part| release.contains(part));
+    if (TESTED.into_iter().any(is_of) && !is_vendors) || too_old(release).is_some() {
         return None;
     }
+    let whose = if is_vendors { ", without a vendor's changes" } else { "" };
     let names = TESTED.join(", ");
     Some(format!(
-        "the module is not tested on kernel {release} (tested: {names}); the build and the load \
-         check what it needs, and name what is missing"
+        "the module is not tested on kernel {release} (tested: {names}{whose}); the build and the \
+         load check what it needs, and name what is missing"
     ))
 }
 
@@ -84,22 +90,18 @@ pub fn obstacle(root: &Path, release: &str, is_root: bool) -> Option<String> {
                 .to_string(),
         );
     }
-    if !headers(root, release).join("Makefile").is_file() {
-        let advice = Distribution::of(root, release).headers(release);
-        return Some(format!("the headers of this kernel are not installed: {advice}"));
-    }
-    None
+    can_build(root, release).err()
 }
 
 /// Whether the kernel accepts only signed modules.
 pub fn must_be_signed(root: &Path, release: &str) -> bool {
-    let read = |p: &str| read_kernel_text(under(root, p)).unwrap_or_default();
-    secure_boot(root)
+    let read = |p: &str| text(&under(root, p)).unwrap_or_default();
+    let lockdown = read("sys/kernel/security/lockdown");
+    // With Secure Boot, too, an owner may have turned off the checks (mokutil --disable-validation).
+    (secure_boot(root) && !lockdown.contains("[none]"))
+        || ["[integrity]", "[confidentiality]"].iter().any(|level| lockdown.contains(level))
         || read("sys/module/module/parameters/sig_enforce").trim() == "Y"
-        || ["[integrity]", "[confidentiality]"]
-            .iter()
-            .any(|level| read("sys/kernel/security/lockdown").contains(level))
-        || config(root, release).lines().any(|line| line == "CONFIG_MODULE_SIG_FORCE=y")
+        || Config::of(root, release).has("CONFIG_MODULE_SIG_FORCE=y")
 }
 
 /// The firmware's variable: four bytes of attributes, then 1 if Secure Boot is on.
@@ -118,25 +120,9 @@ pub fn headers(root: &Path, release: &str) -> PathBuf {
     under(root, &format!("lib/modules/{release}/build"))
 }
 
-/// The configuration of the kernel; empty if it is not installed.
-pub fn config(root: &Path, release: &str) -> String {
-    let files = [
-        under(root, &format!("lib/modules/{release}/config")),
-        headers(root, release).join(".config"),
-        under(root, &format!("boot/config-{release}")),
-    ];
-    let running = || unpacked(&under(root, "proc/config.gz"));
-    let found = files.iter().find_map(|file| read_kernel_text(file).ok());
-    found.or_else(running).unwrap_or_default()
-}
-
-/// The text of a file that gzip has compressed; `None` also if there is no gzip.
-fn unpacked(path: &Path) -> Option<String> {
-    // Opening a FIFO would wait for a writer.
-    fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
-    let mut gzip = Command::new("gzip");
-    gzip.arg("-dc").stdin(File::open(path).ok()?).stderr(Stdio::null());
-    String::from_utf8(gzip.output().ok()?.stdout).ok()
+/// Whether the headers are there, and of this kernel.
+pub fn has_headers(root: &Path, release: &str) -> bool {
+    release_of_headers(&headers(root, release)).as_deref() == Some(release)
 }
 
 pub fn is_root() -> bool {
@@ -146,9 +132,9 @@ pub fn is_root() -> bool {
 
 /// Builds the module for the running kernel from the source tree. An existing build is reused.
 pub fn build(release: &str, stop: &AtomicBool, say: &dyn Fn(&str)) -> anyhow::Result<PathBuf> {
-    let sources = module_source().join("kmod");
-    let headers = headers(Path::new("/"), release);
-    can_build(&sources, &headers, release).map_err(Cannot)?;
+    let root = Path::new("/");
+    can_build(root, release).map_err(Cannot)?;
+    let (sources, headers) = (module_source().join("kmod"), headers(root, release));
     say(&format!("building the module for {release}"));
     let dir = std::path::absolute(work_dir().join("host").join(release))?;
     let _alone = Lock::take(&dir)?;
@@ -172,8 +158,22 @@ pub fn build(release: &str, stop: &AtomicBool, say: &dyn Fn(&str)) -> anyhow::Re
     Ok(dir.join("kmod/unspin.ko"))
 }
 
-/// What is missing to build the module, if anything.
-fn can_build(sources: &Path, headers: &Path, release: &str) -> Result<(), String> {
+/// What is missing on the host under `root` to build the module, if anything.
+fn can_build(root: &Path, release: &str) -> Result<(), String> {
+    let distribution = Distribution::of(root, release);
+    let (headers, advice) = (headers(root, release), distribution.headers(release));
+    match release_of_headers(&headers) {
+        Some(found) if found == release => {}
+        Some(found) => {
+            return Err(format!(
+                "the headers in {} belong to kernel {found}, not to {release}, and a module built \
+                 with them would not load: {advice}",
+                headers.display()
+            ))
+        }
+        None => return Err(format!("the headers of this kernel are not installed: {advice}")),
+    }
+    let sources = module_source().join("kmod");
     if !sources.join("Kbuild").is_file() {
         return Err(format!(
             "the sources of the module are not in {}: install unspin-dkms, or set UNSPIN_ROOT to a \
@@ -184,19 +184,12 @@ fn can_build(sources: &Path, headers: &Path, release: &str) -> Result<(), String
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |tool: &&str| std::env::split_paths(&path).any(|dir| dir.join(tool).is_file());
     let missing: Vec<&str> = ["make", "gcc"].into_iter().filter(|tool| !is_there(tool)).collect();
-    let distribution = Distribution::of(Path::new("/"), release);
-    if !missing.is_empty() {
-        let advice = distribution.install(&missing.join(" "));
-        return Err(format!("the build of the module needs: {advice}"));
-    }
-    let (folder, advice) = (headers.display(), distribution.headers(release));
-    match release_of_headers(headers) {
-        Some(found) if found == release => Ok(()),
-        Some(found) => Err(format!(
-            "the headers in {folder} belong to kernel {found}, not to {release}, and a module built \
-             with them would not load: {advice}"
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(format!(
+            "the build of the module needs: {}",
+            distribution.install(&missing.join(" "))
         )),
-        None => Err(format!("{folder} has no headers of kernel {release}: {advice}")),
     }
 }
 
@@ -294,7 +287,15 @@ mod tests {
 
     /// A host in files, with headers for Debian's kernel.
     fn host() -> Scratch {
-        Scratch::with(&[(&*format!("lib/modules/{DEBIAN}/build/Makefile"), "")])
+        let root = Scratch::new();
+        headers_of(&root, DEBIAN);
+        root
+    }
+
+    /// Headers of a kernel where those for Debian's are.
+    fn headers_of(root: &Scratch, release: &str) {
+        let file = format!("lib/modules/{DEBIAN}/build/include/generated/utsrelease.h");
+        root.line(file, &format!("#define UTS_RELEASE \"{release}\""));
     }
 
     #[test]
@@ -323,6 +324,27 @@ mod tests {
         }
         root.write("sys/kernel/security/lockdown", "[none] integrity confidentiality\n");
         assert_eq!(obstacle(&root, DEBIAN, true), None);
+        headers_of(&root, other);
+        assert!(why(DEBIAN, true).contains(&format!("belong to kernel {other}, not to {DEBIAN}")));
+    }
+
+    #[test]
+    fn secure_boot_alone_requires_no_signature() {
+        let root = host();
+        let is_required = || must_be_signed(&root, DEBIAN);
+        assert!(!is_required());
+        root.write("sys/firmware/efi/efivars/SecureBoot-8be4df61", [6u8, 0, 0, 0, 1]);
+        assert!(is_required(), "a kernel that shows no lockdown");
+        for (file, text, wanted) in [
+            ("sys/kernel/security/lockdown", "[none] integrity confidentiality", false),
+            ("sys/module/module/parameters/sig_enforce", "N", false),
+            ("sys/module/module/parameters/sig_enforce", "Y", true),
+            ("sys/module/module/parameters/sig_enforce", "N", false),
+            (&*format!("boot/config-{DEBIAN}"), "CONFIG_MODULE_SIG_FORCE=y", true),
+        ] {
+            root.line(file, text);
+            assert_eq!(is_required(), wanted, "{file}: {text}");
+        }
     }
 
     #[test]
@@ -346,6 +368,13 @@ mod tests {
         }
         for release in ["6.13.1", "6.10.11", "6.120.1", "16.12.1", ""] {
             assert!(untested(release).is_some(), "{release}");
+        }
+        for release in [
+            "6.12.0-55.9.1.el10_0.x86_64",
+            "6.12.0-100.28.2.el9uek.x86_64",
+            "6.1.119-129.201.amzn2023.x86_64",
+        ] {
+            assert!(untested(release).unwrap().contains("a vendor's changes"), "{release}");
         }
     }
 

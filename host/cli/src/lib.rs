@@ -12,6 +12,7 @@ pub mod exit;
 pub mod fake;
 pub mod help;
 pub mod host;
+mod kernel;
 pub mod man;
 pub mod progress;
 pub mod seconds;

@@ -3,14 +3,14 @@
 
 use crate::detect::{self, Lacks};
 use crate::distribution::Distribution;
-use crate::host::{self, config};
+use crate::host;
+use crate::kernel::{self, Config, UNSUPPORTED};
 use crate::sysfs::Module;
 use serde::Serialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 use unspin_host::place::under;
 use unspin_text::fit::wrap;
-use unspin_text::read_kernel_text;
 
 /// The functions that the module redirects, what needs them, and the verdict if one is not
 /// available.
@@ -19,29 +19,11 @@ const HOOKED: [(&str, &str, Verdict); 2] = [
     ("xfer_to_guest_mode_handle_work", "VMs have turns", Verdict::CanWith),
 ];
 
-/// Kernels for which core/kmod/compat/compat.h refuses the build, or on which the module refuses to load: an id, lines of
-/// their configuration, and what they are.
-const UNSUPPORTED: [(&str, &[&str], &str); 6] = [
-    ("no-modules", &["# CONFIG_MODULES is not set"], "loads no modules"),
-    ("realtime", &["CONFIG_PREEMPT_RT=y"], "is PREEMPT_RT"),
-    ("cfi", &["CONFIG_CFI_CLANG=y", "CONFIG_CFI=y"], "checks indirect calls (CFI)"),
-    ("lto", &["CONFIG_LTO_CLANG=y"], "was built with link-time optimization (LTO)"),
-    (
-        "btf",
-        &["# CONFIG_DEBUG_INFO_BTF is not set", "# CONFIG_DEBUG_INFO_BTF_MODULES is not set"],
-        "has no type information (BTF) of KVM",
-    ),
-    (
-        "no-ftrace",
-        &[
-            "# CONFIG_FTRACE is not set",
-            "# CONFIG_FUNCTION_TRACER is not set",
-            "# CONFIG_DYNAMIC_FTRACE is not set",
-            "# CONFIG_KPROBES is not set",
-        ],
-        "cannot redirect functions (ftrace, kprobes)",
-    ),
-];
+/// Reasons for which the processor does not matter.
+const NO_KVM: [&str; 2] = ["architecture", "no-kvm"];
+
+/// What to look at if the package unspin-dkms is installed without the module.
+const NOT_BUILT: &str = "dkms has not built it: dkms status, /var/lib/dkms/unspin";
 
 /// From best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -94,23 +76,9 @@ impl Judgement {
         let mut all = Reasons(Vec::new());
         let loaded = under(root, "sys/module/unspin");
         if loaded.is_dir() {
-            all.of_loaded(&loaded);
+            all.of_loaded(root, &loaded);
         } else {
-            let too_old = host::too_old(release);
-            all.0.extend(too_old.map(|text| reason("kernel-too-old", Verdict::Cannot, text)));
-            all.of_kernel(root, release);
-            all.of_processor(root);
-            all.of_redirection(root);
-            // Give no advice if it cannot help.
-            if all.0.iter().all(|reason| reason.verdict != Verdict::Cannot) {
-                all.of_source(root, release, from);
-            }
-            let untested = host::untested(release);
-            all.0.extend(untested.map(|text| reason("untested", Verdict::CanWith, text)));
-            let taint =
-                "an out-of-tree module taints the kernel (flag O, and E if it is unsigned) \
-                         until the next boot";
-            all.add("taint", Verdict::Can, taint);
+            all.of_unloaded(root, release, from);
         }
         let mut reasons = all.0;
         reasons.sort_by_key(|reason| std::cmp::Reverse(reason.verdict));
@@ -162,37 +130,74 @@ impl Reasons {
         self.0.push(reason(id, verdict, text));
     }
 
-    fn of_loaded(&mut self, module: &Path) {
+    /// A module that runs is not kept from that, but something may keep it from having an effect.
+    fn of_loaded(&mut self, root: &Path, module: &Path) {
         match Module::open_same_version(module) {
             Ok(_) => self.add("loaded", Verdict::Can, "the module is already loaded"),
             Err(e) => self.add("version", Verdict::CanWith, format!("{e:#}")),
         }
+        self.of_processor(root);
+        self.of_livepatches(root);
+        for reason in &mut self.0 {
+            reason.verdict = reason.verdict.min(Verdict::CanWith);
+        }
     }
 
-    /// Kernels that the module never supports, and settings of other kernels.
-    fn of_kernel(&mut self, root: &Path, release: &str) {
-        let read = |p: &str| read_kernel_text(under(root, p)).unwrap_or_default();
-        let config = config(root, release);
-        let version = read("proc/sys/kernel/version") + &read("proc/version");
-        let is_realtime = read("sys/kernel/realtime").trim() == "1"
+    fn of_unloaded(&mut self, root: &Path, release: &str, from: From) {
+        let config = Config::of(root, release);
+        let too_old = host::too_old(release);
+        self.0.extend(too_old.map(|text| reason("kernel-too-old", Verdict::Cannot, text)));
+        self.of_architecture(root, &config);
+        self.of_kernel(root, release, &config);
+        self.of_kvm(root, &config);
+        self.of_settings(root);
+        if self.0.iter().all(|reason| !NO_KVM.contains(&reason.id)) {
+            self.of_processor(root);
+        }
+        self.of_redirection(root);
+        // Give no advice if it cannot help.
+        if self.0.iter().all(|reason| reason.verdict != Verdict::Cannot) {
+            self.of_source(root, release, from);
+        }
+        let untested = host::untested(release);
+        self.0.extend(untested.map(|text| reason("untested", Verdict::CanWith, text)));
+        let taint = "an out-of-tree module taints the kernel (flag O, and E if it is unsigned) \
+                     until the next boot";
+        self.add("taint", Verdict::Can, taint);
+    }
+
+    fn of_architecture(&mut self, root: &Path, config: &Config) {
+        let arch = read(root, "proc/sys/kernel/arch");
+        let arch = match arch.trim() {
+            "" | "x86_64" if config.is_off("CONFIG_64BIT") => "32-bit",
+            "" | "x86_64" => return,
+            arch => arch,
+        };
+        let text = format!("the module needs an x86-64 kernel, this one is {arch}");
+        self.add("architecture", Verdict::Cannot, text);
+    }
+
+    /// Kernels that the module never supports.
+    fn of_kernel(&mut self, root: &Path, release: &str, config: &Config) {
+        let version = read(root, "proc/sys/kernel/version") + &read(root, "proc/version");
+        let is_realtime = read(root, "sys/kernel/realtime").trim() == "1"
             || ["PREEMPT_RT", "PREEMPT RT"].iter().any(|word| version.contains(word));
-        let is_in = |option: &&str| config.lines().any(|line| line == *option);
-        let modules = read("proc/modules");
-        let is_module = modules.lines().any(|line| line.starts_with("kvm "));
-        let has_types = |of: &str| under(root, &format!("sys/kernel/btf/{of}")).exists();
-        let is_clang = config.is_empty() && version.contains("clang version");
+        let has_no_types = is_kvm_a_module(root)
+            && under(root, "sys/kernel").is_dir()
+            && !under(root, "sys/kernel/btf/kvm").exists();
+        let is_clang = !config.is_shown() && version.contains("clang version");
         // CachyOS calls some of its kernels so.
         let is_lto = is_clang && release.split(['-', '+', '_', '.']).any(|part| part == "lto");
-        for (id, options, what) in UNSUPPORTED {
-            let is_seen = match id {
+        for kind in &UNSUPPORTED {
+            let is_seen = match kind.id {
                 "realtime" => is_realtime,
                 "lto" => is_lto,
-                "btf" => is_module && has_types("vmlinux") && !has_types("kvm"),
+                "btf" => has_no_types,
                 _ => false,
             };
-            if is_seen || options.iter().any(is_in) {
-                let text = format!("this kernel {what}, which the module does not support");
-                self.add(id, Verdict::Cannot, text);
+            if is_seen || config.is(kind) {
+                let text = format!("this kernel {}, which the module does not support", kind.what);
+                self.add(kind.id, Verdict::Cannot, text);
             }
         }
         if is_clang && !is_lto {
@@ -201,16 +206,36 @@ impl Reasons {
                         checks of indirect calls (CFI)";
             self.add("clang", Verdict::CanWith, text);
         }
-        if read("proc/sys/kernel/modules_disabled").trim() == "1" {
+    }
+
+    fn of_kvm(&mut self, root: &Path, config: &Config) {
+        let options = ["CONFIG_VIRTUALIZATION", "CONFIG_KVM"].into_iter();
+        let off = options.chain(detect::kvm_option(root)).find(|option| config.is_off(option));
+        if let Some(option) = off {
+            let text = format!("this kernel was built without KVM ({option})");
+            self.add("no-kvm", Verdict::Cannot, text);
+        }
+        let is_there = under(root, "sys/module/kvm").is_dir();
+        if (is_there && !is_kvm_a_module(root)) || config.has("CONFIG_KVM=y") {
+            let text = "KVM is built into this kernel: the module needs KVM as a module";
+            self.add("kvm-built-in", Verdict::Cannot, text);
+        }
+    }
+
+    /// What is set, and can be another way at the next boot or at once.
+    fn of_settings(&mut self, root: &Path) {
+        let clocks = "sys/devices/system/clocksource/clocksource0/available_clocksource";
+        let clocks = read(root, clocks);
+        if !clocks.is_empty() && clocks.split_whitespace().all(|clock| clock != "tsc") {
+            let text = "this machine's TSC is unstable, and the module measures time with it";
+            self.add("tsc", Verdict::Cannot, text);
+        }
+        if read(root, "proc/sys/kernel/modules_disabled").trim() == "1" {
             let text = "this kernel loads no more modules until the next boot \
                         (kernel.modules_disabled=1)";
             self.add("modules-disabled", Verdict::Cannot, text);
         }
-        if (under(root, "sys/module/kvm").is_dir() && !is_module) || is_in(&"CONFIG_KVM=y") {
-            let text = "KVM is built into this kernel: the module needs KVM as a module";
-            self.add("kvm-built-in", Verdict::Cannot, text);
-        }
-        if read("proc/sys/kernel/ftrace_enabled").trim() == "0" {
+        if read(root, "proc/sys/kernel/ftrace_enabled").trim() == "0" {
             let text = "ftrace is off: sysctl kernel.ftrace_enabled=1";
             self.add("ftrace-off", Verdict::CanWith, text);
         }
@@ -232,8 +257,13 @@ impl Reasons {
             From::Installed => not_installed(root, release),
             From::File => None,
         };
-        self.0.extend(missing.map(|text| reason("not-installed", Verdict::CanWith, text)));
-        if from != From::Build && host::must_be_signed(root, release) {
+        let must_be_signed = host::must_be_signed(root, release);
+        let id = match from == From::Build && must_be_signed {
+            true => "signature",
+            false => "not-installed",
+        };
+        self.0.extend(missing.map(|text| reason(id, Verdict::CanWith, text)));
+        if from != From::Build && must_be_signed {
             let text = "Secure Boot or signature enforcement is on: sign the module with an \
                         enrolled key (mokutil --import CERT.der)";
             self.add("signature", Verdict::CanWith, text);
@@ -242,25 +272,29 @@ impl Reasons {
 
     /// Other users of the same functions.
     fn of_redirection(&mut self, root: &Path) {
-        let enabled = under(root, "sys/kernel/tracing/enabled_functions");
-        let redirected = read_kernel_text(enabled).unwrap_or_default();
+        let redirected = read(root, "sys/kernel/tracing/enabled_functions");
         for (hooked, when, without) in HOOKED {
-            let patches = livepatches(root, hooked);
-            for patch in &patches {
-                let text = format!(
-                    "livepatch {patch} has replaced {hooked}, which the module replaces while \
-                     {when}; only 1 can, so the module refuses this while the livepatch is loaded"
-                );
-                self.add("livepatch", without, text);
-            }
             let is_redirected =
                 |line: &str| line.split_whitespace().next() == Some(hooked) && line.contains(" I ");
-            if patches.is_empty() && redirected.lines().any(is_redirected) {
+            if livepatches(root, hooked).is_empty() && redirected.lines().any(is_redirected) {
                 let text = format!(
                     "another module has redirected {hooked} (ftrace, IPMODIFY), which this one \
                      replaces while {when}"
                 );
                 self.add("redirected", without, text);
+            }
+        }
+        self.of_livepatches(root);
+    }
+
+    fn of_livepatches(&mut self, root: &Path) {
+        for (hooked, when, without) in HOOKED {
+            for patch in livepatches(root, hooked) {
+                let text = format!(
+                    "livepatch {patch} has replaced {hooked}, which the module replaces while \
+                     {when}; only 1 can, so the module refuses this while the livepatch is loaded"
+                );
+                self.add("livepatch", without, text);
             }
         }
         if under(root, "sys/kernel/livepatch").is_dir() {
@@ -274,17 +308,39 @@ impl Reasons {
     }
 }
 
+/// The text of a file; empty if it cannot be read.
+fn read(root: &Path, path: &str) -> String {
+    kernel::text(&under(root, path)).unwrap_or_default()
+}
+
+/// What is built in has no initstate.
+fn is_kvm_a_module(root: &Path) -> bool {
+    read(root, "proc/modules").lines().any(|line| line.starts_with("kvm "))
+        || under(root, "sys/module/kvm/initstate").exists()
+}
+
 /// What to do if modprobe would not find the module.
 fn not_installed(root: &Path, release: &str) -> Option<String> {
-    let list = under(root, &format!("lib/modules/{release}/modules.dep"));
-    let listed = read_kernel_text(list).unwrap_or_default().contains("/unspin.ko");
-    (!listed).then(|| {
-        let headers = Distribution::of(root, release).headers(release);
-        format!(
-            "the module is not installed for this kernel: install the package unspin-dkms and the \
-             headers of this kernel ({headers}), or use `unspin load --build`"
-        )
-    })
+    // NixOS keeps modules in the second place.
+    let mut lists = ["", "run/booted-system/kernel-modules/"]
+        .into_iter()
+        .map(|dir| read(root, &format!("{dir}lib/modules/{release}/modules.dep")));
+    if lists.any(|list| list.contains("/unspin.ko")) {
+        return None;
+    }
+    let distribution = Distribution::of(root, release);
+    let headers = distribution.headers(release);
+    let how = match under(root, "var/lib/dkms/unspin").is_dir() {
+        _ if distribution.is_image() => headers,
+        true if host::has_headers(root, release) => NOT_BUILT.into(),
+        true => format!("{NOT_BUILT}; the headers of this kernel are missing ({headers})"),
+        false if host::has_headers(root, release) => "install the package unspin-dkms".into(),
+        false => {
+            format!("install the package unspin-dkms and the headers of this kernel ({headers})")
+        }
+    };
+    let or = if distribution.is_image() { "" } else { ", or use `unspin load --build`" };
+    Some(format!("the module is not installed for this kernel: {how}{or}"))
 }
 
 /// Livepatches that replace a function, as PATCH/OBJECT/FUNCTION,POSITION.

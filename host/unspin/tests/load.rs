@@ -25,6 +25,8 @@ impl Host {
         host.file("proc/modules", b"kvm_intel 1 0\nkvm 1 1\n");
         host.file("sys/module/kvm/refcnt", b"0\n");
         host.file("sys/module/kvm_intel/parameters/ple_gap", b"128\n");
+        host.file("sys/kernel/btf/vmlinux", b"");
+        host.file("sys/kernel/btf/kvm", b"");
         host.file("etc/os-release", b"ID=debian\n");
         let list = format!("lib/modules/{KERNEL}/modules.dep");
         host.file(&list, b"updates/dkms/unspin.ko.xz: kernel/kvm.ko\n");
@@ -37,6 +39,21 @@ impl Host {
 
     fn file(&self, path: &str, bytes: &[u8]) {
         self.0.write(path, bytes);
+    }
+
+    fn remove(&self, path: &str) {
+        let path = self.0.join(path);
+        let removed = match path.is_dir() {
+            true => std::fs::remove_dir_all(path),
+            false => std::fs::remove_file(path),
+        };
+        removed.unwrap();
+    }
+
+    /// Headers of a kernel where those of this one are.
+    fn headers(&self, release: &str) {
+        let file = format!("lib/modules/{KERNEL}/build/include/generated/utsrelease.h");
+        self.0.line(file, &format!("#define UTS_RELEASE \"{release}\""));
     }
 
     fn run(&self, args: &[&str]) -> Output {
@@ -94,7 +111,7 @@ fn the_worst_reason_is_the_verdict_and_comes_first() {
     let realtime: Change = ("sys/kernel/realtime", b"1\n");
     let version: Change = ("proc/sys/kernel/version", b"#1 SMP PREEMPT_RT Debian 6.12.43-1\n");
     let lto: Change = ("lib/modules/6.12.43+deb13-amd64/config", b"# A\nCONFIG_LTO_CLANG=y\n");
-    let cfi: Change = ("lib/modules/6.12.43+deb13-amd64/build/.config", b"CONFIG_CFI_CLANG=y\n");
+    let cfi: Change = ("lib/modules/6.12.43+deb13-amd64/config", b"CONFIG_CFI_CLANG=y\n");
     let boot: Change = ("boot/config-6.12.43+deb13-amd64", b"CONFIG_PREEMPT_RT=y\nCONFIG_CFI=y\n");
     let without: Change =
         ("boot/config-6.12.43+deb13-amd64", b"# CONFIG_CFI is not set\nCONFIG_LTO_NONE=y\n");
@@ -109,7 +126,22 @@ fn the_worst_reason_is_the_verdict_and_comes_first() {
     let unlisted: Change = ("lib/modules/6.12.43+deb13-amd64/modules.dep", b"");
     let disabled: Change = ("proc/sys/kernel/modules_disabled", b"1\n");
     let clang: Change = ("proc/version", b"Linux version 6.12.43 (clang version 19.1.7, LLD 19)\n");
-    let cases: [(&[Change], &str, &str); 18] = [
+    let clocks = "sys/devices/system/clocksource/clocksource0/available_clocksource";
+    let arch = "proc/sys/kernel/arch";
+    let loaded: Change = ("sys/module/unspin/version", env!("CARGO_PKG_VERSION").as_bytes());
+    let latin: Change =
+        ("proc/version", b"Linux version 6.12.43 (j\xf6@a) (clang version 19.1.7)\n");
+    let cases: [(&[Change], &str, &str); 28] = [
+        (&[(clocks, b"hpet acpi_pm \n")], "cannot", "tsc taint"),
+        (&[(clocks, b"tsc hpet acpi_pm \n")], "can", "taint"),
+        (&[(arch, b"aarch64\n"), emulated], "cannot", "architecture taint"),
+        (&[(arch, b"x86_64\n")], "can", "taint"),
+        (&[latin], "can_with", "clang taint"),
+        (&[built_in, ("sys/module/kvm/initstate", b"live\n")], "can", "taint"),
+        (&[loaded, redirected], "can", "loaded"),
+        (&[loaded, gap], "can_with", "kvm-setting loaded"),
+        (&[loaded, emulated], "can_with", "processor loaded"),
+        (&[loaded, spin_patch], "can_with", "livepatch loaded livepatch-later"),
         (&[disabled], "cannot", "modules-disabled taint"),
         (&[clang], "can_with", "clang taint"),
         (&[clang, without], "can", "taint"),
@@ -143,18 +175,22 @@ fn the_worst_reason_is_the_verdict_and_comes_first() {
 #[test]
 fn what_a_kernel_lacks_is_named() {
     let boot = "boot/config-6.12.43+deb13-amd64";
-    let (running, of_kernel) = ("proc/config.gz", "sys/kernel/btf/vmlinux");
+    let (running, build) = ("proc/config.gz", "lib/modules/6.12.43+deb13-amd64/build/.config");
     type File<'f> = (&'f str, &'f [u8]);
-    let cases: [(&[File], &str, &str); 10] = [
+    let cases: [(&[File], &str, &str); 14] = [
+        (&[(boot, b"CONFIG_X86_64=y\n")], "cannot", "no-modules btf no-ftrace taint"),
+        (&[(boot, b"# CONFIG_64BIT is not set\n")], "cannot", "architecture taint"),
+        (&[(boot, b"# CONFIG_KVM is not set\n")], "cannot", "no-kvm taint"),
+        (&[(boot, b"# CONFIG_VIRTUALIZATION is not set\n")], "cannot", "no-kvm taint"),
+        (&[(boot, b"# CONFIG_KVM_INTEL is not set\n")], "cannot", "no-kvm taint"),
+        (&[(boot, b"# CONFIG_KVM_AMD is not set\n")], "can", "taint"),
         (&[(boot, b"# CONFIG_MODULES is not set\n")], "cannot", "no-modules taint"),
         (&[(boot, b"CONFIG_KVM=y\n")], "cannot", "kvm-built-in taint"),
         (&[(boot, b"CONFIG_MODULE_SIG_FORCE=y\n")], "can_with", "signature taint"),
         (&[(boot, b"# CONFIG_DEBUG_INFO_BTF is not set\n")], "cannot", "btf taint"),
         (&[(boot, b"# CONFIG_KPROBES is not set\n")], "cannot", "no-ftrace taint"),
-        (&[(of_kernel, b"")], "cannot", "btf taint"),
-        (&[(of_kernel, b""), ("sys/kernel/btf/kvm", b"")], "can", "taint"),
-        (&[(running, CONFIG_GZ)], "cannot", "cfi lto taint"),
-        (&[(running, CONFIG_GZ), (boot, b"CONFIG_LTO_NONE=y\n")], "can", "taint"),
+        (&[(build, b"CONFIG_CFI=y\n")], "can", "taint"),
+        (&[(running, CONFIG_GZ), (boot, b"CONFIG_LTO_NONE=y\n")], "cannot", "cfi lto taint"),
         (&[(running, b"CONFIG_CFI=y\n")], "can", "taint"),
     ];
     for (files, wanted, reasons) in cases {
@@ -163,6 +199,21 @@ fn what_a_kernel_lacks_is_named() {
         let (verdict, ids, text) = host.judged(&[]);
         assert_eq!((&*verdict, &*ids.join(" ")), (wanted, reasons), "{text}");
     }
+}
+
+#[test]
+fn a_kernel_without_type_information_of_kvm_is_named() {
+    for lacks in ["sys/kernel/btf/kvm", "sys/kernel/btf"] {
+        let host = Host::new();
+        host.remove(lacks);
+        host.file("sys/kernel/x", b"");
+        let (verdict, ids, text) = host.judged(&[]);
+        assert_eq!((&*verdict, &*ids.join(" ")), ("cannot", "btf taint"), "{lacks}: {text}");
+    }
+    let host = Host::new();
+    host.remove("sys/kernel");
+    let (verdict, _, text) = host.judged(&[]);
+    assert_eq!(verdict, "can", "a host that does not show it: {text}");
 }
 
 /// Every kernel says in its version whether it is PREEMPT_RT, and which compiler built it, whatever its name is.
@@ -236,6 +287,44 @@ fn what_is_not_installed_is_advised_as_the_distribution_has_it() {
 }
 
 #[test]
+fn what_to_do_about_a_module_that_is_not_installed_depends_on_what_is_there() {
+    let host = Host::new();
+    host.remove("lib");
+    let said = |args: &[&str], words: &str, not: &str| {
+        let (verdict, ids, text) = host.judged(args);
+        assert_eq!((&*verdict, &*ids.join(" ")), ("can_with", "not-installed taint"), "{text}");
+        assert!(text.contains(words) && !text.contains(not), "{text}");
+    };
+    said(&[], "unspin-dkms and the headers of this kernel (apt-get", "dkms status");
+    host.headers("6.1.0");
+    said(&["--build"], "belong to kernel 6.1.0, not to 6.12.43+deb13-amd64", "not installed");
+    host.headers(KERNEL);
+    said(&[], "install the package unspin-dkms, or use `unspin load --build`", "the headers of");
+    host.file("var/lib/dkms/unspin/0.1.0/x", b"");
+    said(&[], "dkms has not built it: dkms status, /var/lib/dkms/unspin", "install the package");
+    for id in ["nixos", "talos", "flatcar", "bottlerocket"] {
+        host.file("etc/os-release", format!("ID={id}\n").as_bytes());
+        said(&[], "not installed for this kernel", "--build");
+    }
+    host.file("sys/kernel/security/lockdown", b"none [integrity] confidentiality\n");
+    assert_eq!(host.judged(&["--build"]).1.join(" "), "signature taint");
+    host.remove("sys/kernel/security");
+    let list = format!("run/booted-system/kernel-modules/lib/modules/{KERNEL}/modules.dep");
+    host.file(&list, b"extra/unspin.ko.xz:\n");
+    assert_eq!(host.judged(&[]).0, "can");
+}
+
+#[test]
+fn a_module_that_is_no_file_is_wrong_usage() {
+    let host = Host::new();
+    for file in ["/nonexistent.ko", "/tmp"] {
+        let out = host.run(&["--module", file]);
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(out.status.code() == Some(2) && said.contains(file), "{said}");
+    }
+}
+
+#[test]
 fn a_host_that_does_not_show_its_kernel_is_judged() {
     let host = Host::new();
     std::fs::remove_file(host.0.join("proc/sys/kernel/osrelease")).unwrap();
@@ -262,6 +351,7 @@ fn proc_and_sys_may_lie_elsewhere() {
     let (reason, _) = first();
     assert!(reason["text"].as_str().unwrap().contains("build/Makefile is there"), "{reason}");
     // In a container it is that of the first process.
+    host.kernel("6.12.0-55.9.1.el10_0.x86_64");
     host.file("proc/1/root/etc/os-release", b"ID=\"rocky\"\nID_LIKE=\"rhel\"\n");
     let (reason, code) = first();
     assert_eq!((&reason["id"], code), (&"not-installed".into(), Some(0)));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin load`: loads the module, and says whether this host can have it.
 
-use crate::exit::{Cannot, Told, CANNOT};
+use crate::exit::{Cannot, Told, Usage, CANNOT};
 use crate::fit::terminal_width;
 use crate::sysfs::{self, Module};
 use crate::{host, out};
@@ -41,6 +41,9 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    if let Some(file) = &args.module {
+        check_file(file)?;
+    }
     let release = match host::release(&args.root) {
         Err(why) if args.check => return check(args, &Judgement::of_unknown(format!("{why:#}"))),
         release => release?,
@@ -64,6 +67,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             Module::open_same_version(&sysfs::root()).map(drop)
         }
         false => load(args, &release, &judgement()),
+    }
+}
+
+fn check_file(file: &Path) -> Result<(), Usage> {
+    match file.metadata() {
+        Ok(is) if is.is_file() => Ok(()),
+        Ok(_) => Err(Usage(format!("--module {}: not a regular file", file.display()))),
+        Err(e) => Err(Usage(format!("--module {}: {e}", file.display()))),
     }
 }
 

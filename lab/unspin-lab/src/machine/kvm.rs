@@ -304,7 +304,8 @@ mod tests {
                 ("dev/kvm", ""),
                 ("sys/module/kvm_intel/parameters/ple_gap", "128\n"),
             ]));
-            fake.file(&format!("lib/modules/{RELEASE}/build/Makefile"), "");
+            let headers = format!("lib/modules/{RELEASE}/build/include/generated/utsrelease.h");
+            fake.file(&headers, &format!("#define UTS_RELEASE \"{RELEASE}\"\n"));
             fake
         }
 
