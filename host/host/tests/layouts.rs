@@ -1025,6 +1025,7 @@ fn a_vm_of_kubevirt_is_named_in_its_own_pod() {
         let vm = fake.host().vm_process(100).unwrap();
         let name = vm.names.get(Kind::Kubevirt).map(ToString::to_string);
         assert_eq!(name.as_deref(), kubevirt, "{pod}/{container}");
+        assert_eq!(vm.names.has(b"11"), kubevirt.is_some(), "{pod}/{container}");
     }
 }
 
@@ -1052,6 +1053,17 @@ fn an_instance_of_openstack_has_its_users_name() {
     assert!(
         meant(b"nova:web", Some(&vm), None).is_some() && meant(b"web", Some(&vm), None).is_some()
     );
+    // In a cgroup that is not libvirt's, any user may choose such a name.
+    for (group, is_believed) in [
+        ("0::/user.slice/user-1000.slice/session-2.scope".to_string(), false),
+        (format!("0::/system.slice/docker-{}.scope", id!("d")), false),
+        ("0::/vms".into(), true),
+    ] {
+        for file in ["100", "1000"] {
+            fake.write(&format!("proc/{file}/cgroup"), &group);
+        }
+        assert_eq!(nova().is_some(), is_believed, "{group}");
+    }
     fake.write("proc/1/root/run/libvirt/other.xml", &xml("db"));
     fake.write("proc/100/cmdline", &line("instance-/../../other"));
     assert_eq!(nova(), None);
@@ -1066,6 +1078,82 @@ fn a_vm_has_the_names_of_its_vcpus_cgroup() {
     fake.process(100, "/opt/kata/bin/qemu-system-x86_64", &overhead, &[&pod], true);
     let vm = fake.host().vm_process(100).unwrap();
     assert!(vm.names.has_of(Kind::PodUid, UID.as_bytes()), "{vm:?}");
+}
+
+/// Anyone may give QEMU the name that Kata's runtime would give it.
+#[test]
+fn a_vm_does_not_have_the_name_of_anothers_container() {
+    let fake = Fake::new();
+    let (victim, own) = (id!("a"), id!("b"));
+    let containerd = "proc/1/root/run/containerd/io.containerd.runtime.v2.task/k8s.io";
+    for (id, namespace, pod, uid) in
+        [(victim, "prod", "db-0", UID.replace("0a", "ff")), (own, "evil", "pod", UID.to_string())]
+    {
+        let labels = format!(
+            r#"{{"annotations": {{"io.kubernetes.cri.sandbox-namespace": "{namespace}",
+                 "io.kubernetes.cri.sandbox-name": "{pod}",
+                 "io.kubernetes.cri.sandbox-uid": "{uid}"}}}}"#
+        );
+        fake.write(&format!("{containerd}/{id}/config.json"), &labels);
+    }
+    let docker = id!("d");
+    let path = format!("proc/1/root/var/lib/docker/containers/{docker}/config.v2.json");
+    fake.write(&path, r#"{"Name": "/postgres"}"#);
+    let session = "/user.slice/user-1000.slice/session-2.scope";
+    for (group, name, kind, found) in [
+        (format!("/kubepods/pod{UID}/{own}"), victim, Kind::Pod, Some("evil/pod")),
+        (format!("/kubepods/pod{UID}"), victim, Kind::Pod, None),
+        (format!("/kubepods/pod{UID}"), own, Kind::Pod, Some("evil/pod")),
+        (format!("/docker-{docker}.scope"), victim, Kind::Pod, None),
+        (format!("/docker-{docker}.scope"), victim, Kind::Container, Some("postgres")),
+        (session.into(), victim, Kind::Pod, None),
+        (session.into(), docker, Kind::Container, None),
+        ("/system.slice/containerd.service".into(), own, Kind::Pod, Some("evil/pod")),
+    ] {
+        fake.process(100, "/usr/bin/kvm", &format!("0::{group}"), &[], true);
+        fake.write("proc/100/cmdline", &format!("/usr/bin/kvm\0-name\0sandbox-{name}\0"));
+        let vm = fake.host().vm_process(100).unwrap();
+        assert_eq!(vm.names.get(kind).map(ToString::to_string).as_deref(), found, "{group}");
+        fs::remove_dir_all(fake.0.join("proc/100")).unwrap();
+    }
+}
+
+/// Such as podman's with `--rm`, and those of docker's snap.
+#[test]
+fn a_container_in_another_record_has_its_name() {
+    let fake = Fake::new();
+    let (podman, docker) = (id!("a"), id!("b"));
+    let root = "proc/1/root/var";
+    let all = format!(r#"[{{"id": "{podman}", "names": ["short"]}}]"#);
+    let list = "lib/containers/storage/overlay-containers/volatile-containers.json";
+    fake.write(&format!("{root}/{list}"), &all);
+    let snap = "snap/docker/common/var-lib-docker/containers";
+    let config = r#"{"Name": "/snapped"}"#;
+    fake.write(&format!("{root}/{snap}/{docker}/config.v2.json"), config);
+    for (scope, name) in
+        [(format!("libpod-{podman}.scope"), "short"), (format!("docker-{docker}.scope"), "snapped")]
+    {
+        fake.process(100, "/usr/bin/vmm", &format!("0::/{scope}"), &[], true);
+        assert_eq!(fake.host().vm_process(100).unwrap().title(), name);
+        fs::remove_dir_all(fake.0.join("proc/100")).unwrap();
+    }
+}
+
+/// The kernel marks a cgroup that was removed in the same way.
+#[test]
+fn a_cgroup_whose_name_ends_like_the_mark_is_known() {
+    let fake = Fake::new();
+    for (path, weight) in [("vm", "100"), ("vm (deleted)", "300")] {
+        fake.write(&format!("sys/fs/cgroup/{path}/cpu.weight"), weight);
+    }
+    let of = |path: &str| {
+        fake.write("proc/7/cgroup", &format!("0::{path}\n"));
+        Tree::of(&fake.host()).group(7).map(|group| group.path)
+    };
+    assert_eq!(of("/vm (deleted)").as_deref(), Ok("/vm (deleted)"));
+    assert_eq!(of("/vm").as_deref(), Ok("/vm"));
+    fs::remove_dir_all(fake.0.join("sys/fs/cgroup/vm (deleted)")).unwrap();
+    assert_eq!(of("/vm (deleted)").as_deref(), Ok("/vm"));
 }
 
 const UID: &str = "0a0b0c0d-1111-2222-3333-444455556666";
