@@ -411,48 +411,48 @@ const LAYOUTS: &[Layout] = &[
         name: "a session of a user",
         files: &[
             ("user.slice/cpu.weight", "100"),
-            ("user.slice/user-1000.slice/cpu.weight", "100"),
-            ("user.slice/user-1000.slice/session-2.scope/cpu.max", "max 100000"),
-            ("user.slice/user-1000.slice/user@1000.service/cpu.weight", "100"),
-            ("user.slice/user-1000.slice/user@1000.service/app.slice/cpu.weight", "100"),
-            ("user.slice/user-1000.slice/user@1000.service/app.slice/vm.scope/cpu.weight", "70"),
-            ("user.slice/user-1000.slice/user@1000.service/app.slice/vm.scope/cpu.max", "100000 100000"),
+            ("user.slice/user-61234.slice/cpu.weight", "100"),
+            ("user.slice/user-61234.slice/session-2.scope/cpu.max", "max 100000"),
+            ("user.slice/user-61234.slice/user@61234.service/cpu.weight", "100"),
+            ("user.slice/user-61234.slice/user@61234.service/app.slice/cpu.weight", "100"),
+            ("user.slice/user-61234.slice/user@61234.service/app.slice/vm.scope/cpu.weight", "70"),
+            ("user.slice/user-61234.slice/user@61234.service/app.slice/vm.scope/cpu.max", "100000 100000"),
         ],
         vms: &[
             Vm {
                 pid: 100,
-                main: "0::/user.slice/user-1000.slice/user@1000.service/app.slice/vm.scope",
-                vcpus: &["0::/user.slice/user-1000.slice/user@1000.service/app.slice/vm.scope"],
+                main: "0::/user.slice/user-61234.slice/user@61234.service/app.slice/vm.scope",
+                vcpus: &["0::/user.slice/user-61234.slice/user@61234.service/app.slice/vm.scope"],
                 place: Some((
-                    "/user.slice/user-1000.slice/user@1000.service/app.slice/vm.scope",
+                    "/user.slice/user-61234.slice/user@61234.service/app.slice/vm.scope",
                     70.0,
                 )),
                 quotas: &[(
-                    "/user.slice/user-1000.slice/user@1000.service/app.slice/vm.scope",
+                    "/user.slice/user-61234.slice/user@61234.service/app.slice/vm.scope",
                     1.0,
                     "vm",
                 )],
-                limit: Some((1.0, "systemctl --user set-property vm.scope CPUQuota=PERCENT")),
+                limit: Some((1.0, "systemctl --user --machine=61234@ set-property vm.scope CPUQuota=PERCENT")),
                 ..OWN
             },
             Vm {
                 pid: 101,
-                main: "0::/user.slice/user-1000.slice/session-2.scope",
-                vcpus: &["0::/user.slice/user-1000.slice/session-2.scope"],
-                place: Some(("/user.slice/user-1000.slice", 100.0)),
+                main: "0::/user.slice/user-61234.slice/session-2.scope",
+                vcpus: &["0::/user.slice/user-61234.slice/session-2.scope"],
+                place: Some(("/user.slice/user-61234.slice", 100.0)),
                 is_own: false,
                 beside: &[100],
                 ..OWN
             },
         ],
-        helpers: &[(2001, "0::/user.slice/user-1000.slice/session-2.scope")],
+        helpers: &[(2001, "0::/user.slice/user-61234.slice/session-2.scope")],
         rivals: &[
             ("/", None),
             ("/user.slice", Some(100.0)),
-            ("/user.slice/user-1000.slice", Some(100.0)),
-            ("/user.slice/user-1000.slice/user@1000.service", Some(100.0)),
-            ("/user.slice/user-1000.slice/user@1000.service/app.slice", Some(100.0)),
-            ("/user.slice/user-1000.slice/user@1000.service/app.slice/vm.scope", Some(70.0)),
+            ("/user.slice/user-61234.slice", Some(100.0)),
+            ("/user.slice/user-61234.slice/user@61234.service", Some(100.0)),
+            ("/user.slice/user-61234.slice/user@61234.service/app.slice", Some(100.0)),
+            ("/user.slice/user-61234.slice/user@61234.service/app.slice/vm.scope", Some(70.0)),
         ],
     },
     Layout {
@@ -494,32 +494,32 @@ const LAYOUTS: &[Layout] = &[
         name: "units of a user that are named user, one with a VM in a cgroup of its own",
         files: &[
             ("user.slice/cpu.weight", "100"),
-            ("user.slice/user-1000.slice/cpu.weight", "100"),
-            ("user.slice/user-1000.slice/user@1000.service/cpu.weight", "100"),
-            ("user.slice/user-1000.slice/user@1000.service/user.slice/cpu.weight", "80"),
-            ("user.slice/user-1000.slice/user@1000.service/user.slice/cpu.max", "150000 100000"),
-            ("user.slice/user-1000.slice/user@1000.service/user.slice/web/cpu.weight", "40"),
-            ("user.slice/user-1000.slice/user@1000.service/app.slice/cpu.weight", "100"),
-            ("user.slice/user-1000.slice/user@1000.service/app.slice/cgroup.events", "populated 1"),
+            ("user.slice/user-61234.slice/cpu.weight", "100"),
+            ("user.slice/user-61234.slice/user@61234.service/cpu.weight", "100"),
+            ("user.slice/user-61234.slice/user@61234.service/user.slice/cpu.weight", "80"),
+            ("user.slice/user-61234.slice/user@61234.service/user.slice/cpu.max", "150000 100000"),
+            ("user.slice/user-61234.slice/user@61234.service/user.slice/web/cpu.weight", "40"),
+            ("user.slice/user-61234.slice/user@61234.service/app.slice/cpu.weight", "100"),
+            ("user.slice/user-61234.slice/user@61234.service/app.slice/cgroup.events", "populated 1"),
         ],
         vms: &[Vm {
             pid: 100,
-            main: "0::/user.slice/user-1000.slice/user@1000.service/user.slice/web",
-            vcpus: &["0::/user.slice/user-1000.slice/user@1000.service/user.slice/web"],
-            place: Some(("/user.slice/user-1000.slice/user@1000.service/user.slice/web", 40.0)),
-            quotas: &[("/user.slice/user-1000.slice/user@1000.service/user.slice", 1.5, "vm")],
-            limit: Some((1.5, "systemctl --user set-property user.slice CPUQuota=PERCENT")),
+            main: "0::/user.slice/user-61234.slice/user@61234.service/user.slice/web",
+            vcpus: &["0::/user.slice/user-61234.slice/user@61234.service/user.slice/web"],
+            place: Some(("/user.slice/user-61234.slice/user@61234.service/user.slice/web", 40.0)),
+            quotas: &[("/user.slice/user-61234.slice/user@61234.service/user.slice", 1.5, "vm")],
+            limit: Some((1.5, "systemctl --user --machine=61234@ set-property user.slice CPUQuota=PERCENT")),
             ..OWN
         }],
         helpers: &[],
         rivals: &[
             ("/", None),
             ("/user.slice", Some(100.0)),
-            ("/user.slice/user-1000.slice", Some(100.0)),
-            ("/user.slice/user-1000.slice/user@1000.service", Some(100.0)),
-            ("/user.slice/user-1000.slice/user@1000.service/app.slice", Some(100.0)),
-            ("/user.slice/user-1000.slice/user@1000.service/user.slice", Some(80.0)),
-            ("/user.slice/user-1000.slice/user@1000.service/user.slice/web", Some(40.0)),
+            ("/user.slice/user-61234.slice", Some(100.0)),
+            ("/user.slice/user-61234.slice/user@61234.service", Some(100.0)),
+            ("/user.slice/user-61234.slice/user@61234.service/app.slice", Some(100.0)),
+            ("/user.slice/user-61234.slice/user@61234.service/user.slice", Some(80.0)),
+            ("/user.slice/user-61234.slice/user@61234.service/user.slice/web", Some(40.0)),
         ],
     },
     Layout {
@@ -781,7 +781,7 @@ fn from_within_a_namespace_the_hosts_tree_is_read() {
             vcpus: &["0::/../../pod2/vm"],
             place: Some(("/kubepods/pod2/vm", 39.0)),
             quotas: &[("/kubepods", 8.0, "vm")],
-            limit: Some((8.0, "limits.cpu of its pod")),
+            limit: Some((8.0, "cpu.max of /kubepods")),
             ..OWN
         },
         Vm {
@@ -1241,6 +1241,8 @@ fn a_remedy_names_the_vm_or_the_unit() {
         let expected = format!("virsh schedinfo {domain} --live --set global_quota=MICROSECONDS");
         assert_eq!(remedy(&group, name, uuid), expected, "{name}");
     }
+    // SAFETY: it takes nothing and cannot fail.
+    let own = format!("user@{}.service/vm.service", unsafe { libc::geteuid() });
     let inside = [
         r"lxc.payload.build/machine.slice/machine-qemu\x2d1\x2dweb.scope".to_string(),
         "lxc/101/ns/system.slice/vm.service".into(),
@@ -1255,6 +1257,24 @@ fn a_remedy_names_the_vm_or_the_unit() {
     let docker = format!("docker-{}.scope", id!("a"));
     for (group, expected) in [
         (&*docker, &*format!("systemctl set-property {docker} CPUQuota=PERCENT")),
+        (&*own, "systemctl --user set-property vm.service CPUQuota=PERCENT"),
+        (
+            r"machine.slice/machine-qemu\x2dci.scope",
+            r"systemctl set-property 'machine-qemu\x2dci.scope' CPUQuota=PERCENT",
+        ),
+        (
+            r"machine.slice/machine-qemu\x2d7.scope/libvirt/vcpu0",
+            "virsh schedinfo web --live --set vcpu_quota=MICROSECONDS",
+        ),
+        (
+            r"machine.slice/machine-ch\x2d2\x2ddb.scope/libvirt/vcpu0",
+            "virsh -c ch:///system schedinfo db --live --set vcpu_quota=MICROSECONDS",
+        ),
+        ("kubepods.slice", "systemctl set-property kubepods.slice CPUQuota=PERCENT"),
+        (
+            "kubepods.slice/kubepods-besteffort.slice",
+            "systemctl set-property kubepods-besteffort.slice CPUQuota=PERCENT",
+        ),
         (
             "machine.slice/machine-c1.scope",
             "systemctl set-property machine-c1.scope CPUQuota=PERCENT",
