@@ -15,11 +15,14 @@ pub enum Version {
     Two,
 }
 
-/// The controllers and the path in each line of `/proc/TID/cgroup`. The kernel marks a cgroup that was removed.
+/// With this the kernel marks the path of a cgroup that was removed.
+pub(crate) const REMOVED: &str = " (deleted)";
+
+/// The controllers and the path in each line of `/proc/TID/cgroup`.
 pub fn lines(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.lines().filter_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-        Some((controllers, path.strip_suffix(" (deleted)").unwrap_or(path)))
+        Some((controllers, path.strip_suffix(REMOVED).unwrap_or(path)))
     })
 }
 

@@ -31,8 +31,14 @@ const CRIO: &str = "run/containers/storage/overlay-containers";
 /// The storage of root's podman and docker, and that of a user in the home directory.
 const OF_ROOT: &str = "var/lib";
 const OF_USER: &str = ".local/share";
-const PODMAN: &str = "containers/storage/overlay-containers/containers.json";
+const PODMAN: [&str; 2] = [
+    "containers/storage/overlay-containers/containers.json",
+    // Those that podman removes when they end.
+    "containers/storage/overlay-containers/volatile-containers.json",
+];
 const DOCKER: &str = "docker/containers";
+/// The containers of docker's snap.
+const DOCKER_SNAP: &str = "var/snap/docker/common/var-lib-docker/containers";
 
 /// A record of containerd, CRI-O or docker.
 #[derive(Default, Deserialize)]
@@ -62,12 +68,16 @@ struct Labels {
     cri_pod: Option<String>,
     #[serde(rename = "io.kubernetes.cri.container-name")]
     cri_container: Option<String>,
+    #[serde(rename = "io.kubernetes.cri.sandbox-uid")]
+    cri_uid: Option<String>,
     #[serde(rename = "io.kubernetes.pod.namespace")]
     namespace: Option<String>,
     #[serde(rename = "io.kubernetes.pod.name")]
     pod: Option<String>,
     #[serde(rename = "io.kubernetes.container.name")]
     container: Option<String>,
+    #[serde(rename = "io.kubernetes.pod.uid")]
+    uid: Option<String>,
     #[serde(rename = "nerdctl/name")]
     nerdctl: Option<String>,
 }
@@ -99,20 +109,35 @@ impl Records {
         if id.contains('/') || id.starts_with('.') {
             return;
         }
-        let root = self.root.clone();
-        let mut paths = vec![root.join(CRIO).join(id).join("userdata/config.json")];
-        for dir in CONTAINERD {
-            let of = |namespace| root.join(dir).join(namespace).join(id).join("config.json");
-            paths.extend(["k8s.io", "default", "moby"].map(of));
-        }
-        for path in paths {
+        for path in self.annotated(id) {
             add_labels(self.record(path, NOTE_MAX).annotations.as_ref(), names);
         }
+        let root = self.root.clone();
         let of_user = home.map(|home| root.join(home.trim_start_matches('/')).join(OF_USER));
         let of_user = of_user.map(|storage| (storage, NOTE_MAX_OF_USER));
         for (storage, most) in of_user.into_iter().chain([(root.join(OF_ROOT), NOTE_MAX)]) {
             self.add_stored(&storage, most, id, names);
         }
+        self.add_docker(&root.join(DOCKER_SNAP), NOTE_MAX, id, names);
+    }
+
+    /// Whether a record says that the container is of the pod with this UID.
+    pub fn is_of_pod(&mut self, id: &str, uid: &Name) -> bool {
+        self.annotated(id).into_iter().any(|path| {
+            let labels = self.record(path, NOTE_MAX).annotations.as_ref();
+            let mut uids = labels.into_iter().flat_map(|of| [&of.cri_uid, &of.uid]).flatten();
+            uids.any(|of| of.as_bytes() == uid.as_bytes())
+        })
+    }
+
+    /// Where containerd and CRI-O would have the container's record.
+    fn annotated(&self, id: &str) -> Vec<PathBuf> {
+        let mut paths = vec![self.root.join(CRIO).join(id).join("userdata/config.json")];
+        for dir in CONTAINERD {
+            let of = |namespace| self.root.join(dir).join(namespace).join(id).join("config.json");
+            paths.extend(["k8s.io", "default", "moby"].map(of));
+        }
+        paths
     }
 
     /// Adds the name that OpenStack's user gave an instance. libvirt keeps it with the domain.
@@ -135,14 +160,20 @@ impl Records {
 
     /// Adds the names of a container of docker or podman.
     fn add_stored(&mut self, storage: &Path, most: u64, id: &str, names: &mut Names) {
-        let docker = self.record(storage.join(DOCKER).join(id).join("config.v2.json"), most);
+        self.add_docker(&storage.join(DOCKER), most, id, names);
+        for list in PODMAN {
+            if names.get(Kind::Container).is_none() {
+                let name = self.list(storage.join(list), most).get(id).cloned();
+                names.add(Kind::Container, name.unwrap_or_default());
+            }
+        }
+    }
+
+    fn add_docker(&mut self, containers: &Path, most: u64, id: &str, names: &mut Names) {
+        let docker = self.record(containers.join(id).join("config.v2.json"), most);
         add_labels(docker.config.as_ref().and_then(|config| config.labels.as_ref()), names);
         let name = docker.name.as_deref().map(|name| name.trim_start_matches('/'));
         names.add(Kind::Container, name.unwrap_or_default());
-        if names.get(Kind::Container).is_none() {
-            let name = self.list(storage.join(PODMAN), most).get(id).cloned();
-            names.add(Kind::Container, name.unwrap_or_default());
-        }
     }
 
     fn record(&mut self, path: PathBuf, most: u64) -> &Record {

@@ -2,7 +2,7 @@
 //! The cgroups of VMs' threads, and what follows from them: by whose weight a VM competes, with which other
 //! VMs it shares that weight, and which quotas limit it.
 
-use crate::{placed, Cgroup, Host, Kind, Name, Tree, VmProcess};
+use crate::{owner, placed, Cgroup, Host, Kind, Name, Tree, VmProcess};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -134,6 +134,13 @@ impl Groups {
         let is_whole = group.as_ref() == Some(&own) && !placed::is_session(own.name());
         let is_own = is_whole && beside.is_empty();
         Ok(Place { group, is_own, beside })
+    }
+
+    /// The cgroups by whose weights its vCPUs compete: the nearest around each that has the CPU controller, or the root.
+    pub fn of_vcpus(&self, tree: &Tree, pid: u32) -> BTreeSet<Cgroup> {
+        let vcpus = self.vms.get(&pid).into_iter().flat_map(|threads| &threads.vcpus);
+        let on = |of: &Cgroup| of.upwards().find(|group| tree.is_on(group) || group.is_root());
+        vcpus.filter_map(|(_, of)| on(of)).collect()
     }
 
     /// The VMs with vCPUs.
@@ -285,28 +292,30 @@ impl Limit {
         let parts: Vec<&str> = self.group.path.split('/').skip(1).collect();
         let last = self.group.name();
         let vmid = last.strip_suffix(".scope").filter(|id| id.bytes().all(|b| b.is_ascii_digit()));
-        let is_machine =
-            |part: &&str| part.starts_with("machine-qemu") || part.ends_with(".libvirt-qemu");
         let around = parts.split_last().map_or(&[][..], |(_, around)| around);
         // The host's commands do not know what is in a container.
         let is_inside = around.iter().any(|part| placed::is_container(part));
+        let of_libvirt = parts.iter().find(|part| placed::is_libvirts(part) && !is_inside);
         match (parts.first(), vmid) {
             (Some(&"qemu.slice"), Some(id)) if !id.is_empty() => {
                 return format!("qm set {id} --cpulimit CPUS");
             }
-            _ if parts.iter().any(|part| part.contains("kubepods")) => {
+            _ if placed::is_in_pod(&parts) => {
                 return "limits.cpu of its pod (KubeVirt: of the VirtualMachine)".into();
             }
-            _ if parts.iter().any(is_machine) && !is_inside => {
-                let of = match last {
-                    "emulator" => "emulator_quota",
-                    _ if last.starts_with("iothread") => "iothread_quota",
-                    _ if last.starts_with("vcpu") => "vcpu_quota",
-                    _ => "global_quota",
-                };
-                return format!("virsh schedinfo {} --live --set {of}=MICROSECONDS", domain(vm));
-            }
             _ => {}
+        }
+        if let Some(part) = of_libvirt {
+            let of = match last {
+                "emulator" => "emulator_quota",
+                _ if last.starts_with("iothread") => "iothread_quota",
+                _ if last.starts_with("vcpu") => "vcpu_quota",
+                _ => "global_quota",
+            };
+            // Without a connection virsh takes that of QEMU.
+            let is_ch = part.starts_with("machine-ch") || part.ends_with(".libvirt-ch");
+            let to = if is_ch { "-c ch:///system " } else { "" };
+            return format!("virsh {to}schedinfo {} --live --set {of}=MICROSECONDS", domain(vm));
         }
         let file = match self.group.version {
             crate::Version::One => "cpu.cfs_quota_us",
@@ -316,11 +325,17 @@ impl Limit {
             && last.chars().all(|c| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c));
         // For a shell.
         let unit = if last.contains('\\') { format!("'{last}'") } else { last.to_string() };
-        let of_user = around.iter().any(|part| part.starts_with("user@"));
-        match (is_unit && !is_inside, of_user) {
-            (true, true) => format!("systemctl --user set-property {unit} CPUQuota=PERCENT"),
-            (true, false) => format!("systemctl set-property {unit} CPUQuota=PERCENT"),
-            (false, _) => format!("{file} of {}", self.group.path),
+        let mut users = around.iter().filter_map(|part| part.strip_prefix("user@"));
+        let manager = match users.next().and_then(|rest| rest.strip_suffix(".service")) {
+            None => String::new(),
+            Some(uid) => match uid.parse::<u32>().is_ok_and(|id| !owner::is_ours(id)) {
+                true => format!(" --user --machine={uid}@"),
+                false => " --user".into(),
+            },
+        };
+        match is_unit && !is_inside {
+            true => format!("systemctl{manager} set-property {unit} CPUQuota=PERCENT"),
+            false => format!("{file} of {}", self.group.path),
         }
     }
 }

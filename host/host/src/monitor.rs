@@ -111,12 +111,16 @@ impl Monitor {
 
     /// Reads names from the program's path and the arguments after it.
     pub fn names(self, program: &[u8], args: &[&[u8]]) -> Names {
+        let all = args;
+        // What follows is the guest's. To QEMU it means nothing.
+        let own = args.iter().take_while(|arg| **arg != b"--").count();
+        let args = &all[..own];
         let of = |options: &[&[u8]]| options.iter().find_map(|option| value_of(args, option));
         let path = |options: &[&[u8]]| of(options).and_then(socket::name);
         let mut names = Names::default();
         let name = match self {
-            Monitor::StratoVirt => return qemu::names(args, true),
-            Monitor::Qemu => return qemu::names(args, qemu::is_android(program)),
+            Monitor::StratoVirt => return qemu::names(all, true),
+            Monitor::Qemu => return qemu::names(all, qemu::is_android(program)),
             Monitor::Firecracker => {
                 let sockets: [&[u8]; 2] = [b"--api-sock", b"--config-file"];
                 of(&[b"--id"]).or_else(|| sockets.iter().find_map(|option| path(&[option])))
@@ -133,7 +137,7 @@ impl Monitor {
             Monitor::Dragonball => of(&[b"-id"]),
             // Other runtimes with an integrated VMM have containerd's options.
             Monitor::Other if args.contains(&b"-publish-binary".as_slice()) => of(&[b"-id"]),
-            Monitor::Libkrun => of_krunvm(args),
+            Monitor::Libkrun if is_krunvm(program) => of_krunvm(args),
             Monitor::VirtualBox => {
                 let begun = of(&[b"--startvm", b"-startvm", b"-s"]);
                 let uuid = begun.and_then(qemu::uuid_of);
@@ -141,7 +145,7 @@ impl Monitor {
                 names.add(Kind::Uuid, uuid.unwrap_or_default());
                 name
             }
-            Monitor::Unspin | Monitor::Other => None,
+            Monitor::Libkrun | Monitor::Unspin | Monitor::Other => None,
         };
         names.with(Kind::Name, name.unwrap_or_default())
     }
@@ -171,6 +175,12 @@ fn value_of<'a>(args: &[&'a [u8]], option: &[u8]) -> Option<&'a [u8]> {
         false => attached(args[i]),
     });
     values.next_back().filter(|value| !value.is_empty())
+}
+
+/// Whether it is krunvm, also as a wrapper renames it; others with libkrun have no names for VMs.
+fn is_krunvm(program: &[u8]) -> bool {
+    let file = file_name(program);
+    file.strip_prefix(b".").unwrap_or(file).starts_with(b"krunvm")
 }
 
 /// `web` in `krunvm start --cpus 2 web`.
@@ -257,6 +267,10 @@ mod tests {
             (Kvmtool, &["run", "--name", "arm1"], Some("arm1")),
             (Kvmtool, &["run", "-n", "mode=tap,tapif=tap0", "--name=arm2"], Some("arm2")),
             (Kvmtool, &["run", "-n", "mode=none"], None),
+            (Kvmtool, &["run", "--name", "real", "--", "/init", "--name", "fake"], Some("real")),
+            (Crosvm, &["run", "--", "--name", "fake"], None),
+            (Firecracker, &["--id", "real", "--", "--id", "fake"], Some("real")),
+            (Qemu, &["-append", "--", "-name", "real"], Some("real")),
             (Libkrun, &["start", "fedora"], Some("fedora")),
             (Libkrun, &["-v", "3", "start", "--cpus", "2", "--mem=512", "f2", "sh"], Some("f2")),
             (Libkrun, &["start", "--cpus"], None),
@@ -274,12 +288,17 @@ mod tests {
             (Other, &["-name", "web"], None),
         ] {
             let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
-            let names = monitor.names(b"", &args);
+            let names = monitor.names(b"/usr/bin/krunvm", &args);
             assert_eq!(
                 names.get(Kind::Name).map(ToString::to_string).as_deref(),
                 found,
                 "{args:?}"
             );
+        }
+        for (program, is_named) in [("krunvm", true), ("/x/.krunvm-wrapped", true), ("muvm", false)]
+        {
+            let names = Libkrun.names(program.as_bytes(), &[b"start", b"sshd"]);
+            assert_eq!(names.get(Kind::Name).is_some(), is_named, "{program}");
         }
         let args: [&[u8]; 2] = [b"--platform", platform.as_bytes()];
         assert!(VirtualBox.names(b"", &[b"-startvm", uuid.as_bytes()]).has(uuid.as_bytes()));

@@ -179,13 +179,10 @@ impl Names {
         }
     }
 
-    /// Ids under which container engines may have a record: the container's, and Kata's name of a pod's
-    /// VM.
-    pub(crate) fn containers(&self) -> Vec<String> {
-        let container = self.get(Kind::ContainerId).map(Name::as_bytes);
-        let sandbox = self.get(Kind::Name).and_then(|name| made_up(name.as_bytes()));
-        let ids = sandbox.into_iter().chain(container);
-        ids.filter_map(|id| String::from_utf8(id.to_vec()).ok()).collect()
+    /// The id in a generated name of the VMM, such as Kata's name of a pod's VM.
+    pub(crate) fn sandbox(&self) -> Option<String> {
+        let id = self.get(Kind::Name).and_then(|name| made_up(name.as_bytes()))?;
+        String::from_utf8(id.to_vec()).ok()
     }
 
     /// Whether `given` is one of the names, as it is or as displayed.
@@ -267,7 +264,7 @@ fn forms(kind: Kind, name: &Name) -> Vec<Vec<u8>> {
     let mut forms = vec![bytes.to_vec(), name.to_string().into_bytes()];
     forms.push(shown(kind, name).into_bytes());
     match kind {
-        Kind::Pod => forms.extend(after(bytes, b'/')),
+        Kind::Pod | Kind::Kubevirt => forms.extend(after(bytes, b'/')),
         Kind::Unit => {
             let stem = stem(bytes);
             forms.push(stem.to_vec());

@@ -40,11 +40,15 @@ pub struct Owner {
 impl Owner {
     /// Whether it is root, a user for running VMs, or the user of this process.
     pub fn is_trusted(&self) -> bool {
-        // SAFETY: it takes nothing and cannot fail.
-        let is_ours = self.uid == unsafe { libc::geteuid() };
         let is_known = |name: &String| MONITORS.contains(&name.as_str());
-        self.uid == 0 || is_ours || self.name.as_ref().is_some_and(is_known)
+        self.uid == 0 || is_ours(self.uid) || self.name.as_ref().is_some_and(is_known)
     }
+}
+
+/// Whether it is the user of this process.
+pub(crate) fn is_ours(uid: u32) -> bool {
+    // SAFETY: it takes nothing and cannot fail.
+    uid == unsafe { libc::geteuid() }
 }
 
 impl fmt::Display for Owner {

@@ -48,7 +48,19 @@ pub fn is_container(part: &str) -> bool {
     let is_machine = part.starts_with("machine-") && part.ends_with(".scope");
     let is_lxc = part == "lxc" || part.starts_with("lxc.payload");
     let is_any = is_nspawn || is_lxc || part == "payload" || of_container(part).is_some();
-    is_any || (is_machine && of_libvirt(part).is_none())
+    is_any || (is_machine && !is_libvirts(part))
+}
+
+/// Whether this cgroup is that of a VM of libvirt.
+pub fn is_libvirts(part: &str) -> bool {
+    of_libvirt(part).is_some()
+}
+
+/// Whether these parts of a path are of a pod, or of what is inside: around all pods are cgroups of Kubernetes.
+pub fn is_in_pod(parts: &[&str]) -> bool {
+    let is_pods = |part: &&str| part.starts_with("pod") || part.contains("-pod");
+    let mut inside = parts.iter().skip_while(|part| !part.contains("kubepods"));
+    inside.any(|part| is_pods(part) || of_container(part).is_some())
 }
 
 fn add(path: &str, names: &mut Names) {
@@ -75,7 +87,7 @@ fn add(path: &str, names: &mut Names) {
 }
 
 /// `web1` in `machine-qemu\x2d3\x2dweb1.scope`, or in `qemu-3-web1.libvirt-qemu` without systemd. In a program of its
-/// own libvirt puts `embed-HASH-` before the number.
+/// own libvirt puts `embed-HASH-` before the number. Of a name without letters and digits of ASCII there is nothing.
 fn of_libvirt(part: &str) -> Option<Vec<u8>> {
     let scope = part.strip_prefix("machine-").and_then(|rest| rest.strip_suffix(".scope"));
     let plain = part.strip_suffix(".libvirt-qemu").or(part.strip_suffix(".libvirt-ch"));
@@ -85,15 +97,16 @@ fn of_libvirt(part: &str) -> Option<Vec<u8>> {
         after(rest, |hash| hash.len() == EMBED_HASH && hash.iter().all(u8::is_ascii_hexdigit))
     });
     let is_id = |id: &[u8]| !id.is_empty() && id.iter().all(u8::is_ascii_digit);
-    let name = after(embedded.unwrap_or(rest), is_id)?;
-    Some(name.to_vec()).filter(|name| !name.is_empty())
+    let rest = embedded.unwrap_or(rest);
+    let name = after(rest, is_id).or_else(|| is_id(rest).then_some(b"".as_slice()))?;
+    Some(name.to_vec())
 }
 
 /// `web` in `lxc.payload.web`, `lxc/web`, `systemd-nspawn@web.service`, or `machine-web.scope` that is no VM of libvirt.
 fn of_machine(part: &str, around: &[&str]) -> Option<Vec<u8>> {
     let between = |start, end| part.strip_prefix(start)?.strip_suffix(end);
     let is_lxc = around.last() == Some(&"lxc");
-    let scope = || between("machine-", ".scope").filter(|_| of_libvirt(part).is_none());
+    let scope = || between("machine-", ".scope").filter(|_| !is_libvirts(part));
     let named = between("lxc.payload.", "").or(is_lxc.then_some(part));
     let unit = || between("systemd-nspawn@", ".service").or_else(scope);
     Some(unescape(named.or_else(unit)?.as_bytes()))
@@ -187,6 +200,9 @@ mod tests {
             ("/machine.slice/systemd-nspawn@web.service/payload/vm.service", &in_lxc),
             ("/user@1000.service/lxc.payload.web", &[]),
             (r"/machine-qemu\x2dembed\x2d0a1b2c3d\x2d3\x2dweb1.scope/libvirt/vcpu0", &libvirt),
+            // Of a VM whose name has no letter or digit of ASCII.
+            (r"/machine.slice/machine-qemu\x2d7.scope/libvirt/vcpu0", &[]),
+            ("/machine/qemu-7.libvirt-qemu/emulator", &[]),
             (
                 r"/machine-qemu\x2d.scope",
                 &[(Kind::Container, "qemu-"), (Kind::Unit, r"machine-qemu\\x2d.scope")],
@@ -235,6 +251,9 @@ mod tests {
             (r"machine-qemu\x2dci.scope", true),
             (r"machine-lxc\x2d1\x2da.scope", true),
             (r"machine-qemu\x2d3\x2dweb1.scope", false),
+            (r"machine-qemu\x2d7.scope", false),
+            (r"machine-ch\x2d7\x2d.scope", false),
+            (r"machine-qemu\x2dembed\x2d0a1b2c3d\x2d3.scope", false),
             (r"machine-qemu\x2dembed\x2d0a1b2c3d\x2d3\x2dweb1.scope", false),
             ("systemd-nspawn@ci.service", true),
             ("104.scope", false),

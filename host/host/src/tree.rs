@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tree of cgroups: its directories, and each cgroup's weight, quota and CPU time.
 
-use crate::{Cgroup, Host, Version};
+use crate::cgroup::REMOVED;
+use crate::{cpus, Cgroup, Host, Version};
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -85,18 +87,21 @@ impl Tree {
     /// The cgroup that controls a thread's CPU time. The error is the reason, in words, why it is
     /// unknown.
     pub fn group(&self, tid: u32) -> Result<Cgroup, String> {
-        let unknown = || match self.host.text(tid, "cgroup") {
-            Some(_) => "no hierarchy of cgroups on this host controls CPU time",
-            None => "its cgroup is unknown, or it has ended",
-        };
-        let shown = self.host.cgroup(tid).ok_or_else(unknown)?;
+        let text = self.host.text(tid, "cgroup").ok_or("its cgroup is unknown, or it has ended")?;
+        let shown =
+            Cgroup::parse(&text).ok_or("no hierarchy of cgroups on this host controls CPU time")?;
+        let marked = format!(":{}{REMOVED}", shown.path);
+        let is_marked = text.lines().any(|line| line.ends_with(&marked));
         let group = match &self.namespace {
             // The namespace is not known, and what is above its root is not in the tree.
             None if ups(&shown.path) > 0 => return Err(outside(&shown)),
             None => shown,
             Some(namespace) => namespace.outside(&shown).ok_or_else(|| outside(&shown))?,
         };
+        // The mark may be the end of its name.
+        let named = Cgroup { path: format!("{}{REMOVED}", group.path), version: group.version };
         match self.dir(&group).is_dir() {
+            _ if is_marked && self.dir(&named).is_dir() => Ok(named),
             true => Ok(group),
             false => Err(outside(&group)),
         }
@@ -164,6 +169,11 @@ impl Tree {
         let is_partition = matches!(state.trim(), "root" | "isolated");
         let cpus = self.read(group, "cpuset.cpus.effective").filter(|_| is_partition)?;
         Some(cpus.trim().to_string())
+    }
+
+    /// The CPUs on which its tasks may run; `None` if the kernel does not show them there.
+    pub fn cpus(&self, group: &Cgroup) -> Option<BTreeSet<u32>> {
+        cpus::parse(&self.read(group, "cpuset.cpus.effective")?)
     }
 
     /// Its own quota in CPUs (time per period), above 0; `None` if it has none.

@@ -106,6 +106,15 @@ impl Descriptors {
         self.numbers.is_empty() || self.numbers.contains(&number)
     }
 
+    /// Whether these, sorted, may be vCPUs that the VMM numbers otherwise. QEMU's descriptors have numbers of
+    /// APICs, which leave some out if cores of a socket are no power of 2. None is below that of its vCPU.
+    fn fit(&self, named: &[Vcpu]) -> bool {
+        let is_distinct = named.windows(2).all(|pair| pair[0].index < pair[1].index);
+        let mut both = named.iter().rev().zip(self.numbers.iter().rev());
+        let is_possible = is_distinct && named.len() <= self.numbers.len();
+        is_possible && both.all(|(vcpu, number)| vcpu.index <= *number)
+    }
+
     /// Whether KVM may have these vCPUs, each in one thread. Any thread may have the name of a vCPU's. Two vCPUs
     /// with one number are of two VMs.
     fn may_be(&self, named: &[Vcpu]) -> bool {
@@ -137,9 +146,7 @@ pub fn find(process: &Path, monitor: Monitor, descriptors: &Descriptors) -> (Vec
     };
     let mut vcpus: Vec<Vcpu> = tids.iter().filter_map(named).collect();
     vcpus.sort_unstable();
-    // QEMU's descriptors have numbers of APICs, which leave some out if cores of a socket are no power of 2.
-    let is_each_named = vcpus.iter().map(|vcpu| vcpu.index).eq(0..descriptors.count() as u32);
-    if !is_each_named {
+    if !descriptors.fit(&vcpus) {
         vcpus.retain(|vcpu| descriptors.may_have(vcpu.index));
     }
     let is_sure = descriptors.vcpus == 0 || descriptors.may_be(&vcpus);
@@ -185,18 +192,22 @@ fn add_running(tasks: &Path, descriptors: &Descriptors, tids: &[u32], vcpus: &mu
     }
     let mut times: BTreeMap<u32, usize> = BTreeMap::new();
     running_in.iter().for_each(|vcpu| *times.entry(vcpu.index).or_default() += 1);
-    let taken: BTreeSet<u32> =
-        vcpus.iter().map(|vcpu| vcpu.index).chain(times.keys().copied()).collect();
+    let named: BTreeSet<u32> = vcpus.iter().map(|vcpu| vcpu.index).collect();
+    let taken: BTreeSet<u32> = named.iter().chain(times.keys()).copied().collect();
     // Of two threads with one vCPU it is not known which runs it.
     running_in.retain(|vcpu| descriptors.vms > 1 || times[&vcpu.index] == 1);
-    vcpus.extend(running_in);
+    // In one VM a thread with the name of a vCPU has its number.
+    let is_free = |vcpu: &Vcpu| descriptors.vms > 1 || !named.contains(&vcpu.index);
+    let (own, others): (Vec<Vcpu>, Vec<Vcpu>) = running_in.into_iter().partition(is_free);
+    vcpus.extend(own);
+    unnumbered.extend(others.iter().map(|vcpu| vcpu.tid));
     // Threads may take turns with a vCPU, and another thread may have begun it.
     let most = if descriptors.vms > 1 { descriptors.vcpus } else { descriptors.count() };
     let free = most.saturating_sub(taken.len().max(vcpus.len()) + unnumbered.len());
     if with_ticks.len() <= free {
         unnumbered.extend(with_ticks);
-        unnumbered.sort_unstable();
     }
+    unnumbered.sort_unstable();
     let free = descriptors.numbers.iter().copied().filter(|number| !taken.contains(number));
     let more = (0..).filter(|n| !taken.contains(n) && !descriptors.numbers.contains(n));
     vcpus.extend(free.chain(more).zip(unnumbered).map(|(index, tid)| Vcpu { index, tid }));

@@ -411,48 +411,48 @@ const LAYOUTS: &[Layout] = &[
         name: "a session of a user",
         files: &[
             ("user.slice/cpu.weight", "100"),
-            ("user.slice/user-1000.slice/cpu.weight", "100"),
-            ("user.slice/user-1000.slice/session-2.scope/cpu.max", "max 100000"),
-            ("user.slice/user-1000.slice/user@1000.service/cpu.weight", "100"),
-            ("user.slice/user-1000.slice/user@1000.service/app.slice/cpu.weight", "100"),
-            ("user.slice/user-1000.slice/user@1000.service/app.slice/vm.scope/cpu.weight", "70"),
-            ("user.slice/user-1000.slice/user@1000.service/app.slice/vm.scope/cpu.max", "100000 100000"),
+            ("user.slice/user-61234.slice/cpu.weight", "100"),
+            ("user.slice/user-61234.slice/session-2.scope/cpu.max", "max 100000"),
+            ("user.slice/user-61234.slice/user@61234.service/cpu.weight", "100"),
+            ("user.slice/user-61234.slice/user@61234.service/app.slice/cpu.weight", "100"),
+            ("user.slice/user-61234.slice/user@61234.service/app.slice/vm.scope/cpu.weight", "70"),
+            ("user.slice/user-61234.slice/user@61234.service/app.slice/vm.scope/cpu.max", "100000 100000"),
         ],
         vms: &[
             Vm {
                 pid: 100,
-                main: "0::/user.slice/user-1000.slice/user@1000.service/app.slice/vm.scope",
-                vcpus: &["0::/user.slice/user-1000.slice/user@1000.service/app.slice/vm.scope"],
+                main: "0::/user.slice/user-61234.slice/user@61234.service/app.slice/vm.scope",
+                vcpus: &["0::/user.slice/user-61234.slice/user@61234.service/app.slice/vm.scope"],
                 place: Some((
-                    "/user.slice/user-1000.slice/user@1000.service/app.slice/vm.scope",
+                    "/user.slice/user-61234.slice/user@61234.service/app.slice/vm.scope",
                     70.0,
                 )),
                 quotas: &[(
-                    "/user.slice/user-1000.slice/user@1000.service/app.slice/vm.scope",
+                    "/user.slice/user-61234.slice/user@61234.service/app.slice/vm.scope",
                     1.0,
                     "vm",
                 )],
-                limit: Some((1.0, "systemctl --user set-property vm.scope CPUQuota=PERCENT")),
+                limit: Some((1.0, "systemctl --user --machine=61234@ set-property vm.scope CPUQuota=PERCENT")),
                 ..OWN
             },
             Vm {
                 pid: 101,
-                main: "0::/user.slice/user-1000.slice/session-2.scope",
-                vcpus: &["0::/user.slice/user-1000.slice/session-2.scope"],
-                place: Some(("/user.slice/user-1000.slice", 100.0)),
+                main: "0::/user.slice/user-61234.slice/session-2.scope",
+                vcpus: &["0::/user.slice/user-61234.slice/session-2.scope"],
+                place: Some(("/user.slice/user-61234.slice", 100.0)),
                 is_own: false,
                 beside: &[100],
                 ..OWN
             },
         ],
-        helpers: &[(2001, "0::/user.slice/user-1000.slice/session-2.scope")],
+        helpers: &[(2001, "0::/user.slice/user-61234.slice/session-2.scope")],
         rivals: &[
             ("/", None),
             ("/user.slice", Some(100.0)),
-            ("/user.slice/user-1000.slice", Some(100.0)),
-            ("/user.slice/user-1000.slice/user@1000.service", Some(100.0)),
-            ("/user.slice/user-1000.slice/user@1000.service/app.slice", Some(100.0)),
-            ("/user.slice/user-1000.slice/user@1000.service/app.slice/vm.scope", Some(70.0)),
+            ("/user.slice/user-61234.slice", Some(100.0)),
+            ("/user.slice/user-61234.slice/user@61234.service", Some(100.0)),
+            ("/user.slice/user-61234.slice/user@61234.service/app.slice", Some(100.0)),
+            ("/user.slice/user-61234.slice/user@61234.service/app.slice/vm.scope", Some(70.0)),
         ],
     },
     Layout {
@@ -494,32 +494,32 @@ const LAYOUTS: &[Layout] = &[
         name: "units of a user that are named user, one with a VM in a cgroup of its own",
         files: &[
             ("user.slice/cpu.weight", "100"),
-            ("user.slice/user-1000.slice/cpu.weight", "100"),
-            ("user.slice/user-1000.slice/user@1000.service/cpu.weight", "100"),
-            ("user.slice/user-1000.slice/user@1000.service/user.slice/cpu.weight", "80"),
-            ("user.slice/user-1000.slice/user@1000.service/user.slice/cpu.max", "150000 100000"),
-            ("user.slice/user-1000.slice/user@1000.service/user.slice/web/cpu.weight", "40"),
-            ("user.slice/user-1000.slice/user@1000.service/app.slice/cpu.weight", "100"),
-            ("user.slice/user-1000.slice/user@1000.service/app.slice/cgroup.events", "populated 1"),
+            ("user.slice/user-61234.slice/cpu.weight", "100"),
+            ("user.slice/user-61234.slice/user@61234.service/cpu.weight", "100"),
+            ("user.slice/user-61234.slice/user@61234.service/user.slice/cpu.weight", "80"),
+            ("user.slice/user-61234.slice/user@61234.service/user.slice/cpu.max", "150000 100000"),
+            ("user.slice/user-61234.slice/user@61234.service/user.slice/web/cpu.weight", "40"),
+            ("user.slice/user-61234.slice/user@61234.service/app.slice/cpu.weight", "100"),
+            ("user.slice/user-61234.slice/user@61234.service/app.slice/cgroup.events", "populated 1"),
         ],
         vms: &[Vm {
             pid: 100,
-            main: "0::/user.slice/user-1000.slice/user@1000.service/user.slice/web",
-            vcpus: &["0::/user.slice/user-1000.slice/user@1000.service/user.slice/web"],
-            place: Some(("/user.slice/user-1000.slice/user@1000.service/user.slice/web", 40.0)),
-            quotas: &[("/user.slice/user-1000.slice/user@1000.service/user.slice", 1.5, "vm")],
-            limit: Some((1.5, "systemctl --user set-property user.slice CPUQuota=PERCENT")),
+            main: "0::/user.slice/user-61234.slice/user@61234.service/user.slice/web",
+            vcpus: &["0::/user.slice/user-61234.slice/user@61234.service/user.slice/web"],
+            place: Some(("/user.slice/user-61234.slice/user@61234.service/user.slice/web", 40.0)),
+            quotas: &[("/user.slice/user-61234.slice/user@61234.service/user.slice", 1.5, "vm")],
+            limit: Some((1.5, "systemctl --user --machine=61234@ set-property user.slice CPUQuota=PERCENT")),
             ..OWN
         }],
         helpers: &[],
         rivals: &[
             ("/", None),
             ("/user.slice", Some(100.0)),
-            ("/user.slice/user-1000.slice", Some(100.0)),
-            ("/user.slice/user-1000.slice/user@1000.service", Some(100.0)),
-            ("/user.slice/user-1000.slice/user@1000.service/app.slice", Some(100.0)),
-            ("/user.slice/user-1000.slice/user@1000.service/user.slice", Some(80.0)),
-            ("/user.slice/user-1000.slice/user@1000.service/user.slice/web", Some(40.0)),
+            ("/user.slice/user-61234.slice", Some(100.0)),
+            ("/user.slice/user-61234.slice/user@61234.service", Some(100.0)),
+            ("/user.slice/user-61234.slice/user@61234.service/app.slice", Some(100.0)),
+            ("/user.slice/user-61234.slice/user@61234.service/user.slice", Some(80.0)),
+            ("/user.slice/user-61234.slice/user@61234.service/user.slice/web", Some(40.0)),
         ],
     },
     Layout {
@@ -781,7 +781,7 @@ fn from_within_a_namespace_the_hosts_tree_is_read() {
             vcpus: &["0::/../../pod2/vm"],
             place: Some(("/kubepods/pod2/vm", 39.0)),
             quotas: &[("/kubepods", 8.0, "vm")],
-            limit: Some((8.0, "limits.cpu of its pod")),
+            limit: Some((8.0, "cpu.max of /kubepods")),
             ..OWN
         },
         Vm {
@@ -1025,6 +1025,7 @@ fn a_vm_of_kubevirt_is_named_in_its_own_pod() {
         let vm = fake.host().vm_process(100).unwrap();
         let name = vm.names.get(Kind::Kubevirt).map(ToString::to_string);
         assert_eq!(name.as_deref(), kubevirt, "{pod}/{container}");
+        assert_eq!(vm.names.has(b"11"), kubevirt.is_some(), "{pod}/{container}");
     }
 }
 
@@ -1052,6 +1053,17 @@ fn an_instance_of_openstack_has_its_users_name() {
     assert!(
         meant(b"nova:web", Some(&vm), None).is_some() && meant(b"web", Some(&vm), None).is_some()
     );
+    // In a cgroup that is not libvirt's, any user may choose such a name.
+    for (group, is_believed) in [
+        ("0::/user.slice/user-1000.slice/session-2.scope".to_string(), false),
+        (format!("0::/system.slice/docker-{}.scope", id!("d")), false),
+        ("0::/vms".into(), true),
+    ] {
+        for file in ["100", "1000"] {
+            fake.write(&format!("proc/{file}/cgroup"), &group);
+        }
+        assert_eq!(nova().is_some(), is_believed, "{group}");
+    }
     fake.write("proc/1/root/run/libvirt/other.xml", &xml("db"));
     fake.write("proc/100/cmdline", &line("instance-/../../other"));
     assert_eq!(nova(), None);
@@ -1066,6 +1078,82 @@ fn a_vm_has_the_names_of_its_vcpus_cgroup() {
     fake.process(100, "/opt/kata/bin/qemu-system-x86_64", &overhead, &[&pod], true);
     let vm = fake.host().vm_process(100).unwrap();
     assert!(vm.names.has_of(Kind::PodUid, UID.as_bytes()), "{vm:?}");
+}
+
+/// Anyone may give QEMU the name that Kata's runtime would give it.
+#[test]
+fn a_vm_does_not_have_the_name_of_anothers_container() {
+    let fake = Fake::new();
+    let (victim, own) = (id!("a"), id!("b"));
+    let containerd = "proc/1/root/run/containerd/io.containerd.runtime.v2.task/k8s.io";
+    for (id, namespace, pod, uid) in
+        [(victim, "prod", "db-0", UID.replace("0a", "ff")), (own, "evil", "pod", UID.to_string())]
+    {
+        let labels = format!(
+            r#"{{"annotations": {{"io.kubernetes.cri.sandbox-namespace": "{namespace}",
+                 "io.kubernetes.cri.sandbox-name": "{pod}",
+                 "io.kubernetes.cri.sandbox-uid": "{uid}"}}}}"#
+        );
+        fake.write(&format!("{containerd}/{id}/config.json"), &labels);
+    }
+    let docker = id!("d");
+    let path = format!("proc/1/root/var/lib/docker/containers/{docker}/config.v2.json");
+    fake.write(&path, r#"{"Name": "/postgres"}"#);
+    let session = "/user.slice/user-1000.slice/session-2.scope";
+    for (group, name, kind, found) in [
+        (format!("/kubepods/pod{UID}/{own}"), victim, Kind::Pod, Some("evil/pod")),
+        (format!("/kubepods/pod{UID}"), victim, Kind::Pod, None),
+        (format!("/kubepods/pod{UID}"), own, Kind::Pod, Some("evil/pod")),
+        (format!("/docker-{docker}.scope"), victim, Kind::Pod, None),
+        (format!("/docker-{docker}.scope"), victim, Kind::Container, Some("postgres")),
+        (session.into(), victim, Kind::Pod, None),
+        (session.into(), docker, Kind::Container, None),
+        ("/system.slice/containerd.service".into(), own, Kind::Pod, Some("evil/pod")),
+    ] {
+        fake.process(100, "/usr/bin/kvm", &format!("0::{group}"), &[], true);
+        fake.write("proc/100/cmdline", &format!("/usr/bin/kvm\0-name\0sandbox-{name}\0"));
+        let vm = fake.host().vm_process(100).unwrap();
+        assert_eq!(vm.names.get(kind).map(ToString::to_string).as_deref(), found, "{group}");
+        fs::remove_dir_all(fake.0.join("proc/100")).unwrap();
+    }
+}
+
+/// Such as podman's with `--rm`, and those of docker's snap.
+#[test]
+fn a_container_in_another_record_has_its_name() {
+    let fake = Fake::new();
+    let (podman, docker) = (id!("a"), id!("b"));
+    let root = "proc/1/root/var";
+    let all = format!(r#"[{{"id": "{podman}", "names": ["short"]}}]"#);
+    let list = "lib/containers/storage/overlay-containers/volatile-containers.json";
+    fake.write(&format!("{root}/{list}"), &all);
+    let snap = "snap/docker/common/var-lib-docker/containers";
+    let config = r#"{"Name": "/snapped"}"#;
+    fake.write(&format!("{root}/{snap}/{docker}/config.v2.json"), config);
+    for (scope, name) in
+        [(format!("libpod-{podman}.scope"), "short"), (format!("docker-{docker}.scope"), "snapped")]
+    {
+        fake.process(100, "/usr/bin/vmm", &format!("0::/{scope}"), &[], true);
+        assert_eq!(fake.host().vm_process(100).unwrap().title(), name);
+        fs::remove_dir_all(fake.0.join("proc/100")).unwrap();
+    }
+}
+
+/// The kernel marks a cgroup that was removed in the same way.
+#[test]
+fn a_cgroup_whose_name_ends_like_the_mark_is_known() {
+    let fake = Fake::new();
+    for (path, weight) in [("vm", "100"), ("vm (deleted)", "300")] {
+        fake.write(&format!("sys/fs/cgroup/{path}/cpu.weight"), weight);
+    }
+    let of = |path: &str| {
+        fake.write("proc/7/cgroup", &format!("0::{path}\n"));
+        Tree::of(&fake.host()).group(7).map(|group| group.path)
+    };
+    assert_eq!(of("/vm (deleted)").as_deref(), Ok("/vm (deleted)"));
+    assert_eq!(of("/vm").as_deref(), Ok("/vm"));
+    fs::remove_dir_all(fake.0.join("sys/fs/cgroup/vm (deleted)")).unwrap();
+    assert_eq!(of("/vm (deleted)").as_deref(), Ok("/vm"));
 }
 
 const UID: &str = "0a0b0c0d-1111-2222-3333-444455556666";
@@ -1153,6 +1241,8 @@ fn a_remedy_names_the_vm_or_the_unit() {
         let expected = format!("virsh schedinfo {domain} --live --set global_quota=MICROSECONDS");
         assert_eq!(remedy(&group, name, uuid), expected, "{name}");
     }
+    // SAFETY: it takes nothing and cannot fail.
+    let own = format!("user@{}.service/vm.service", unsafe { libc::geteuid() });
     let inside = [
         r"lxc.payload.build/machine.slice/machine-qemu\x2d1\x2dweb.scope".to_string(),
         "lxc/101/ns/system.slice/vm.service".into(),
@@ -1167,6 +1257,24 @@ fn a_remedy_names_the_vm_or_the_unit() {
     let docker = format!("docker-{}.scope", id!("a"));
     for (group, expected) in [
         (&*docker, &*format!("systemctl set-property {docker} CPUQuota=PERCENT")),
+        (&*own, "systemctl --user set-property vm.service CPUQuota=PERCENT"),
+        (
+            r"machine.slice/machine-qemu\x2dci.scope",
+            r"systemctl set-property 'machine-qemu\x2dci.scope' CPUQuota=PERCENT",
+        ),
+        (
+            r"machine.slice/machine-qemu\x2d7.scope/libvirt/vcpu0",
+            "virsh schedinfo web --live --set vcpu_quota=MICROSECONDS",
+        ),
+        (
+            r"machine.slice/machine-ch\x2d2\x2ddb.scope/libvirt/vcpu0",
+            "virsh -c ch:///system schedinfo db --live --set vcpu_quota=MICROSECONDS",
+        ),
+        ("kubepods.slice", "systemctl set-property kubepods.slice CPUQuota=PERCENT"),
+        (
+            "kubepods.slice/kubepods-besteffort.slice",
+            "systemctl set-property kubepods-besteffort.slice CPUQuota=PERCENT",
+        ),
         (
             "machine.slice/machine-c1.scope",
             "systemctl set-property machine-c1.scope CPUQuota=PERCENT",

@@ -231,6 +231,9 @@ fn cell(fake: &Fake, number: usize, monitor: &Monitor, layout: usize, is_named: 
             names.insert(Kind::Uuid, uuid(number));
         }
     }
+    if args.is_empty() && monitor.name == "kvmtool" && !names.contains_key(&Kind::ContainerId) {
+        names.insert(Kind::Name, format!("guest-{pid}"));
+    }
     // Numbers may have gaps, and may be in another order than the threads.
     let count = 1 + number % 4;
     let numbers: Vec<u32> = (0..count as u32).map(|n| 2 * n).rev().collect();

@@ -152,17 +152,32 @@ fn vcpus_are_those_that_kvm_has() {
         fake.descriptor(50, 20 + fd as u32, &format!("anon_inode:kvm-vcpu:{apic}"));
     }
     assert_eq!(of(50), Some((6, (0..6).zip(51..).collect(), true)));
-    // The third of 3 sockets of 3 cores has its last vCPU only: 3 has the number of 4.
-    let names: Vec<String> = [0, 1, 2, 3, 4, 5, 6, 8].map(|n| format!("CPU {n}/KVM")).into();
-    let threads: Vec<(u32, &str)> =
-        names.iter().zip(61..).map(|(name, tid)| (tid, name.as_str())).collect();
-    fake.process(60, qemu, VM, &[&[(60, "qemu")], &threads[..]].concat());
-    for (fd, apic) in [0, 1, 2, 4, 5, 6, 8, 10].iter().enumerate() {
-        fake.descriptor(60, 20 + fd as u32, &format!("anon_inode:kvm-vcpu:{apic}"));
+    for (pid, numbers, apics) in [
+        // The third of 3 sockets of 3 cores has its last vCPU only.
+        (60, &[0, 1, 2, 3, 4, 5, 6, 8][..], &[0, 1, 2, 4, 5, 6, 8, 10][..]),
+        // The second of 2 sockets of 3 cores has its last two.
+        (70, &[0, 1, 2, 4, 5], &[0, 1, 2, 5, 6]),
+        // One was removed from the VM.
+        (80, &[0, 1, 2, 3, 4], &[0, 1, 2, 4, 5, 6]),
+    ] {
+        fake.process(pid, qemu, VM, &[(pid, "qemu")]);
+        for (at, number) in (1..).zip(numbers) {
+            fake.thread(pid, pid + at, &format!("CPU {number}/KVM"));
+            call(pid, pid + at, 20 + at);
+        }
+        for (at, apic) in (1..).zip(apics) {
+            fake.descriptor(pid, 20 + at, &format!("anon_inode:kvm-vcpu:{apic}"));
+        }
+        let all: Vec<(u32, u32)> = numbers.iter().copied().zip(pid + 1..).collect();
+        assert_eq!(of(pid), Some((numbers.len(), all, true)), "{apics:?}");
     }
-    call(60, 64, 23);
-    let (count, found, is_all) = of(60).unwrap();
-    assert_eq!((count, found.len(), is_all), (8, 8, true), "{found:?}");
+    // One that runs the vCPU whose name another thread has.
+    fake.process(90, qemu, VM, &[(91, "CPU 0/KVM"), (92, "CPU 9/KVM"), (93, "x")]);
+    for (fd, apic) in [(20, 0), (21, 1), (22, 4)] {
+        fake.descriptor(90, fd, &format!("anon_inode:kvm-vcpu:{apic}"));
+    }
+    call(90, 93, 20);
+    assert_eq!(of(90), Some((2, vec![(0, 91), (1, 93)], true)));
     fake.process(40, qemu, "anon_inode:kvm-vm-stats", &[(40, "CPU 0/KVM")]);
     fake.descriptor(40, 20, "anon_inode:kvm-vcpu-stats:0");
     assert_eq!(of(40), None, "it holds no VM");

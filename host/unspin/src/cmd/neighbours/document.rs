@@ -5,7 +5,9 @@ use super::share::{entitled, got, Sibling, BUSY_MIN};
 use super::Read;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use unspin_host::{tightest, Groups, Host, Limit, Limited, Names, Rival, Tree, Used, VmProcess};
+use unspin_host::{
+    cpus, tightest, Groups, Host, Limit, Limited, Names, Rival, Tree, Used, Vcpu, VmProcess,
+};
 
 /// Each VM would list all others if all are in one cgroup.
 const BESIDE_MAX: usize = 32;
@@ -17,6 +19,24 @@ pub struct Found<'a> {
     pub groups: &'a Groups,
     pub all: &'a [VmProcess],
     pub chosen: &'a BTreeSet<u32>,
+}
+
+impl Found<'_> {
+    /// The CPUs of a cgroup: if it is a VM's, those on which the vCPUs may run. `None` if unknown.
+    fn cpus(&self, rival: &Rival) -> Option<BTreeSet<u32>> {
+        let own = rival.own.and_then(|pid| self.all.iter().find(|vm| vm.pid == pid));
+        let allowed = |vm: &VmProcess| -> BTreeSet<u32> {
+            vm.vcpus.iter().flat_map(|vcpu| self.host.allowed_cpus(vcpu.tid)).collect()
+        };
+        let of_vm = own.filter(|vm| vm.is_all_known()).map(allowed);
+        of_vm.or_else(|| self.tree.cpus(&rival.group)).filter(|cpus| !cpus.is_empty())
+    }
+
+    /// Whether the kernel runs vCPUs before all tasks that have a weight: `SCHED_FIFO` and `SCHED_RR`.
+    fn is_real_time(&self, vm: &VmProcess) -> bool {
+        let policy = |vcpu: &Vcpu| self.host.scheduling_policy(vcpu.tid);
+        vm.vcpus.iter().any(|vcpu| matches!(policy(vcpu), Some(1 | 2)))
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -44,6 +64,9 @@ pub struct Shown {
     /// CPU time of its process, in CPUs.
     pub cpus: Option<f64>,
     pub ended: bool,
+    /// The cgroups by whose weights its vCPUs compete.
+    pub groups: Vec<String>,
+    pub is_real_time: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -58,6 +81,8 @@ pub struct OfGroup {
     pub quota_cpus: Option<f64>,
     /// The CPUs that it has alone (a partition of cpusets): it competes with none of its siblings.
     pub own_cpus: Option<String>,
+    /// Its CPUs if those of every other busy cgroup beside it are others: it competes with none of them.
+    pub apart_cpus: Option<String>,
     /// Null if its CPU time is unknown.
     pub is_busy: Option<bool>,
     /// Whether it was removed during the measurement: then it counts as idle.
@@ -154,8 +179,12 @@ impl Document {
             let (from, to) = (before.vms.get(&vm.pid), after.vms.get(&vm.pid));
             let cpus = from.zip(to).map(|(from, to)| per_s(*from, *to));
             let ended = to.is_none() && after.ended.contains(&vm.pid);
-            (vm.pid, Shown { name: vm.title().to_string(), cpus, ended })
+            let groups = found.groups.of_vcpus(found.tree, vm.pid).into_iter();
+            let groups = groups.map(|group| group.path).collect();
+            let is_real_time = found.is_real_time(vm);
+            (vm.pid, Shown { name: vm.title().to_string(), cpus, ended, groups, is_real_time })
         };
+        let usable: Vec<_> = rivals.iter().map(|rival| found.cpus(rival)).collect();
         let all: BTreeMap<u32, Shown> = found.all.iter().map(shown).collect();
         let of_vm = |vm: OfVm| {
             let shown = all.get(&vm.pid);
@@ -168,7 +197,7 @@ impl Document {
             cpus: found.host.online_cpus().map(|cpus| cpus.len()),
             sched_ext: found.host.sched_ext().map(|of| of.to_string()),
             autogroups: found.host.has_autogroups(),
-            groups: of_groups(rivals, &used, &all),
+            groups: of_groups(rivals, &used, &usable, &all),
             vms: vms.into_iter().map(of_vm).collect(),
             all,
         }
@@ -193,7 +222,21 @@ impl During {
     }
 }
 
-fn of_groups(rivals: &[Rival], used: &[During], vms: &BTreeMap<u32, Shown>) -> Vec<OfGroup> {
+/// Whether one of these busy cgroups is restricted to CPUs that none of the others may use. `None`: its CPUs are
+/// unknown.
+fn is_apart(at: usize, beside: &[(usize, Option<&BTreeSet<u32>>)]) -> bool {
+    let mut others = beside.iter().filter(|(other, _)| *other != at).peekable();
+    let own = beside.iter().find(|(other, _)| *other == at).and_then(|(_, cpus)| *cpus);
+    let is_other = |cpus: &BTreeSet<u32>| own.is_some_and(|own| own.is_disjoint(cpus));
+    others.peek().is_some() && others.all(|(_, cpus)| cpus.is_some_and(is_other))
+}
+
+fn of_groups(
+    rivals: &[Rival],
+    used: &[During],
+    usable: &[Option<BTreeSet<u32>>],
+    vms: &BTreeMap<u32, Shown>,
+) -> Vec<OfGroup> {
     let mut inside: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (at, within) in rivals.iter().enumerate().filter_map(|(at, of)| Some((at, of.within?))) {
         inside.entry(within).or_default().push(at);
@@ -226,6 +269,7 @@ fn of_groups(rivals: &[Rival], used: &[During], vms: &BTreeMap<u32, Shown>) -> V
         weight: rival.weight,
         quota_cpus: rival.quota_cpus,
         own_cpus: rival.own_cpus.clone(),
+        apart_cpus: None,
         is_busy: used[at].weighed().map(|_| sibling(at).is_busy()),
         ended: used[at].ended,
         entitled: None,
@@ -238,7 +282,14 @@ fn of_groups(rivals: &[Rival], used: &[During], vms: &BTreeMap<u32, Shown>) -> V
     };
     let mut all: Vec<OfGroup> = rivals.iter().enumerate().map(of_group).collect();
     for (within, beside) in &inside {
-        let siblings: Vec<Sibling> = beside.iter().map(|at| sibling(*at)).collect();
+        let mut siblings: Vec<Sibling> = beside.iter().map(|at| sibling(*at)).collect();
+        let competes = |of: &Sibling| of.weight.is_some() && of.is_busy();
+        let busy = beside.iter().zip(&siblings).filter(|(_, of)| competes(of));
+        let busy: Vec<_> = busy.map(|(at, _)| (*at, usable[*at].as_ref())).collect();
+        for (at, of) in beside.iter().zip(&mut siblings).filter(|(at, _)| is_apart(**at, &busy)) {
+            of.weight = None;
+            all[*at].apart_cpus = usable[*at].as_ref().map(cpus::list);
+        }
         let shares = entitled(&siblings).into_iter();
         let shares = shares.zip(got(&siblings, outside(*within).unwrap_or(0.0)));
         for (at, (entitled, got)) in beside.iter().zip(shares) {

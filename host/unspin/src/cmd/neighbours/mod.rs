@@ -33,6 +33,11 @@ of its parent's CPU time, by its weight among the busy cgroups beside it. got: t
 cgroup that used less than 0.01 CPUs is idle, and is entitled to nothing. Tasks directly in a cgroup that \
 contains other cgroups are weighed one by one, and have no share.
 
+own CPUs: no busy cgroup beside it may use its CPUs, so it competes with none. A VM has the CPUs on which \
+its vCPUs may run, another cgroup those of its cpuset. If the CPUs of two cgroups overlap in part, or if \
+other busy cgroups share them, the shares count as if all could use every CPU. Weights do not hold for \
+vCPUs of a real-time policy.
+
 With VM, it shows the cgroups around that VM, and those inside its own. It changes nothing, and needs no \
 root if /proc and the cgroups are readable.";
 
@@ -369,6 +374,9 @@ mod tests {
             let words = "/system.slice/runner.service has CPUs 2-3 alone";
             assert_eq!(text.contains(words), entitled.is_none(), "{text}");
         }
+        fake.write(&format!("{runner}/cpuset.cpus.effective"), "");
+        let text = show::text(&document(&fake, &GROUPS, None), 200);
+        assert!(text.contains("runner.service is a cpuset partition whose CPUs are all"), "{text}");
     }
 
     #[test]
@@ -376,10 +384,76 @@ mod tests {
         let fake = host();
         vm(&fake, 46, "plain", "/");
         let text = || show::text(&document(&fake, &GROUPS, None), 200);
-        assert!(text().contains("plain compete thread by thread, in no cgroup"), "{}", text());
+        assert!(text().contains("plain competes thread by thread, in no cgroup"), "{}", text());
         fake.write("proc/sys/kernel/sched_autogroup_enabled", "1");
-        assert!(text().contains("plain are in no cgroup with a weight: there each"), "{}", text());
+        assert!(text().contains("plain is in no cgroup with a weight: there each"), "{}", text());
         assert!(!text().contains("plain compete"), "{}", text());
+    }
+
+    #[test]
+    fn vcpus_in_several_cgroups_are_told() {
+        let fake = host();
+        vm(&fake, 46, "split", "/a");
+        fake.0.link("proc/46/fd/9", "anon_inode:kvm-vcpu:1");
+        for (tid, group) in [(460, "/a"), (461, "/b")] {
+            fake.write(&format!("proc/46/task/{tid}/comm"), &format!("CPU {}/KVM", tid - 460));
+            fake.write(&format!("proc/{tid}/cgroup"), &format!("0::{group}"));
+        }
+        let more = [("/a", "100", 10), ("/b", "100", 10)];
+        let text = show::text(&document(&fake, &[&GROUPS[..], &more].concat(), None), 200);
+        assert!(text.contains("split: its vCPUs are in several cgroups: /a, /b"), "{text}");
+        assert!(!text.contains("split compete"), "{text}");
+    }
+
+    /// By affinity, or by a cpuset that is no partition.
+    #[test]
+    fn vms_on_cpus_of_their_own_do_not_compete() {
+        let fake = host();
+        let idle = r"/machine.slice/machine-qemu\x2d3\x2didle.scope";
+        let allow = |pid: u32, cpus: &str| {
+            fake.write(&format!("proc/{pid}/task/{pid}0/comm"), "CPU 0/KVM");
+            let scope = fake.read(&format!("proc/{pid}/cgroup"));
+            fake.write(&format!("proc/{pid}0/cgroup"), &scope);
+            fake.write(&format!("proc/{pid}0/status"), &format!("Cpus_allowed_list:\t{cpus}"));
+        };
+        for (web, db, entitled) in [
+            ("0-1", "2-3", [None, None]),
+            ("0-2", "2-3", [Some(0.25), Some(0.75)]),
+            ("", "2-3", [Some(0.25), Some(0.75)]),
+        ] {
+            allow(41, web);
+            allow(42, db);
+            let found = document(&fake, &GROUPS, None);
+            let of = |end: &str| found.groups.iter().find(|of| of.path.ends_with(end)).unwrap();
+            let both = [of("line.scope"), of("ddb.scope")];
+            assert_eq!(both.map(|of| of.entitled), entitled, "{web} {db}");
+            let text = show::text(&found, 200);
+            assert_eq!(text.contains("own CPUs: no busy cgroup beside it"), entitled[1].is_none());
+        }
+        // The others overlap with each other, and with it no more.
+        allow(41, "0");
+        allow(42, "1-2");
+        fake.write(&format!("sys/fs/cgroup{idle}/cpuset.cpus.effective"), "2-3");
+        let groups =
+            GROUPS.map(|(path, weight, ms)| (path, weight, if path == idle { 500 } else { ms }));
+        let found = document(&fake, &groups, None);
+        let of = |end: &str| found.groups.iter().find(|of| of.path.ends_with(end)).unwrap();
+        let all = ["line.scope", "ddb.scope", "didle.scope"].map(|end| of(end).entitled);
+        assert_eq!(all, [None, Some(0.75), Some(0.25)]);
+        assert_eq!(of("line.scope").apart_cpus.as_deref(), Some("0"));
+    }
+
+    #[test]
+    fn real_time_vcpus_are_told() {
+        let fake = host();
+        fake.write("proc/42/task/420/comm", "CPU 0/KVM");
+        fake.write("proc/420/cgroup", &fake.read("proc/42/cgroup"));
+        for (policy, is_told) in [(0, false), (1, true), (2, true), (3, false)] {
+            fake.write("proc/420/stat", &format!("420 (x) S {}{policy}", "0 ".repeat(37)));
+            let text = show::text(&document(&fake, &GROUPS, None), 200);
+            let words = "weights do not hold for real-time vCPUs, which run first: db";
+            assert_eq!(text.contains(words), is_told, "{policy}: {text}");
+        }
     }
 
     /// A VM's leaf beside a VM that competes thread by thread.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which cgroups and VMs compete with which: the tree.
 
-use super::document::{Document, OfGroup};
+use super::document::{Document, OfGroup, Shown};
 use super::share::BUSY_MIN;
 use crate::fit::{self, Column};
 use std::collections::{BTreeMap, BTreeSet};
@@ -126,7 +126,7 @@ impl<'a> Shower<'a> {
             (None, _) => String::new(),
             (_, Some(false)) if group.ended => "ended".into(),
             (_, Some(false)) => "idle".into(),
-            _ if group.own_cpus.is_some() => "own CPUs".into(),
+            _ if group.own_cpus.is_some() || group.apart_cpus.is_some() => "own CPUs".into(),
             _ => share(group.entitled),
         };
         let got = if group.within.is_none() { String::new() } else { share(group.got) };
@@ -176,13 +176,18 @@ fn share(share: Option<f64>) -> String {
     share.map_or("?".into(), fit::percent)
 }
 
-/// Which VMs, and which cgroups without VMs, ended.
-fn ended(document: &Document) -> Option<String> {
+/// The chosen VMs, and the others in the table.
+fn shown(document: &Document) -> impl Iterator<Item = &Shown> {
     let around = document.groups.iter().flat_map(|group| group.own.iter().chain(&group.threads_of));
     let pids: BTreeSet<u32> =
         document.vms.iter().map(|vm| &vm.pid).chain(around).copied().collect();
+    pids.into_iter().filter_map(move |pid| document.all.get(&pid))
+}
+
+/// Which VMs, and which cgroups without VMs, ended.
+fn ended(document: &Document) -> Option<String> {
     let ended = |pid: &u32| document.all.get(pid).filter(|vm| vm.ended);
-    let vms = pids.iter().filter_map(ended).map(|vm| vm.name.as_str());
+    let vms = shown(document).filter(|vm| vm.ended).map(|vm| vm.name.as_str());
     let is_other =
         |group: &&OfGroup| group.ended && group.own.and_then(|pid| ended(&pid)).is_none();
     let groups = document.groups.iter().filter(is_other);
@@ -198,40 +203,81 @@ fn list(names: &[&str]) -> String {
     names.iter().take(NOTES_MAX).copied().collect::<Vec<_>>().join(", ") + &more
 }
 
+/// About VMs that have no cgroup of their own with a weight.
+fn of_threads(document: &Document, group: &OfGroup) -> Vec<String> {
+    let vms = group.threads_of.iter().filter_map(|pid| document.all.get(pid));
+    let (several, others): (Vec<&Shown>, Vec<&Shown>) = vms.partition(|vm| vm.groups.len() > 1);
+    let of_several = |vm: &&Shown| {
+        let groups: Vec<&str> = vm.groups.iter().map(String::as_str).collect();
+        format!("{}: its vCPUs are in several cgroups: {}", vm.name, list(&groups))
+    };
+    let mut notes: Vec<String> = several.iter().map(of_several).collect();
+    let names: Vec<&str> = others.iter().map(|vm| vm.name.as_str()).collect();
+    let (all, is_one) = (list(&names), names.len() == 1);
+    let path = &group.path;
+    notes.extend(match (names.is_empty(), group.within.is_none()) {
+        (true, _) => None,
+        (_, true) if document.autogroups => Some(format!(
+            "{all} {} in no cgroup with a weight: there each session competes as one, whoever is in \
+             it (sched_autogroup)",
+            if is_one { "is" } else { "are" }
+        )),
+        (_, true) => Some(format!(
+            "{all} {} thread by thread, in no cgroup with a weight",
+            if is_one { "competes" } else { "compete" }
+        )),
+        (_, false) if is_one => Some(format!(
+            "{all} has no cgroup with a weight of its own: its threads compete with all tasks of \
+             {path}"
+        )),
+        (_, false) => Some(format!(
+            "{all} share {path}: they have no cgroup each, and compete thread by thread"
+        )),
+    });
+    notes
+}
+
+/// About those that do not compete by weight with what is beside them.
+fn of_cpus(document: &Document) -> Vec<String> {
+    let alone = |group: &OfGroup| {
+        let path = &group.path;
+        Some(match group.own_cpus.as_deref()? {
+            "" => format!("{path} is a cpuset partition whose CPUs are all of partitions in it"),
+            cpus => format!(
+                "{path} has CPUs {cpus} alone (a cpuset partition), and competes with no cgroup \
+                 beside it"
+            ),
+        })
+    };
+    let mut notes: Vec<String> = document.groups.iter().filter_map(alone).collect();
+    let apart = document.groups.iter().filter(|group| group.apart_cpus.is_some());
+    let vm = |group: &OfGroup| group.own.and_then(|pid| document.all.get(&pid));
+    let apart: Vec<&str> = apart
+        .filter_map(|group| match vm(group) {
+            Some(vm) => Some(vm.name.as_str()),
+            None => group.path.rsplit('/').next(),
+        })
+        .collect();
+    if !apart.is_empty() {
+        let all = list(&apart);
+        notes.push(format!("own CPUs: no busy cgroup beside it may use those of {all}"));
+    }
+    let real_time: Vec<&str> =
+        shown(document).filter(|vm| vm.is_real_time).map(|vm| vm.name.as_str()).collect();
+    if !real_time.is_empty() {
+        let all = list(&real_time);
+        notes.push(format!("weights do not hold for real-time vCPUs, which run first: {all}"));
+    }
+    notes
+}
+
 fn notes(document: &Document, idle: usize) -> Vec<String> {
     let mut notes = Vec::new();
     notes.extend(document.sched_ext.clone());
     let name = |pid: &u32| document.all.get(pid).map_or("", |vm| vm.name.as_str());
     notes.extend(ended(document));
-    for group in document.groups.iter().filter(|group| !group.threads_of.is_empty()) {
-        let names: Vec<&str> = group.threads_of.iter().map(name).collect();
-        notes.push(match (&names[..], group.within.is_none()) {
-            (_, true) if document.autogroups => format!(
-                "{} are in no cgroup with a weight: there each session competes as one, whoever is \
-                 in it (sched_autogroup)",
-                list(&names)
-            ),
-            (_, true) => {
-                format!("{} compete thread by thread, in no cgroup with a weight", list(&names))
-            }
-            ([one], false) => format!(
-                "{one} has no cgroup with a weight of its own: its threads compete with all tasks \
-                 of {}",
-                group.path
-            ),
-            (_, false) => format!(
-                "{} share {}: they have no cgroup each, and compete thread by thread",
-                list(&names),
-                group.path
-            ),
-        });
-    }
-    for group in &document.groups {
-        let own = group.own_cpus.iter();
-        notes.extend(own.map(|cpus| {
-            format!("{} has CPUs {cpus} alone (a cpuset partition), and competes with no cgroup beside it", group.path)
-        }));
-    }
+    document.groups.iter().for_each(|group| notes.extend(of_threads(document, group)));
+    notes.extend(of_cpus(document));
     for vm in &document.vms {
         let name = name(&vm.pid);
         if let Some(why) = &vm.unknown {
