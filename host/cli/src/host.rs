@@ -3,7 +3,7 @@
 
 use crate::distribution::Distribution;
 use crate::exit::Cannot;
-use crate::kernel::{text, Config};
+use crate::kernel::{headers, text, Config};
 use anyhow::{bail, Context};
 use std::fs::{self, File};
 use std::io::Read;
@@ -113,16 +113,6 @@ fn secure_boot(root: &Path) -> bool {
         .filter(|e| e.file_name().to_string_lossy().starts_with("SecureBoot-"))
         .filter_map(|e| read_kernel(e.path()).ok())
         .any(|bytes| bytes.get(4) == Some(&1))
-}
-
-/// The kernel's headers.
-pub fn headers(root: &Path, release: &str) -> PathBuf {
-    under(root, &format!("lib/modules/{release}/build"))
-}
-
-/// Whether the headers are there, and of this kernel.
-pub fn has_headers(root: &Path, release: &str) -> bool {
-    release_of_headers(&headers(root, release)).as_deref() == Some(release)
 }
 
 pub fn is_root() -> bool {

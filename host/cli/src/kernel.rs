@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The configuration of a host's kernel, and what the module needs of it.
+//! The configuration and the headers of a host's kernel, and what the module needs of it.
 
-use crate::host::{has_headers, headers};
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use unspin_host::place::under;
+use unspin_host::source::release_of_headers;
 use unspin_text::read_kernel;
 
 /// A kind of kernel that the module does not support.
@@ -101,6 +101,16 @@ impl Config {
             |option: &&str| self.is_off(option) || (is_whole && !self.has(&format!("{option}=y")));
         kind.lines.iter().any(|line| self.has(line)) || kind.needs.iter().any(lacks)
     }
+}
+
+/// The kernel's headers.
+pub(crate) fn headers(root: &Path, release: &str) -> PathBuf {
+    under(root, &format!("lib/modules/{release}/build"))
+}
+
+/// Whether the headers are there, and of this kernel.
+pub(crate) fn has_headers(root: &Path, release: &str) -> bool {
+    release_of_headers(&headers(root, release)).as_deref() == Some(release)
 }
 
 /// The text of a file of the kernel or about it, whatever its encoding; `None` if there is none.

@@ -332,9 +332,9 @@ fn not_installed(root: &Path, release: &str) -> Option<String> {
     let headers = distribution.headers(release);
     let how = match under(root, "var/lib/dkms/unspin").is_dir() {
         _ if distribution.is_image() => headers,
-        true if host::has_headers(root, release) => NOT_BUILT.into(),
+        true if kernel::has_headers(root, release) => NOT_BUILT.into(),
         true => format!("{NOT_BUILT}; the headers of this kernel are missing ({headers})"),
-        false if host::has_headers(root, release) => "install the package unspin-dkms".into(),
+        false if kernel::has_headers(root, release) => "install the package unspin-dkms".into(),
         false => {
             format!("install the package unspin-dkms and the headers of this kernel ({headers})")
         }
