@@ -285,7 +285,8 @@ mod tests {
                 "{said}"
             );
         }
-        assert!(start.elapsed() < TIME_MAX, "{:?}", start.elapsed());
+        // If each kept its place for its whole time, three rounds of them would end before.
+        assert!(start.elapsed() < 2 * TIME_MAX, "{:?}", start.elapsed());
         assert!(cut.load(Ordering::Relaxed) > CONNECTIONS_MAX);
         drop(hanging);
     }
