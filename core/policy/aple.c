@@ -33,12 +33,16 @@ int aple_params_check(const struct aple_params *params)
 }
 
 /* If the bounds contradict each other, the window is the upper bound. */
-static pol_u32 clamp_window(const struct aple_params *params, pol_u64 window_cycles)
+static pol_u32 clamp_up_to(const struct aple_params *params, pol_u32 high, pol_u64 window_cycles)
 {
-	pol_u32 high = params->window_max_cycles;
 	pol_u32 low = params->window_min_cycles < high ? params->window_min_cycles : high;
 
 	return pol_clamp_u32(window_cycles, low, high);
+}
+
+static pol_u32 clamp_window(const struct aple_params *params, pol_u64 window_cycles)
+{
+	return clamp_up_to(params, params->window_max_cycles, window_cycles);
 }
 
 /* If delta_max_cycles is at most delta_cycles, or delta is 0, the only step is delta_cycles. */
@@ -145,8 +149,7 @@ pol_u32 aple_epoch_end(struct aple_state *state, const struct aple_params *param
 pol_u32 aple_window_complete(const struct aple_params *params, pol_u32 window_cycles,
 			     pol_u32 kvm_window_cycles)
 {
-	struct aple_params bounds = *params;
+	pol_u32 longest = aple_window_longest(params, kvm_window_cycles);
 
-	bounds.window_max_cycles = aple_window_longest(params, kvm_window_cycles);
-	return clamp_window(&bounds, (pol_u64)window_cycles << (params->delta_cycles != 0));
+	return clamp_up_to(params, longest, (pol_u64)window_cycles << (params->delta_cycles != 0));
 }

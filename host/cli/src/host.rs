@@ -83,25 +83,26 @@ pub fn obstacle(root: &Path, release: &str, is_root: bool) -> Option<String> {
     if !is_root {
         return Some("only root may load the module".to_string());
     }
-    if must_be_signed(root, release) {
-        return Some(
-            "Secure Boot, lockdown or signature enforcement is on: a module built here has no \
-             signature by an enrolled key; sign it and use `unspin load --module FILE`"
-                .to_string(),
-        );
+    if must_be_signed(root, &Config::of(root, release)) {
+        return Some(UNSIGNED.to_string());
     }
     can_build(root, release).err()
 }
 
+/// Why a module that is built here does not load if it must be signed.
+pub(crate) const UNSIGNED: &str =
+    "Secure Boot, lockdown or signature enforcement is on: a module built here has no signature by \
+     an enrolled key; sign it and use `unspin load --module FILE`";
+
 /// Whether the kernel accepts only signed modules.
-pub fn must_be_signed(root: &Path, release: &str) -> bool {
+pub(crate) fn must_be_signed(root: &Path, config: &Config) -> bool {
     let read = |p: &str| text(&under(root, p)).unwrap_or_default();
     let lockdown = read("sys/kernel/security/lockdown");
     // With Secure Boot, too, an owner may have turned off the checks (mokutil --disable-validation).
     (secure_boot(root) && !lockdown.contains("[none]"))
         || ["[integrity]", "[confidentiality]"].iter().any(|level| lockdown.contains(level))
         || read("sys/module/module/parameters/sig_enforce").trim() == "Y"
-        || Config::of(root, release).has("CONFIG_MODULE_SIG_FORCE=y")
+        || config.has("CONFIG_MODULE_SIG_FORCE=y")
 }
 
 /// The firmware's variable: four bytes of attributes, then 1 if Secure Boot is on.
@@ -149,7 +150,7 @@ pub fn build(release: &str, stop: &AtomicBool, say: &dyn Fn(&str)) -> anyhow::Re
 }
 
 /// What is missing on the host under `root` to build the module, if anything.
-fn can_build(root: &Path, release: &str) -> Result<(), String> {
+pub(crate) fn can_build(root: &Path, release: &str) -> Result<(), String> {
     let distribution = Distribution::of(root, release);
     let (headers, advice) = (headers(root, release), distribution.headers(release));
     match release_of_headers(&headers) {
@@ -321,7 +322,7 @@ mod tests {
     #[test]
     fn secure_boot_alone_requires_no_signature() {
         let root = host();
-        let is_required = || must_be_signed(&root, DEBIAN);
+        let is_required = || must_be_signed(&root, &Config::of(&root, DEBIAN));
         assert!(!is_required());
         root.write("sys/firmware/efi/efivars/SecureBoot-8be4df61", [6u8, 0, 0, 0, 1]);
         assert!(is_required(), "a kernel that shows no lockdown");

@@ -157,7 +157,7 @@ impl Reasons {
         self.of_redirection(root);
         // Give no advice if it cannot help.
         if self.0.iter().all(|reason| reason.verdict != Verdict::Cannot) {
-            self.of_source(root, release, from);
+            self.of_source(root, release, &config, from);
         }
         let untested = host::untested(release);
         self.0.extend(untested.map(|text| reason("untested", Verdict::CanWith, text)));
@@ -251,32 +251,35 @@ impl Reasons {
     }
 
     /// What has to be done to get the module.
-    fn of_source(&mut self, root: &Path, release: &str, from: From) {
+    fn of_source(&mut self, root: &Path, release: &str, config: &Config, from: From) {
+        let must_be_signed = host::must_be_signed(root, config);
         let missing = match from {
-            From::Build => host::obstacle(root, release, true),
+            From::Build if must_be_signed => None,
+            From::Build => host::can_build(root, release).err(),
             From::Installed => not_installed(root, release),
             From::File => None,
         };
-        let must_be_signed = host::must_be_signed(root, release);
-        let id = match from == From::Build && must_be_signed {
-            true => "signature",
-            false => "not-installed",
-        };
-        self.0.extend(missing.map(|text| reason(id, Verdict::CanWith, text)));
-        if from != From::Build && must_be_signed {
-            let text = "Secure Boot or signature enforcement is on: sign the module with an \
-                        enrolled key (mokutil --import CERT.der)";
+        self.0.extend(missing.map(|text| reason("not-installed", Verdict::CanWith, text)));
+        if must_be_signed {
+            let text = match from {
+                From::Build => host::UNSIGNED,
+                _ => {
+                    "Secure Boot or signature enforcement is on: sign the module with an enrolled \
+                     key (mokutil --import CERT.der)"
+                }
+            };
             self.add("signature", Verdict::CanWith, text);
         }
     }
 
     /// Other users of the same functions.
     fn of_redirection(&mut self, root: &Path) {
+        let replaced = self.of_livepatches(root);
         let redirected = read(root, "sys/kernel/tracing/enabled_functions");
         for (hooked, when, without) in HOOKED {
             let is_redirected =
                 |line: &str| line.split_whitespace().next() == Some(hooked) && line.contains(" I ");
-            if livepatches(root, hooked).is_empty() && redirected.lines().any(is_redirected) {
+            if !replaced.contains(&hooked) && redirected.lines().any(is_redirected) {
                 let text = format!(
                     "another module has redirected {hooked} (ftrace, IPMODIFY), which this one \
                      replaces while {when}"
@@ -284,10 +287,11 @@ impl Reasons {
                 self.add("redirected", without, text);
             }
         }
-        self.of_livepatches(root);
     }
 
-    fn of_livepatches(&mut self, root: &Path) {
+    /// Returns the functions that livepatches replace.
+    fn of_livepatches(&mut self, root: &Path) -> Vec<&'static str> {
+        let mut replaced = Vec::new();
         for (hooked, when, without) in HOOKED {
             for patch in livepatches(root, hooked) {
                 let text = format!(
@@ -295,6 +299,7 @@ impl Reasons {
                      {when}; only 1 can, so the module refuses this while the livepatch is loaded"
                 );
                 self.add("livepatch", without, text);
+                replaced.push(hooked);
             }
         }
         if under(root, "sys/kernel/livepatch").is_dir() {
@@ -305,6 +310,7 @@ impl Reasons {
             );
             self.add("livepatch-later", Verdict::Can, text);
         }
+        replaced
     }
 }
 
