@@ -6,6 +6,7 @@ use super::request::{parse, Request, Response, HEAD_MAX};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -37,8 +38,10 @@ pub trait Answer: Send + Sync + 'static {
 /// What a connection is waiting for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// The client, to send its request or to receive the response.
-    Client,
+    /// The client, to send its request.
+    Request,
+    /// The client, to receive the response.
+    Response,
     /// The response. The client is not the slow side.
     Answer,
     /// The client has its response and may close.
@@ -57,7 +60,8 @@ impl Open {
     /// Whether it may be closed to make room for another.
     fn may_go(&self) -> bool {
         match self.stage {
-            Stage::Client => self.at.elapsed() > STILL,
+            Stage::Request => self.at.elapsed() > STILL && !has_unread(&self.stream),
+            Stage::Response => self.at.elapsed() > STILL,
             Stage::Answer => false,
             Stage::Done => true,
         }
@@ -124,7 +128,7 @@ impl<A: Answer> Server<A> {
                 }
             }
             if open.len() < CONNECTIONS_MAX {
-                open.insert(id, Open { stream, stage: Stage::Client, at: Instant::now() });
+                open.insert(id, Open { stream, stage: Stage::Request, at: Instant::now() });
                 return Ok(());
             }
             drop(open);
@@ -135,30 +139,31 @@ impl<A: Answer> Server<A> {
         }
     }
 
-    /// Records progress of the connection.
-    fn note(&self, id: u64, stage: Stage) {
+    /// Records progress of the connection, and its stage if that is new.
+    fn note(&self, id: u64, stage: Option<Stage>) {
         if let Some(open) = self.open().get_mut(&id) {
-            (open.stage, open.at) = (stage, Instant::now());
+            open.stage = stage.unwrap_or(open.stage);
+            open.at = Instant::now();
         }
     }
 
     fn serve(&self, id: u64, stream: TcpStream) -> io::Result<()> {
-        let got_on = || self.note(id, Stage::Client);
+        let got_on = || self.note(id, None);
         let mut stream = Timed { stream, end: Instant::now() + self.time_max, got_on: &got_on };
         let asked = ask(&mut stream)?;
-        self.note(id, Stage::Answer);
+        self.note(id, Some(Stage::Answer));
         let (response, has_body) = match asked {
             Ok(request) => (self.answer.answer(&request), request.method != "HEAD"),
             Err(refusal) => (refusal, true),
         };
         stream.end = Instant::now() + self.time_max;
-        got_on();
+        self.note(id, Some(Stage::Response));
         stream.write_all(&response.bytes(has_body))?;
         stream.stream.shutdown(Shutdown::Write)?;
         // Closing a socket with unread input would discard the response.
         let end = Instant::now() + self.time_max;
         let mut rest = Timed { end, got_on: &|| (), ..stream };
-        self.note(id, Stage::Done);
+        self.note(id, Some(Stage::Done));
         let mut part = [0; HEAD_MAX];
         for _ in 0..HEAD_MAX {
             if !matches!(rest.read(&mut part), Ok(1..)) {
@@ -167,6 +172,14 @@ impl<A: Answer> Server<A> {
         }
         Ok(())
     }
+}
+
+/// Whether the client has sent what its thread has not read yet: on a busy host the thread waits for a CPU.
+fn has_unread(stream: &TcpStream) -> bool {
+    let mut byte = 0u8;
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    // SAFETY: recv writes at most one byte, to a valid address.
+    unsafe { libc::recv(stream.as_raw_fd(), (&raw mut byte).cast(), 1, flags) > 0 }
 }
 
 /// Reads a request.
