@@ -65,7 +65,7 @@ done
 before=$(weights)
 # A group's weight is divided among CPUs by averages of load, which need some 300 ms after a thread has moved.
 sleep 1
-say "shape $(unspin shape pid:$vm --dry-run --once --json 2>&1)"
+say "shape $(unspin shape pid:$vm --period-ms 500 --dry-run --once --json 2>&1)"
 check "a dry run changes nothing" as_before
 
 check "weights are set" shaping
