@@ -22,7 +22,7 @@ use unspin_scratch::Scratch;
 
 const VCPUS: u32 = 4;
 /// The image has all programs with their libraries in it, and is unpacked beside itself.
-const MEMORY_MIB: u64 = 1024;
+const MEMORY_MIB: u64 = 1280;
 /// CPU time of QEMU's: other work on this computer does not count.
 const BOOT_PATIENCE: Duration = Duration::from_secs(100);
 const PROGRAM_PATIENCE: Duration = Duration::from_secs(60);
