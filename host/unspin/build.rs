@@ -25,6 +25,10 @@ fn main() {
     for source in ["choice.c", "cond.c", "mutex.c", "spin.c"] {
         cc.arg(locks.join("interpose").join(source));
     }
+    if std::env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|processor| processor == "x86_64") {
+        let versions = locks.join("interpose/versions.map");
+        cc.arg(format!("-Wl,--version-script={}", versions.display()));
+    }
     let status = cc.arg("-o").arg(out.join("libunspin-locks.so")).status();
     assert!(status.as_ref().is_ok_and(|s| s.success()), "{cc:?}: {status:?}");
     let list = std::fs::read_to_string(locks.join("interpose/list.h")).expect("list.h");

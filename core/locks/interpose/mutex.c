@@ -6,9 +6,10 @@
  * finds a mutex held takes the front lock first. So one waiter at a time asks for the mutex, in the
  * order of the front lock, and holds both until pthread_mutex_unlock(). A free mutex is taken by the
  * first thread that asks, as with the C library alone: it does not wait for a thread that has yet to
- * wake up. Condition variables, timed locks, trylock, cancellation and code that is bound to the C
+ * wake up. Condition variables, timed locks, trylock, cancellation and code that takes a mutex by the C
  * library's functions work as usual: they use only the mutex, and the holder of the front lock waits
- * for it.
+ * for it. But a mutex that was taken by the functions below must be released by them: the C library's
+ * pthread_mutex_unlock(), by a pointer into the C library, would leave the front lock taken.
  *
  * The thread that holds the front lock and asks for the mutex must run, or all others that find the mutex held
  * wait for it. So a program must not stop it in a signal handler, and the thread must not leave

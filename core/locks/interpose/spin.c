@@ -3,7 +3,8 @@
  * The pthread_spin_*() functions with a lock of list.h, for LD_PRELOAD:
  *
  *	cd locks/interpose
- *	cc -O2 -shared -fPIC -fvisibility=hidden -ftls-model=initial-exec -I .. -o libunspin-locks.so *.c
+ *	cc -O2 -shared -fPIC -fvisibility=hidden -ftls-model=initial-exec -I .. \
+ *	   -Wl,--version-script=versions.map -o libunspin-locks.so *.c
  *	LD_PRELOAD=./libunspin-locks.so program
  *
  * Only the replaced functions are visible, so that several copies of the library may be in one process. The

@@ -12,6 +12,8 @@ mod keep;
 mod notify;
 #[cfg(feature = "module")]
 mod preload;
+#[cfg(feature = "module")]
+mod program;
 mod span;
 mod undo;
 mod watch;

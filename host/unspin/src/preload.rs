@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The library of `locks/interpose`, which is embedded in this program: stores it in a file for
-//! `LD_PRELOAD`, and checks whether a program would load it.
+//! `LD_PRELOAD`.
 
+use crate::program::is_mounted;
 use anyhow::{bail, Context};
-use std::ffi::CString;
 use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{Read, Write};
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
+use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -21,6 +21,9 @@ pub fn locks() -> impl Iterator<Item = &'static str> {
 
 /// Locks that are too large for a spin lock.
 pub const MUTEX_ONLY: [&str; 1] = ["lease"];
+
+/// Locks that `UNSPIN_TAU_NS` changes.
+pub const WITH_TAU: [&str; 2] = ["preemptable", "pv_preemptable"];
 
 /// A path of the library for `LD_PRELOAD`: in the user's cache, where it stays for processes that the
 /// program starts; without a cache, in memory, which exists while a program keeps its descriptors
@@ -57,32 +60,44 @@ fn store(dir: &Path) -> anyhow::Result<PathBuf> {
         bail!("LD_PRELOAD cannot name {}", path.display());
     }
     fs::DirBuilder::new().recursive(true).mode(0o755).create(dir)?;
-    if !is_only_ours(dir)? || is_noexec(dir) {
+    if !is_only_ours(dir)? || is_mounted(dir, libc::ST_NOEXEC) {
         bail!("{} is owned or writable by another user, or mounted noexec", dir.display());
     }
+    open_to_all(dir, 0o755)?;
     if fs::read(&path).is_ok_and(|stored| stored == LIBRARY) && is_only_ours(&path)? {
+        open_to_all(&path, 0o644)?;
         return Ok(path);
     }
-    let new = dir.join(format!(".new-{}", std::process::id()));
-    fs::write(&new, LIBRARY)
-        .and_then(|()| fs::set_permissions(&new, fs::Permissions::from_mode(0o644)))
-        .and_then(|()| fs::rename(&new, &path))
-        .with_context(|| format!("cannot write {}", path.display()))?;
+    publish(dir, &path).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
+}
+
+/// Writes the library under a name that no other process has, and then gives it its own. Processes of several
+/// containers may have the same id and the same directory.
+fn publish(dir: &Path, path: &Path) -> std::io::Result<()> {
+    let new = dir.join(format!(".new-{:016x}", RandomState::new().build_hasher().finish()));
+    let mut file = File::options().write(true).create_new(true).open(&new)?;
+    let done = file
+        .write_all(LIBRARY)
+        .and_then(|()| file.set_permissions(fs::Permissions::from_mode(0o644)))
+        .and_then(|()| fs::rename(&new, path));
+    if done.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    done
+}
+
+/// root starts programs as other users, which must find the library also if root's umask is 077.
+fn open_to_all(path: &Path, mode: u32) -> std::io::Result<()> {
+    if uid() != 0 || fs::metadata(path)?.mode() & mode == mode {
+        return Ok(());
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
 
 fn is_only_ours(path: &Path) -> std::io::Result<bool> {
     let meta = fs::symlink_metadata(path)?;
     Ok(meta.uid() == uid() && meta.mode() & 0o022 == 0 && !meta.is_symlink())
-}
-
-fn is_noexec(dir: &Path) -> bool {
-    let Ok(path) = CString::new(dir.as_os_str().as_bytes()) else { return true };
-    // SAFETY: `path` ends with a NUL, `fs` is written before it is read.
-    unsafe {
-        let mut fs: libc::statvfs = std::mem::zeroed();
-        libc::statvfs(path.as_ptr(), &mut fs) == 0 && fs.f_flag & libc::ST_NOEXEC != 0
-    }
 }
 
 /// The file stays open on purpose: the program inherits it.
@@ -100,100 +115,6 @@ fn in_memory() -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// The reason why a program ignores `LD_PRELOAD`.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Ignores {
-    /// It has no dynamic linker.
-    Static,
-    /// It runs with privileges that its caller does not have.
-    Privileged,
-    /// Its dynamic linker is another one (another C library or processor), and might complain.
-    Foreign(String),
-}
-
-impl std::fmt::Display for Ignores {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Ignores::Static => f.write_str("it is statically linked"),
-            Ignores::Privileged => f.write_str("it is setuid, setgid or has file capabilities"),
-            Ignores::Foreign(why) => f.write_str(why),
-        }
-    }
-}
-
-/// Whether the program at `path` would ignore the library; for a script, whether its interpreter
-/// would. A file in an unknown format is assumed to load it.
-pub fn ignores(path: &Path) -> Option<Ignores> {
-    let mut path = path.to_path_buf();
-    for _ in 0..5 {
-        let mut head = Vec::new();
-        File::open(&path).ok()?.take(64 << 10).read_to_end(&mut head).ok()?;
-        if let Some(line) = head.strip_prefix(b"#!") {
-            let line = line.split(|b| *b == b'\n').next()?;
-            let text = String::from_utf8_lossy(line).into_owned();
-            path = PathBuf::from(text.split_whitespace().next()?);
-            continue;
-        }
-        // The dynamic linker itself, which runs the program that its arguments name.
-        if fs::canonicalize(&path).is_ok_and(|path| is_linker(&path.to_string_lossy())) {
-            return None;
-        }
-        return is_privileged(&path).then_some(Ignores::Privileged).or_else(|| of_elf(&head));
-    }
-    None
-}
-
-/// Whether a path is that of glibc's dynamic linker.
-fn is_linker(path: &str) -> bool {
-    path.rsplit('/').next().is_some_and(|name| name.starts_with("ld-linux"))
-}
-
-fn is_privileged(path: &Path) -> bool {
-    let Ok(meta) = fs::metadata(path) else { return false };
-    // SAFETY: takes nothing and cannot fail.
-    let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
-    let setuid = meta.mode() & libc::S_ISUID != 0 && meta.uid() != uid;
-    let setgid = meta.mode() & libc::S_ISGID != 0 && meta.gid() != gid;
-    let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return false };
-    // SAFETY: both names end with a NUL; no more than 0 bytes are written.
-    let capable = unsafe {
-        libc::getxattr(name.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0
-    };
-    setuid || setgid || (capable && uid != 0)
-}
-
-/// Checks the head of an ELF file. Linkers place the program headers right after the ELF header.
-fn of_elf(head: &[u8]) -> Option<Ignores> {
-    const PT_INTERP: u32 = 3;
-    let number = |at: usize, bytes: usize| -> Option<u64> {
-        let field = head.get(at..at.checked_add(bytes)?)?;
-        Some(field.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)))
-    };
-    let mut ours = [0; 20];
-    File::open("/proc/self/exe").ok()?.read_exact(&mut ours).ok()?;
-    if !head.starts_with(b"\x7fELF") {
-        return None;
-    }
-    // Class and byte order, and the processor.
-    if head.get(4..6)? != ours.get(4..6)? || head.get(18..20)? != ours.get(18..20)? {
-        return Some(Ignores::Foreign("it is built for another architecture".into()));
-    }
-    let (table, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
-    for i in 0..count {
-        let at = usize::try_from(table.checked_add(i * size)?).ok()?;
-        if number(at, 4)? != u64::from(PT_INTERP) {
-            continue;
-        }
-        let start = usize::try_from(number(at.checked_add(8)?, 8)?).ok()?;
-        let end = start.checked_add(usize::try_from(number(at.checked_add(32)?, 8)?).ok()?)?;
-        let linker =
-            String::from_utf8_lossy(head.get(start..end)?).trim_end_matches('\0').to_string();
-        return (!is_linker(&linker))
-            .then(|| Ignores::Foreign(format!("{linker} is not glibc's dynamic linker")));
-    }
-    Some(Ignores::Static)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,6 +127,41 @@ mod tests {
             let large = header.contains(&format!("sizeof(struct unspin_{lock}_lock) == 8"));
             assert_eq!(MUTEX_ONLY.contains(&lock), large, "{lock}");
         }
+    }
+
+    #[test]
+    fn locks_with_tau_are_those_that_use_it() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../core/locks");
+        for lock in locks() {
+            let header = fs::read_to_string(dir.join(format!("{lock}.h"))).unwrap();
+            let uses = header.contains("unspin_preemptable_default");
+            assert_eq!(WITH_TAU.contains(&lock), uses, "{lock}");
+        }
+    }
+
+    #[test]
+    fn a_failed_write_leaves_nothing() {
+        let scratch = unspin_scratch::Scratch::new();
+        let path = store(&scratch.join("library")).unwrap();
+        let dir = path.parent().unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(store(dir).is_err(), "a directory has its name");
+        let names: Vec<_> = fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
+        assert_eq!(names, [path]);
+    }
+
+    #[test]
+    fn what_root_stores_is_for_all() {
+        let scratch = unspin_scratch::Scratch::new();
+        let dir = scratch.join("library");
+        let path = store(&dir).unwrap();
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        store(&dir).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        let wanted = if uid() == 0 { (0o755, 0o644) } else { (0o700, 0o600) };
+        assert_eq!((mode(&dir), mode(&path)), wanted);
     }
 
     #[test]
@@ -225,25 +181,6 @@ mod tests {
         assert!(store(&dir.join("a b")).unwrap_err().to_string().contains("cannot name"));
         let memory = in_memory().unwrap();
         assert_eq!(fs::read(memory).unwrap(), LIBRARY);
-    }
-
-    #[test]
-    fn no_file_makes_it_panic() {
-        let ours = fs::read("/proc/self/exe").unwrap();
-        assert_eq!(of_elf(&ours[..4096]), None);
-        for cut in 0..1024 {
-            of_elf(&ours[..cut]);
-        }
-        for at in 0..64 {
-            let mut wrong = ours[..4096].to_vec();
-            wrong[at] ^= 0xff;
-            of_elf(&wrong);
-        }
-        let mut foreign = ours[..4096].to_vec();
-        foreign[18] ^= 1;
-        assert!(matches!(of_elf(&foreign), Some(Ignores::Foreign(_))));
-        assert_eq!(ignores("/nonexistent".as_ref()), None);
-        assert_eq!(ignores("/bin/sh".as_ref()), None);
     }
 
     #[test]

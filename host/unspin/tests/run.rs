@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin run` as users see it.
 
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -55,10 +57,10 @@ fn settings_reach_the_program_and_what_is_set_stays() {
     command
         .arg("echo $UNSPIN_LOCK $UNSPIN_MUTEX $UNSPIN_TAU_NS $LD_PRELOAD $0 $1")
         .args(["a", "b c"]);
-    command.env("UNSPIN_LOCK", "tas").env("LD_PRELOAD", "libm.so.6");
+    command.env("UNSPIN_LOCK", "preemptable").env("LD_PRELOAD", "libm.so.6");
     let out = command.env("HOME", scratch("home")).output().unwrap();
     let said = text(&out.stdout);
-    assert!(said.starts_with("tas 1 1500 libm.so.6:/"), "{said} {}", text(&out.stderr));
+    assert!(said.starts_with("preemptable 1 1500 libm.so.6:/"), "{said} {}", text(&out.stderr));
     assert!(said.ends_with(" a b c\n"), "{said}");
 }
 
@@ -69,14 +71,95 @@ fn exit_codes_are_the_programs() {
         (["--lock", "nosuch", "true"], 2, "preemptable"),
         (["--lock", "lease", "true"], 2, "add --mutex"),
         (["--tau-us", "soon", "true"], 2, "microseconds"),
+        (
+            ["--tau-us", "5", "true"],
+            2,
+            "--tau-us needs --lock preemptable or --lock pv_preemptable",
+        ),
         (["--", "nosuch-program", "x"], 2, "nosuch-program: program not found"),
-        (["--", "/etc/passwd", "x"], 77, "cannot start /etc/passwd"),
+        (["--", "", "x"], 2, "no program name given"),
+        (["--", "/etc/passwd/x", "x"], 2, "program not found: Not a directory"),
+        (
+            ["--", "/etc/passwd", "x"],
+            77,
+            "cannot start /etc/passwd: it is not executable: chmod +x",
+        ),
+        (["--", "/etc", "x"], 77, "cannot start /etc: it is a directory"),
+        (["--", "/dev/null", "x"], 77, "cannot start /dev/null: it is not a regular file"),
     ] {
         let out = run(&args);
         let said = text(&out.stderr);
         assert_eq!(out.status.code(), Some(code), "{said}");
         assert!(said.contains(words), "{said}");
     }
+    let out = run(&["--tau-us", "5", "--lock", "tas", "true"]);
+    assert_eq!(out.status.code(), Some(2), "a lock without tau");
+}
+
+/// A file of this mode in a directory for the tests of programs that cannot start.
+fn file(name: &str, mode: u32, bytes: &[u8]) -> String {
+    let path = scratch("refused").join(name);
+    std::fs::write(&path, bytes).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn what_keeps_a_program_from_starting_is_named() {
+    let interpreter = file("not-executable", 0o644, b"");
+    let script = |name: &str, line: &str| file(name, 0o755, format!("#!{line}\n").as_bytes());
+    let mut linker = std::fs::read(cc("no-linker", &[])).unwrap();
+    let name = linker.windows(9).position(|bytes| bytes == b"/lib64/ld").unwrap();
+    linker[name + 1] = b'L';
+    let chain = script("needs-no-such", "/no/such/interpreter");
+    for (program, words) in [
+        (chain.clone(), "its interpreter /no/such/interpreter is missing: install it, or correct"),
+        (script("chain", &chain), "its interpreter /no/such/interpreter is missing"),
+        (script("windows", "/bin/sh\r"), "/bin/sh is followed by a carriage return"),
+        (script("no-x", &interpreter), "not-executable is not executable: chmod +x"),
+        (script("directory", "/etc"), "its interpreter /etc is a directory"),
+        (
+            file("no-linker", 0o755, &linker),
+            "dynamic linker /Lib64/ld-linux-x86-64.so.2 is missing",
+        ),
+    ] {
+        let out = run(&["--", &program]);
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(77), "{program}: {said}");
+        assert!(said.contains(words) && !said.contains("os error"), "{program}: {said}");
+    }
+}
+
+#[test]
+fn a_program_in_the_path_that_cannot_start_is_named() {
+    let (dir, other) = (scratch("refused-in-path"), scratch("refused-in-path/other"));
+    for (name, words) in [
+        ("loop", "loop: Too many levels of symbolic links"),
+        ("dangling", "dangling: it is a symbolic link to something that is missing"),
+        ("no-x", "no-x: it is not executable: chmod +x"),
+        ("other", "other: it is a directory"),
+    ] {
+        let path = dir.join(name);
+        let _ = match name {
+            "loop" => std::os::unix::fs::symlink("loop", &path),
+            "dangling" => std::os::unix::fs::symlink("nowhere", &path),
+            "no-x" => std::fs::write(&path, "#!/bin/sh\n"),
+            _ => Ok(()),
+        };
+        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+        command.args(["run", "--", name]).env("PATH", format!("{}:/bin", dir.display()));
+        let out = command.output().unwrap();
+        let said = text(&out.stderr);
+        assert!(out.status.code() == Some(77) && said.contains(words), "{name}: {said}");
+    }
+    // One that can start comes later.
+    let later = other.join("no-x");
+    std::fs::write(&later, "#!/bin/sh\nexit 7\n").unwrap();
+    std::fs::set_permissions(&later, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+    command.args(["run", "--", "no-x"]).env("HOME", scratch("home"));
+    command.env("PATH", format!("{}:{}", dir.display(), other.display()));
+    assert_eq!(command.status().unwrap().code(), Some(7));
 }
 
 #[test]
@@ -100,6 +183,53 @@ fn a_program_it_has_no_effect_on_is_named_and_run() {
     assert!(chmod.arg("+x").arg(&script).status().unwrap().success());
     let said = text(&run(&["--", script.to_str().unwrap()]).stderr);
     assert!(said.contains("statically linked"), "{said}");
+    let by_env = scratch("run").join("script-by-env");
+    std::fs::write(&by_env, format!("#!/usr/bin/env {program}\n")).unwrap();
+    std::fs::set_permissions(&by_env, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let said = text(&run(&["--", by_env.to_str().unwrap()]).stderr);
+    assert!(said.contains("statically linked"), "{said}");
+}
+
+/// Only root can make a file of another user.
+#[test]
+fn a_setuid_program_without_new_privileges_is_an_ordinary_one() {
+    let program = scratch("run").join("setuid");
+    std::fs::copy("/bin/true", &program).unwrap();
+    if std::os::unix::fs::chown(&program, Some(65534), None).is_err() {
+        println!("SKIPPED: not root");
+        return;
+    }
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+    command.args(["run", "--"]).arg(&program).env("HOME", scratch("home"));
+    let said = text(&command.output().unwrap().stderr);
+    if said.is_empty() {
+        println!("SKIPPED: mounted nosuid, or no new privileges here");
+        return;
+    }
+    assert!(said.contains("it is setuid"), "{said}");
+    // SAFETY: prctl() may be called between fork() and exec().
+    unsafe {
+        command.pre_exec(|| {
+            let (yes, zero): (libc::c_ulong, libc::c_ulong) = (1, 0);
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, yes, zero, zero, zero);
+            Ok(())
+        });
+    }
+    let out = command.output().unwrap();
+    assert!(out.status.success() && out.stderr.is_empty(), "{}", text(&out.stderr));
+}
+
+#[test]
+fn what_the_environment_asks_in_vain_is_told() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+    command.args(["run", "true"]).env("UNSPIN_LOCK", "lease").env("HOME", scratch("home"));
+    let out = command.output().unwrap();
+    let said = text(&out.stderr);
+    let words = "no effect: UNSPIN_LOCK=lease is too large for spin locks: add --mutex";
+    assert!(out.status.success() && said.contains(words), "{said}");
+    command.env("UNSPIN_MUTEX", "1");
+    assert!(command.output().unwrap().stderr.is_empty());
 }
 
 #[test]
@@ -115,6 +245,49 @@ fn an_ignored_sigpipe_stays_ignored() {
     let sigpipe = 1 << (libc::SIGPIPE - 1);
     assert_eq!(status("trap '' PIPE; ") & sigpipe, sigpipe);
     assert_eq!(status("") & sigpipe, 0);
+}
+
+#[test]
+fn a_closed_output_stays_closed() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" run -- /bin/echo hi >&-"]).arg(env!("CARGO_BIN_EXE_unspin"));
+    let out = command.env("HOME", scratch("home")).env("LC_ALL", "C").output().unwrap();
+    let said = text(&out.stderr);
+    assert!(!out.status.success() && said.contains("Bad file descriptor"), "{said}");
+}
+
+const ENVIRONMENT: &str = r#"
+#include <stdio.h>
+#include <unistd.h>
+
+extern char **environ;
+
+int main(int argc, char **argv)
+{
+	char *odd[] = { "B=1", "no assignment", "A=2", "B=3", "LD_PRELOAD=", "LD_PRELOAD=libm.so.6", NULL };
+
+	if (argc > 1)
+		return execve(argv[1], argv + 1, odd);
+	for (; *environ; environ++)
+		puts(*environ);
+	return 0;
+}
+"#;
+
+#[test]
+fn the_environment_stays_as_it_is() {
+    let source = scratch("run").join("environment.c");
+    std::fs::write(&source, ENVIRONMENT).unwrap();
+    let program = scratch("run").join("environment");
+    let mut cc = Command::new("cc");
+    assert!(cc.arg(&source).arg("-o").arg(&program).status().unwrap().success());
+    let mut command = Command::new(&program);
+    command.args([env!("CARGO_BIN_EXE_unspin"), "run", "--mutex", "--"]).arg(&program);
+    let said = text(&command.output().unwrap().stdout);
+    let lines: Vec<_> = said.lines().collect();
+    assert_eq!(lines[..4], ["B=1", "no assignment", "A=2", "B=3"], "{said}");
+    assert!(lines[4].starts_with("LD_PRELOAD=libm.so.6:/"), "the last is kept: {said}");
+    assert_eq!(lines[5..], ["UNSPIN_MUTEX=1"], "{said}");
 }
 
 const DAEMON: &str = r#"

@@ -14,6 +14,7 @@ use unspin_threads::locks::by_name;
 const FLAGS: [&str; 7] =
     ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-rdynamic"];
 const SOURCES: [&str; 4] = ["choice.c", "cond.c", "mutex.c", "spin.c"];
+const VERSIONS: &str = "versions.map";
 const MUTEX: (&str, &str) = ("UNSPIN_MUTEX", "1");
 
 fn cc(source: &Path, out: &str, flags: &[&str]) -> PathBuf {
@@ -38,6 +39,9 @@ fn library(from: &Path, name: &str) -> PathBuf {
     cc.arg("-U_FORTIFY_SOURCE");
     cc.arg("-I").arg(locks_dir());
     cc.args(SOURCES.map(|source| from.join(source)));
+    if cfg!(target_arch = "x86_64") {
+        cc.arg(format!("-Wl,--version-script={}", from.join(VERSIONS).display()));
+    }
     check(cc.arg("-o").arg(&out)).unwrap_or_else(|said| panic!("{name}: {said}"));
     out
 }
@@ -158,8 +162,20 @@ fn the_library_exports_only_what_it_replaces() {
     let output =
         Command::new("nm").args(["-D", "--defined-only"]).arg(real_library("names")).output();
     let names = String::from_utf8(output.unwrap().stdout).unwrap();
-    let names: Vec<_> = names.lines().filter_map(|line| line.split(' ').next_back()).collect();
+    let names = names.lines().filter_map(|line| line.split(' ').next_back());
+    // The versions are listed, too.
+    let names: Vec<_> = names.filter(|name| !name.starts_with("GLIBC_")).collect();
     assert!(names.len() > 5 && names.iter().all(|name| name.starts_with("pthread_")), "{names:?}");
+}
+
+#[test]
+fn the_dynamic_linker_serves_a_program_as_before() {
+    let (program, library) = (program("posix_linked", "all"), real_library("linked"));
+    check(&mut Command::new(&program)).expect("the C library's own");
+    for mutex in ["0", "1"] {
+        check(&mut over(&library, &program, "", &[("UNSPIN_MUTEX", mutex)]))
+            .unwrap_or_else(|said| panic!("UNSPIN_MUTEX={mutex}: {said}"));
+    }
 }
 
 /// A limit that docs/run.md tells: the waiter that is stopped is the one that asks for the mutex.
@@ -419,6 +435,21 @@ const MUTANTS: &[Mutant] = &[
         "posix_realtime",
         "a_class_may_come_while_one_waits",
     ),
+    mutant(
+        "a wait looks for the C library's function",
+        ("cond.c", "\t\tif (fn)\n", "\t\tif (!fn)\n"),
+        "tas",
+        "posix_linked",
+        "dlerror_stays_over_a_wait",
+    ),
+    #[cfg(target_arch = "x86_64")]
+    mutant(
+        "old conditions are taken for new ones",
+        ("cond.c", "\"GLIBC_2.2.5\", NULL", "NULL, NULL"),
+        "tas",
+        "posix_linked",
+        "conditions_may_be_old",
+    ),
 ];
 
 /// The library with a change, and the program that must see it.
@@ -426,7 +457,7 @@ fn make_mutant(number: usize, mutant: &Mutant) -> (PathBuf, PathBuf) {
     let dir = scratch().join(format!("interpose-mutant-{number}"));
     std::fs::create_dir_all(&dir).unwrap();
     let (file, what, by) = mutant.change;
-    for name in ["choice.h", "list.h", "realtime.h"].iter().chain(&SOURCES) {
+    for name in ["choice.h", "list.h", "realtime.h", VERSIONS].iter().chain(&SOURCES) {
         let mut text = std::fs::read_to_string(locks_dir().join("interpose").join(name)).unwrap();
         if *name == file {
             assert!(text.contains(what), "{}: no {what:?} in {file}", mutant.name);

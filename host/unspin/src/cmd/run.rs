@@ -1,45 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin run`: runs a program with the locks of this project.
 
+mod at_start;
+
 use crate::exit::{Cannot, Usage};
-use crate::preload;
+use crate::{preload, program};
 use anyhow::Context;
 use clap::builder::PossibleValuesParser;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// What SIGPIPE does to this process since its start. Rust's runtime ignores the signal before main(), and
-/// sets it to the default for programs that this one executes.
-static SIGPIPE_AT_START: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
-
-extern "C" fn remember_sigpipe() {
-    // SAFETY: `action` is written before it is read; no handler is installed.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        if libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut action) == 0 {
-            SIGPIPE_AT_START.store(action.sa_sigaction, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Called before the runtime.
-#[used]
-#[link_section = ".init_array"]
-static REMEMBER_SIGPIPE: extern "C" fn() = remember_sigpipe;
-
-/// Services ignore SIGPIPE in their programs, which must find it so.
-fn keep_sigpipe(command: &mut Command) {
-    // SAFETY: signal() may be called between fork() and exec(); the disposition is one that exec() keeps.
-    unsafe {
-        command.pre_exec(|| {
-            libc::signal(libc::SIGPIPE, SIGPIPE_AT_START.load(Ordering::Relaxed));
-            Ok(())
-        });
-    }
-}
 
 const MORE: &str = "\
 Locks:
@@ -78,7 +49,7 @@ pub struct Args {
     #[arg(long)]
     mutex: bool,
     /// How long a preemptable lock waits per waiter ahead of it, in microseconds; 0: no order [default:
-    /// 2].
+    /// 2]. Only for the locks preemptable and pv_preemptable.
     #[arg(long, value_name = "N", value_parser = tau_ns)]
     tau_us: Option<u64>,
     /// When a process exits, print how many locks it took.
@@ -102,44 +73,63 @@ fn takes_mutexes(args: &Args) -> bool {
     args.mutex || std::env::var_os("UNSPIN_MUTEX").is_some_and(|value| value == "1")
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
-    if let Some(lock) = args.lock.as_deref().filter(|lock| preload::MUTEX_ONLY.contains(lock)) {
-        if !takes_mutexes(args) {
-            let text = format!(
-                "{lock} is too large for spin locks: add --mutex to use it for \
-                                mutexes"
-            );
-            return Err(Usage(text).into());
+/// Checks that the options fit the lock, which they or the environment name.
+fn check_lock(args: &Args) -> anyhow::Result<()> {
+    let set = std::env::var("UNSPIN_LOCK").unwrap_or_default();
+    let lock = args.lock.as_deref().unwrap_or(&set);
+    if preload::MUTEX_ONLY.contains(&lock) && !takes_mutexes(args) {
+        let why = "is too large for spin locks: add --mutex to use it for mutexes";
+        if args.lock.is_some() {
+            return Err(Usage(format!("{lock} {why}")).into());
         }
+        say!("unspin: no effect: UNSPIN_LOCK={lock} {why}");
     }
-    let (program, rest) = args.command.split_first().context("no program")?;
-    let path = find(program)?;
-    let mut command = Command::new(&path);
-    command.arg0(program).args(rest);
-    let ignored = preload::ignores(&path);
+    if args.tau_us.is_some() && !preload::WITH_TAU.contains(&lock) {
+        let locks = preload::WITH_TAU.join(" or --lock ");
+        return Err(Usage(format!("this lock has no tau: --tau-us needs --lock {locks}")).into());
+    }
+    Ok(())
+}
+
+/// Sets a variable for the program. Command::env() would sort the environment, and drop what is there twice or
+/// without a `=`. Of two settings the dynamic linker takes the last and getenv() the first, so only one stays.
+fn set(name: &str, value: impl AsRef<OsStr>) {
+    std::env::remove_var(name);
+    std::env::set_var(name, value);
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    check_lock(args)?;
+    let (name, rest) = args.command.split_first().context("no program")?;
+    let path = program::find(name)?;
+    let ignored = program::ignores(&path);
     if let Some(why) = &ignored {
         say!("unspin: no effect on {}: {why}", path.display());
     }
     // A foreign dynamic linker would complain. Processes that others start may load the library.
-    if !matches!(ignored, Some(preload::Ignores::Foreign(_))) {
+    if !matches!(ignored, Some(program::Ignores::Foreign(_))) {
         let library = preload::library()?;
-        command.env("LD_PRELOAD", with(std::env::var_os("LD_PRELOAD"), &library));
+        let all = std::env::vars_os().filter(|(name, _)| name == "LD_PRELOAD");
+        set("LD_PRELOAD", with(all.last().map(|(_, present)| present), &library));
     }
     if let Some(lock) = &args.lock {
-        command.env("UNSPIN_LOCK", lock);
+        set("UNSPIN_LOCK", lock);
     }
     if args.mutex {
-        command.env("UNSPIN_MUTEX", "1");
+        set("UNSPIN_MUTEX", "1");
     }
     if let Some(ns) = args.tau_us {
-        command.env("UNSPIN_TAU_NS", ns.to_string());
+        set("UNSPIN_TAU_NS", ns.to_string());
     }
     if args.verbose {
-        command.env("UNSPIN_VERBOSE", "1");
+        set("UNSPIN_VERBOSE", "1");
     }
-    keep_sigpipe(&mut command);
+    let mut command = Command::new(&path);
+    command.arg0(name).args(rest);
+    at_start::restore(&mut command);
     let error = command.exec();
-    Err(Cannot(format!("cannot start {}: {error}", path.display())).into())
+    let why = program::why_not(&path, &error);
+    Err(Cannot(format!("cannot start {}: {why}", path.display())).into())
 }
 
 /// Appends the library to the present value, unless it is in it.
@@ -151,24 +141,6 @@ fn with(present: Option<OsString>, library: &Path) -> OsString {
         all.push(library);
     }
     all
-}
-
-/// Finds the program as execvp() does.
-fn find(program: &OsStr) -> anyhow::Result<PathBuf> {
-    let named = Path::new(program);
-    let is_file = |path: &PathBuf| path.is_file();
-    let found = if program.as_encoded_bytes().contains(&b'/') {
-        Some(named.to_path_buf()).filter(is_file)
-    } else {
-        let dirs = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
-        let mut paths = std::env::split_paths(&dirs).map(|dir| dir.join(named)).filter(is_file);
-        let is_executable = |path: &PathBuf| {
-            use std::os::unix::fs::PermissionsExt;
-            path.metadata().is_ok_and(|meta| meta.permissions().mode() & 0o111 != 0)
-        };
-        paths.find(is_executable)
-    };
-    found.ok_or_else(|| Usage(format!("{}: program not found", named.display())).into())
 }
 
 #[cfg(test)]
