@@ -9,6 +9,8 @@ use unspin_uapi::Number;
 const ALL: [Number; 5] =
     [Number::WINDOW_MIN, Number::WINDOW_MAX, Number::WINDOW_INIT, Number::DELTA, Number::DELTA_MAX];
 
+/// The bounds of the window.
+pub const WINDOW: [Number; 3] = [Number::WINDOW_MIN, Number::WINDOW_INIT, Number::WINDOW_MAX];
 /// The steps, which may not be above the largest window.
 pub const STEPS: [Number; 2] = [Number::DELTA, Number::DELTA_MAX];
 
@@ -21,11 +23,6 @@ pub const WINDOW_PAIRS: [(Number, Number); 3] = [
 
 /// Values by the names of their settings.
 type Values = BTreeMap<String, String>;
-
-/// Whether the module may move this setting when another is written.
-pub fn is_bound(key: &str) -> bool {
-    ALL.iter().any(|number| number.file() == key)
-}
 
 /// A value above the one that bounds it.
 #[derive(Debug, PartialEq, Eq)]
@@ -80,6 +77,13 @@ pub fn settled(before: &Values, written: &Values) -> Values {
     all.filter_map(|(number, is)| Some((number.file().to_string(), is?.to_string()))).collect()
 }
 
+/// The values that the module moves if these are written over those of `now`.
+pub fn moved(now: &Values, written: &Values) -> Values {
+    let mut moved = settled(now, written);
+    moved.retain(|key, value| !written.contains_key(key) && now.get(key) != Some(value));
+    moved
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,6 +107,9 @@ mod tests {
         assert_eq!(of(&[(Number::WINDOW_MIN, 40_000)]), [40_000, 40_000, 40_000, 1024, 8192]);
         assert_eq!(of(&[(Number::WINDOW_INIT, 64)]), [64, 32768, 64, 1024, 8192]);
         assert_eq!(of(&[(Number::DELTA, 5)]), [4096, 32768, 8192, 5, 8192]);
+        let wide = values(&[(Number::WINDOW_MAX, 5000)]);
+        let expected = values(&[(Number::WINDOW_INIT, 5000), (Number::DELTA_MAX, 5000)]);
+        assert_eq!(moved(&defaults(), &wide), expected);
         let few = values(&[(Number::WINDOW_MIN, 64)]);
         assert_eq!(settled(&Values::new(), &few), few);
     }
