@@ -91,7 +91,7 @@ impl<'a, 'r, 't> Across<'a, 'r, 't> {
                 true => (is > bound, "above", "up to"),
                 false => (is < bound, "below", "from"),
             };
-            if let Some(value) = value(own.file()).filter(|_| is_wrong) {
+            if let Some(value) = is_wrong.then(|| value(own.file())).flatten() {
                 let other = other.file();
                 value.problem(
                     format!("{is} is {word} {other} = {bound} of [default]"),
@@ -101,7 +101,8 @@ impl<'a, 'r, 't> Across<'a, 'r, 't> {
         }
     }
 
-    /// Reports steps above `max`, which the module refuses. Without `window_max_cycles` in the table.
+    /// Reports steps above `max`, which the module refuses. A table with `window_max_cycles` was checked when
+    /// it was read.
     fn steps(&self, settings: &Settings, max: u32, value: impl Fn(&str) -> Option<Value<'r, 't>>) {
         let bound = Number::WINDOW_MAX.file();
         if settings.contains_key(bound) {
