@@ -4,6 +4,7 @@
 
 #[macro_use]
 pub mod out;
+pub mod bounds;
 pub mod completions;
 pub mod detect;
 pub mod distribution;

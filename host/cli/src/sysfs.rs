@@ -2,6 +2,7 @@
 //! The module's settings as people write them, and the reasons for refusals. Its files are in
 //! [`unspin_host::module`].
 
+use crate::bounds;
 use crate::exit::{Cannot, Usage};
 use anyhow::anyhow;
 use std::io::ErrorKind;
@@ -162,7 +163,17 @@ pub fn check_settings(of_vm: bool, pairs: &[(&str, &str)]) -> Result<(), Usage> 
             return Err(Usage(format!("{key} is given twice")));
         }
     }
-    Ok(())
+    let number = |key: &str| -> Option<u32> {
+        let (_, value) = pairs.iter().find(|(k, _)| *k == key)?;
+        value.parse().ok()
+    };
+    match bounds::contradictions(number).first() {
+        Some(wrong) => {
+            let (low, high) = (wrong.low, wrong.high);
+            Err(Usage(format!("{low}: {wrong}; allowed: up to {high}")))
+        }
+        None => Ok(()),
+    }
 }
 
 fn check(of_vm: bool, key: &str, value: &str) -> Result<(), Usage> {
@@ -250,6 +261,21 @@ mod tests {
             assert!(e.downcast_ref::<Usage>().is_some(), "{e}");
             assert_eq!(fs::read_to_string(root.join("vms/90-0/mode")).unwrap(), "apples\n");
         }
+    }
+
+    #[test]
+    fn values_that_contradict_each_other_are_refused() {
+        let wrong = |pairs: &[(&str, &str)]| check_settings(false, pairs).unwrap_err().to_string();
+        let said = wrong(&[("window_min_cycles", "5000"), ("window_max_cycles", "4000")]);
+        assert_eq!(
+            said,
+            "window_min_cycles: 5000 is above window_max_cycles = 4000; allowed: up to \
+             window_max_cycles"
+        );
+        let said = wrong(&[("window_max_cycles", "4000"), ("delta_max_cycles", "5000")]);
+        assert!(said.starts_with("delta_max_cycles: 5000 is above"), "{said}");
+        check_settings(true, &[("window_min_cycles", "4000"), ("window_max_cycles", "4000")])
+            .unwrap();
     }
 
     #[test]

@@ -165,8 +165,13 @@ impl Of<'_> {
         let maker = self.id.and_then(|id| id.split_once('-')).map(|(tid, _)| tid);
         self.id == Some(text)
             || maker == Some(text)
-            || self.process.is_some_and(|vm| text.parse() == Ok(vm.pid))
+            || self.process.is_some_and(|vm| is_pid(text, vm.pid))
     }
+}
+
+/// Whether the text is this process id as the kernel writes it: without a sign, and without zeros before it.
+fn is_pid(text: &str, pid: u32) -> bool {
+    text.parse() == Ok(pid) && !text.starts_with(['+', '0'])
 }
 
 /// Where `mark` is in the text.

@@ -15,13 +15,18 @@ pub fn parse(text: &str) -> Option<BTreeSet<u32>> {
     let mut cpus = BTreeSet::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        let (first, last) = (number(first)?, number(last)?);
         if last < first || last >= NUMBERS {
             return None;
         }
         cpus.extend(first..=last);
     }
     Some(cpus)
+}
+
+/// The number of a CPU, which has digits only: no sign.
+fn number(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|_| !text.starts_with('+'))
 }
 
 /// Writes CPUs as the kernel does: `0-3,8`.
@@ -133,6 +138,14 @@ mod tests {
         root.write("cpu/cpu3/topology/thread_siblings_list", "1,3\n");
         assert_eq!((thread_of_core(&root, 3), thread_of_core(&root, 1)), (1, 0));
         assert_eq!((of("0-1"), of("1-2"), of("9")), (Some(1), Some(2), None));
+    }
+
+    #[test]
+    fn a_list_with_a_sign_is_malformed() {
+        for text in ["+1", "0-+1", "+0-1", "-1", "1-"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+        assert_eq!(parse("0-1"), Some([0, 1].into()));
     }
 
     proptest! {

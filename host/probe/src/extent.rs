@@ -6,7 +6,7 @@ use crate::layout::VMS_MAX;
 use crate::plan::{Exit, Extent, Plan};
 use libbpf_rs::{Link, Object, OpenObject};
 
-/// Most vCPUs that are watched at a time.
+/// The number of slots. One is for threads that are not watched, so one vCPU less is watched at a time.
 pub const VCPUS_MAX: u32 = 16384;
 
 /// The programs that distinguish only running, waiting and sleeping.

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! /etc/unspin/unspin.toml: the settings of VMs.
 
+mod across;
+
 use crate::exit::{said, Usage};
 use crate::sysfs;
 use crate::vms::{called, Vm};
 use std::collections::BTreeMap;
 use std::path::Path;
+use unspin_cli::bounds;
 use unspin_host::{is_explicit, Kind};
 use unspin_text::names::{distance, nearest};
 use unspin_text::{read_text, Problems, Reader, Table, Value};
@@ -41,14 +44,24 @@ impl Config {
         let reader = Reader::new(file, text);
         let config = {
             let doc = reader.parse();
-            config(&Table::top(&reader, &doc))
+            let top = Table::top(&reader, &doc);
+            let config = config(&top);
+            if reader.is_clean() {
+                across::check(&top, &config);
+            }
+            config
         };
         reader.finish(Some(config))
     }
 
     /// The settings of each of these VMs in addition to the defaults, in the order of `vms`.
     pub fn of(&self, vms: &[&Vm]) -> Asked<'_> {
-        let mut asked = Asked { settings: vec![Settings::new(); vms.len()], several: Vec::new() };
+        let mut asked = Asked {
+            settings: vec![Settings::new(); vms.len()],
+            several: Vec::new(),
+            twice: Vec::new(),
+        };
+        let mut tables: Vec<BTreeMap<&str, &str>> = vec![BTreeMap::new(); vms.len()];
         for (name, settings) in &self.names {
             let found: Vec<&Vm> = called(vms, name);
             if found.len() > 1 && !is_explicit(name.as_bytes()) {
@@ -56,11 +69,21 @@ impl Config {
                 asked.several.push((name.as_str(), ids));
                 continue;
             }
-            let is_it = |vm: &Vm| found.iter().any(|of| of.id == vm.id);
-            asked.add(vms, settings, is_it);
+            for (at, vm) in vms.iter().enumerate() {
+                if found.iter().any(|of| of.id == vm.id) {
+                    asked.add(at, &vm.id, (name.as_str(), settings), &mut tables[at]);
+                }
+            }
         }
         for (pid, settings) in &self.pids {
-            asked.add(vms, settings, |vm| vm.has_pid(*pid));
+            for (vm, of) in vms.iter().zip(&mut asked.settings) {
+                if vm.has_pid(*pid) {
+                    of.extend(settings.clone());
+                    asked
+                        .twice
+                        .retain(|twice| twice.id != vm.id || !settings.contains_key(&twice.key));
+                }
+            }
         }
         asked
     }
@@ -71,13 +94,52 @@ pub struct Asked<'a> {
     pub settings: Vec<Settings>,
     /// Names without a kind that match several VMs, with the ids of these VMs. They set nothing.
     pub several: Vec<(&'a str, Vec<String>)>,
+    pub twice: Vec<Twice>,
 }
 
-impl Asked<'_> {
-    fn add(&mut self, vms: &[&Vm], more: &Settings, is_it: impl Fn(&Vm) -> bool) {
-        for (vm, settings) in vms.iter().zip(&mut self.settings) {
-            if is_it(vm) {
-                settings.extend(more.clone());
+/// A setting to which two tables [vm.…] give different values for one VM.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Twice {
+    /// The module's id of the VM.
+    pub id: String,
+    pub key: String,
+    /// The table that does not count, and its value.
+    pub idle: (String, String),
+    /// The table that counts, and its value.
+    pub counts: (String, String),
+}
+
+impl std::fmt::Display for Twice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Twice { key, idle: (idle, other), counts: (counts, value), .. } = self;
+        write!(
+            f,
+            "[vm.{idle:?}] sets {key}={other}, and [vm.{counts:?}] sets {key}={value}; the latter \
+             counts: set {key} in one of them only"
+        )
+    }
+}
+
+impl<'a> Asked<'a> {
+    /// Adds the settings of a table to those of a VM. `tables`: the tables that set the VM's keys.
+    fn add(
+        &mut self,
+        at: usize,
+        id: &str,
+        (name, more): (&'a str, &'a Settings),
+        tables: &mut BTreeMap<&'a str, &'a str>,
+    ) {
+        for (key, value) in more {
+            self.twice.retain(|twice| twice.id != id || twice.key != *key);
+            let before = self.settings[at].insert(key.clone(), value.clone());
+            let other = tables.insert(key, name);
+            if let (Some(before), Some(other)) = (before.filter(|was| was != value), other) {
+                self.twice.push(Twice {
+                    id: id.to_string(),
+                    key: key.clone(),
+                    idle: (other.to_string(), before),
+                    counts: (name.to_string(), value.clone()),
+                });
             }
         }
     }
@@ -187,27 +249,23 @@ fn settings(table: &Table) -> Settings {
         let Some(text) = value.setting(allowed) else { continue };
         match sysfs::allowed_instead(name, &text) {
             Some(allowed) => value.problem(format!("{text:?} is not allowed"), allowed),
-            None => drop(settings.insert(name.to_string(), text)),
+            None => drop(settings.insert(name.to_string(), as_shown(text))),
         }
     }
     contradictions(table, &settings);
     settings
 }
 
+/// The value as the module shows it: numbers without a sign and without zeros before them.
+fn as_shown(text: String) -> String {
+    text.parse::<u32>().map_or(text, |number| number.to_string())
+}
+
 /// Reports bounds that contradict each other: the module would change one of them.
 fn contradictions(table: &Table, settings: &Settings) {
-    let number = |name: &str| settings.get(name)?.parse::<u64>().ok();
-    for (low, high) in [
-        ("window_min_cycles", "window_init_cycles"),
-        ("window_min_cycles", "window_max_cycles"),
-        ("window_init_cycles", "window_max_cycles"),
-        ("delta_cycles", "window_max_cycles"),
-        ("delta_max_cycles", "window_max_cycles"),
-    ] {
-        if let (Some(a), Some(b), Some(value)) = (number(low), number(high), table.get(low)) {
-            if a > b {
-                value.problem(format!("{a} is above {high} = {b}"), format!("up to {high}"));
-            }
+    for wrong in bounds::contradictions(|name| settings.get(name)?.parse().ok()) {
+        if let Some(value) = table.get(wrong.low) {
+            value.problem(wrong.to_string(), format!("up to {}", wrong.high));
         }
     }
 }
@@ -215,6 +273,7 @@ fn contradictions(table: &Table, settings: &Settings) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
     use unspin_cli::fake::Fake;
 
     fn problems(text: &str) -> String {
@@ -318,6 +377,42 @@ mod tests {
             asked.settings.iter().map(|of| of.keys().map(String::as_str).collect()).collect();
         let wide = vec!["window_max_cycles"];
         assert_eq!(keys, [wide.clone(), wide, vec!["window_min_cycles"], vec![]]);
+    }
+
+    #[test]
+    fn numbers_are_as_the_module_shows_them() {
+        let text = "[default]\nturn_us = \"+6000\"\nepoch_ple_exits = \"01000\"\n\
+                    epoch_min_us = +1_0\nwait_for_turns = \"00\"\nmode = \"hvs\"\n";
+        let config = Config::parse("x.toml", text).unwrap();
+        let values: Vec<&str> = config.default.values().map(String::as_str).collect();
+        assert_eq!(values, ["10", "1000", "hvs", "6000", "0"]);
+    }
+
+    #[test]
+    fn a_key_that_two_tables_set_for_a_vm_is_named() {
+        let text = "[vm.\"name:web\"]\nmode = \"hvs\"\nturn_us = 5000\n\
+                    [vm.\"41-0\"]\nmode = \"aple\"\nturn_us = 5000\n\
+                    [vm.db]\nmode = \"off\"\n[vm.\"pid:42\"]\nmode = \"hvs\"\n";
+        let fake = Fake::new();
+        fake.vm("41-0", "web");
+        fake.vm("42-0", "db");
+        let vms = crate::vms::all(&fake.module(), &fake.host()).unwrap();
+        let vms: Vec<&Vm> = vms.iter().collect();
+        let twice = |text: &str| {
+            let config = Config::parse("x.toml", text).unwrap();
+            let twice = config.of(&vms).twice;
+            twice.iter().map(ToString::to_string).collect::<BTreeSet<_>>()
+        };
+        let of_web = "[vm.\"41-0\"] sets mode=aple, and [vm.\"name:web\"] sets mode=hvs; the \
+                      latter counts: set mode in one of them only";
+        let of_db = "[vm.\"db\"] sets mode=off, and [vm.\"pid:42\"] sets mode=hvs; the latter \
+                     counts: set mode in one of them only";
+        assert_eq!(twice(text), [of_db, of_web].map(String::from).into());
+        // A table [pid.…] overrides both.
+        assert_eq!(
+            twice(&format!("{text}[pid.41]\nmode = \"observe\"\n")),
+            [of_db.to_string()].into()
+        );
     }
 
     #[test]

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Applies a configuration to the VMs of the module, including VMs that start later.
 
-use crate::config::{Config, Settings};
+use crate::config::{Config, Settings, Twice};
 use crate::exit::said;
 use crate::sysfs::Module;
 use crate::vms::{ambiguous, with_ids, Vm};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
+use unspin_cli::bounds;
 use unspin_host::Host;
 
 const MODE: &str = "mode";
@@ -23,12 +24,17 @@ pub struct Keeper {
     vms: BTreeMap<String, (Vm, Changed)>,
     /// Tables whose names match several VMs, with the ids of these VMs.
     several: BTreeMap<String, Vec<String>>,
+    /// Settings that several tables give to one VM.
+    twice: Vec<Twice>,
+    /// A VM that is refused this often is reported.
+    tries: u32,
 }
 
 /// Settings of a VM or of the defaults.
 struct Changed {
     before: Settings,
-    /// Values written by this process and not restored since.
+    /// Values written by this process and not restored since, and those that the module moved with
+    /// them.
     ours: Settings,
     /// Number of consecutive refusals by the module.
     refused: u32,
@@ -43,10 +49,11 @@ impl Changed {
     /// wanted become as in `otherwise`. Values of ours that are right already are not written
     /// again.
     fn towards(&self, wanted: &Settings, otherwise: &Settings, now: &Settings) -> Settings {
-        let released = self.ours.keys().filter(|key| !wanted.contains_key(*key));
-        let released = released.filter_map(|key| Some((key.clone(), otherwise.get(key)?.clone())));
-        let mut to_write: Settings = wanted.clone();
-        to_write.extend(released);
+        let mut to_write: Settings = otherwise.clone();
+        // Other bounds would move those that are wanted.
+        to_write.extend(bounds::settled(otherwise, wanted));
+        to_write.retain(|key, _| self.ours.contains_key(key));
+        to_write.extend(wanted.clone());
         to_write
             .retain(|key, value| now.get(key) != Some(value) || self.ours.get(key) != Some(value));
         to_write
@@ -57,9 +64,26 @@ impl Keeper {
     /// Sets the defaults and all present VMs. If the module refuses the defaults, it returns an error
     /// and changes nothing.
     pub fn start(module: Module, host: Host, config: Config) -> anyhow::Result<Keeper> {
+        Keeper::with(module, host, config, TRIES)
+    }
+
+    /// As [`Keeper::start`], for one look only: reports at once why the module refuses a VM's settings.
+    pub fn once(module: Module, host: Host, config: Config) -> anyhow::Result<Keeper> {
+        Keeper::with(module, host, config, 1)
+    }
+
+    fn with(module: Module, host: Host, config: Config, tries: u32) -> anyhow::Result<Keeper> {
         let default = Changed::new(module.defaults());
-        let (vms, several) = (BTreeMap::new(), BTreeMap::new());
-        let mut keeper = Keeper { module, host, config: Config::default(), default, vms, several };
+        let mut keeper = Keeper {
+            module,
+            host,
+            config: Config::default(),
+            default,
+            vms: BTreeMap::new(),
+            several: BTreeMap::new(),
+            twice: Vec::new(),
+            tries,
+        };
         keeper.set_default(&config)?;
         keeper.config = config;
         keeper.look()?;
@@ -81,6 +105,12 @@ impl Keeper {
         !self.several.is_empty()
     }
 
+    /// Whether the module refuses the settings of a VM that still runs.
+    pub fn is_refused(&self) -> bool {
+        let is_there = |id: &str| !self.module.vm(id).is_empty();
+        self.vms.iter().any(|(id, (_, of))| of.refused >= self.tries && is_there(id))
+    }
+
     /// Sets new VMs, and forgets those that ended. A VM that shared its name is set when the others with
     /// that name have ended.
     pub fn look(&mut self) -> anyhow::Result<()> {
@@ -88,7 +118,7 @@ impl Keeper {
         self.vms.retain(|id, _| ids.contains(id));
         let mut due: BTreeSet<String> = BTreeSet::new();
         for id in ids {
-            let is_new = |(_, changed): &(Vm, Changed)| (1..TRIES).contains(&changed.refused);
+            let is_new = |(_, changed): &(Vm, Changed)| (1..self.tries).contains(&changed.refused);
             if self.vms.get(&id).is_none_or(is_new) {
                 self.vms.entry(id.clone()).or_insert_with(|| {
                     (Vm::new(&self.host, id.clone()), Changed::new(Settings::new()))
@@ -112,6 +142,7 @@ impl Keeper {
         let ids: BTreeSet<String> = self.vms.keys().cloned().collect();
         self.vms.values_mut().for_each(|(_, changed)| changed.refused = 0);
         self.several.clear();
+        self.twice.clear();
         self.set_vms(&ids);
         self.look()
     }
@@ -141,14 +172,19 @@ impl Keeper {
     fn set_default(&mut self, config: &Config) -> anyhow::Result<()> {
         let before = &self.default.before;
         let now = self.module.defaults();
-        let mut to_write = self.default.towards(&config.default, before, &now);
+        let target = self.default.towards(&config.default, before, &now);
+        let mut to_write = target.clone();
         // Writing `off` again would turn off VMs with a mode of their own.
         to_write.retain(|key, value| now.get(key) != Some(value));
         if !to_write.is_empty() {
             self.module.set(None, &pairs(&to_write))?;
             say!("default: {}", written(&to_write));
         }
-        self.default.ours = config.default.clone();
+        let ours = &mut self.default.ours;
+        ours.extend(bounds::moved(&now, &to_write));
+        ours.extend(target);
+        ours.retain(|key, value| before.get(key) != Some(value));
+        ours.extend(config.default.clone());
         Ok(())
     }
 
@@ -167,9 +203,15 @@ impl Keeper {
             let found: Vec<&Vm> = all.iter().filter(|vm| ids.contains(&vm.id)).collect();
             say!("no VM is set by [vm.{name:?}]: {}", ambiguous(OsStr::new(name), &found));
         }
+        for twice in asked.twice.iter().filter(|twice| !self.twice.contains(twice)) {
+            if let Some(vm) = all.iter().find(|vm| vm.id == twice.id) {
+                say!("VM {vm}: {twice}");
+            }
+        }
         let wanted: Vec<(String, Settings)> =
             all.iter().map(|vm| vm.id.clone()).zip(asked.settings).collect();
         self.several = several;
+        self.twice = asked.twice;
         for (id, wanted) in wanted.into_iter().filter(|(id, _)| ids.contains(id)) {
             self.set_vm(&id, &wanted);
         }
@@ -179,29 +221,45 @@ impl Keeper {
     fn set_vm(&mut self, id: &str, wanted: &Settings) {
         let Some((vm, changed)) = self.vms.get_mut(id) else { return };
         let now = self.module.vm(id);
-        let to_write = changed.towards(wanted, &self.module.defaults(), &now);
+        let defaults = self.module.defaults();
+        let to_write = changed.towards(wanted, &defaults, &now);
         if to_write.is_empty() {
             return;
         }
         if changed.ours.is_empty() {
-            changed.before = now;
+            changed.before = before(&now, &defaults, &self.default.before);
         }
         match self.module.set(Some(id), &pairs(&to_write)) {
             Ok(()) => {
                 say!("VM {vm}: {}", written(&to_write));
                 changed.refused = 0;
+                changed.ours.extend(bounds::moved(&now, &to_write));
                 // Includes values released to the default: these also are our doing.
                 changed.ours.extend(to_write);
             }
             Err(e) => {
                 changed.refused += 1;
                 // The VM may have ended meanwhile.
-                if changed.refused == TRIES && !self.module.vm(id).is_empty() {
+                if changed.refused == self.tries && !self.module.vm(id).is_empty() {
                     say!("VM {vm} is unchanged: {}", said(&e));
                 }
             }
         }
     }
+}
+
+/// The settings of a VM before the service: those that follow the defaults have the defaults' values of
+/// then. The bounds of the window follow together.
+fn before(now: &Settings, defaults: &Settings, defaults_before: &Settings) -> Settings {
+    let follows = |key: &str| now.get(key) == defaults.get(key);
+    let follow = bounds::WINDOW.iter().all(|bound| follows(bound.file()));
+    let is_window = |key: &str| bounds::WINDOW.iter().any(|bound| bound.file() == key);
+    let was = |(key, value): (&String, &String)| {
+        let inherits = if is_window(key) { follow } else { follows(key) };
+        let was = defaults_before.get(key).filter(|_| inherits).unwrap_or(value);
+        (key.clone(), was.clone())
+    };
+    now.iter().map(was).collect()
 }
 
 fn pairs(settings: &Settings) -> Vec<(&str, &str)> {
@@ -331,6 +389,76 @@ mod tests {
         fake.write("sys/vms/41-0/mode", "off");
         keeper.look().unwrap();
         assert_eq!(fake.read("sys/vms/41-0/mode"), "apples", "its files were not there yet");
+    }
+
+    /// What the module of [`Fake`] does not do: it moves bounds that contradict one that was written.
+    fn move_bounds(fake: &Fake, of: &str, bounds: [&str; 3]) {
+        for (name, value) in ["min", "init", "max"].iter().zip(bounds) {
+            fake.write(&format!("sys/{of}/window_{name}_cycles"), value);
+        }
+    }
+
+    fn bounds_of(fake: &Fake, of: &str) -> [String; 3] {
+        ["min", "init", "max"].map(|name| fake.read(&format!("sys/{of}/window_{name}_cycles")))
+    }
+
+    /// The module moves the other bounds, also those of VMs that follow the defaults.
+    #[test]
+    fn bounds_that_the_module_moved_are_put_back() {
+        let text = "[default]\nwindow_max_cycles = 100\n\
+                    [vm.web]\nwindow_min_cycles = 200\nwindow_max_cycles = 300\n";
+        let before = ["4096", "8192", "32768"];
+        let start = || {
+            let fake = Fake::new();
+            fake.vm("41-0", "web");
+            let keeper = keeper(&fake, text);
+            assert_eq!(bounds_of(&fake, "vms/41-0"), ["200", "8192", "300"]);
+            move_bounds(&fake, "default", ["100", "100", "100"]);
+            move_bounds(&fake, "vms/41-0", ["200", "300", "300"]);
+            (fake, keeper)
+        };
+        let (fake, keeper) = start();
+        keeper.stop();
+        assert_eq!(bounds_of(&fake, "default"), before);
+        assert_eq!(bounds_of(&fake, "vms/41-0"), before);
+        let (fake, mut keeper) = start();
+        keeper.change(config("[default]\nwindow_max_cycles = 5000\n")).unwrap();
+        assert_eq!(bounds_of(&fake, "default"), ["4096", "5000", "5000"]);
+        assert_eq!(bounds_of(&fake, "vms/41-0"), ["4096", "5000", "5000"], "as the defaults");
+        keeper.change(config("")).unwrap();
+        assert_eq!(bounds_of(&fake, "default"), before);
+        assert_eq!(bounds_of(&fake, "vms/41-0"), before);
+    }
+
+    #[test]
+    fn a_vm_that_followed_the_defaults_has_their_values_of_then() {
+        let of = |bounds: [&str; 3], mode: &str| -> Settings {
+            let names = ["window_min_cycles", "window_init_cycles", "window_max_cycles"];
+            let bounds = names.iter().zip(bounds).chain([(&MODE, mode)]);
+            bounds.map(|(key, value)| (key.to_string(), value.to_string())).collect()
+        };
+        let (then, defaults) = (of(["1", "2", "3"], "off"), of(["1", "2", "9"], "hvs"));
+        assert_eq!(before(&defaults, &defaults, &then), then);
+        let own = of(["1", "2", "4"], "hvs");
+        assert_eq!(before(&own, &defaults, &then), of(["1", "2", "4"], "off"));
+    }
+
+    #[test]
+    fn a_single_look_tells_at_once_who_is_refused() {
+        let fake = Fake::new();
+        fake.vm("41-0", "web");
+        let once = || Keeper::once(fake.module(), fake.host(), config(WEB)).unwrap();
+        assert!(!once().is_refused());
+        // Even root cannot write this.
+        let mode = fake.path("sys/vms/41-0/mode");
+        std::fs::remove_file(&mode).unwrap();
+        std::fs::create_dir(&mode).unwrap();
+        assert!(once().is_refused());
+        let mut stays = keeper(&fake, WEB);
+        assert!(!stays.is_refused());
+        stays.look().unwrap();
+        stays.look().unwrap();
+        assert!(stays.is_refused());
     }
 
     #[test]

@@ -23,8 +23,8 @@ pub const SILENCE_MAX: Duration = Duration::from_secs(15);
 pub struct Undo {
     journal: Journal,
     host: Host,
-    /// Number of changes of an earlier command that were restored.
-    left: usize,
+    /// What was restored of an earlier command's changes, in words.
+    left: Vec<String>,
 }
 
 impl Undo {
@@ -32,19 +32,19 @@ impl Undo {
     /// it.
     pub fn open(path: &Path, proc: &Path) -> anyhow::Result<Undo> {
         let journal = Journal::open(path, proc).map_err(explain)?;
-        let mut undo = Undo { journal, host: Host::at(proc), left: 0 };
+        let mut undo = Undo { journal, host: Host::at(proc), left: Vec::new() };
         let left: Vec<String> =
             undo.put_back()?.iter().filter_map(|(change, back)| told(change, back)).collect();
         if !left.is_empty() {
             say!("restored changes of an earlier unspin: {}", left.join("; "));
         }
-        undo.left = left.len();
+        undo.left = left;
         Ok(undo)
     }
 
-    /// Whether an earlier command had left changes, which were restored or reported.
-    pub fn had_left(&self) -> bool {
-        self.left > 0
+    /// The changes that an earlier command had left, and what became of each, in words.
+    pub fn left(&self) -> &[String] {
+        &self.left
     }
 
     /// Sets these values, and records each in the journal first.

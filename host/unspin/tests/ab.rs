@@ -131,6 +131,9 @@ fn wrong_usage_is_2() {
     fails(&["web", "--rounds", "3"], "--ab");
     fails(&["web", "--ab", "cache", "--rounds", "1"], "--rounds");
     fails(&["web", "--put-back"], "cannot be used with");
+    for more in [&["--rounds", "3"][..], &["--work", "x"], &["--seconds", "1"], &["--details"]] {
+        fails(&[&["--put-back"], more].concat()[..], "cannot be used with");
+    }
 }
 
 #[test]
@@ -321,10 +324,14 @@ fn killed_with_its_guard_it_is_put_back_by_the_next() {
         assert_eq!(fake.module_file("mode"), "aple");
         let out = match next {
             "ab" => fake.ab("spin-switch", SPINS, &["--rounds", "2"]).output().unwrap(),
-            _ => fake.diagnose(&[next]).output().unwrap(),
+            _ => fake.diagnose(&[next, "--json"]).output().unwrap(),
         };
         assert!(out.status.success(), "{}", said(&out));
         assert!(said(&out).contains("restored changes of an earlier unspin: "), "{}", said(&out));
+        if next == "--put-back" {
+            let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+            assert!(json["restored"].as_array().is_some_and(|all| !all.is_empty()), "{json}");
+        }
         fake.is_as_before();
     }
     let out = fake.diagnose(&["--put-back"]).output().unwrap();
@@ -334,6 +341,8 @@ fn killed_with_its_guard_it_is_put_back_by_the_next() {
     let out = fresh.diagnose(&["--put-back"]).output().unwrap();
     assert_eq!((out.status.code(), said(&out).as_str()), (Some(0), "nothing to restore\n"));
     assert!(!fresh.dir.join("run").exists(), "it makes nothing either");
+    let out = fresh.diagnose(&["--put-back", "--json"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&out.stdout), "{\"schema\":1,\"restored\":[]}\n");
 }
 
 #[test]

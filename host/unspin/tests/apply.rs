@@ -216,6 +216,30 @@ fn a_file_is_applied_once_without_staying() {
 }
 
 #[test]
+fn a_single_run_tells_what_is_refused_and_which_table_counts() {
+    let host = Host::new();
+    host.write("sys/version", env!("CARGO_PKG_VERSION"));
+    host.write("sys/default/mode", "off");
+    host.vm(41, "web,,1");
+    host.write(
+        "unspin.toml",
+        "[vm.\"41-0\"]\nmode = \"aple\"\n[vm.\"web,1\"]\nmode = \"apples\"\n",
+    );
+    let said = failed(&host.apply(&[]).output().unwrap(), 0);
+    let words =
+        "VM 41-0 (web,1): [vm.\"41-0\"] sets mode=aple, and [vm.\"web,1\"] sets mode=apples; \
+                 the latter counts";
+    assert!(said.contains(words), "{said}");
+    assert_eq!(host.read("sys/vms/41-0/mode"), "apples");
+    host.write("sys/vms/41-0/parks", "0");
+    // Even root cannot write this.
+    fs::remove_file(host.0.join("sys/vms/41-0/mode")).unwrap();
+    fs::create_dir(host.0.join("sys/vms/41-0/mode")).unwrap();
+    let said = failed(&host.apply(&[]).output().unwrap(), 1);
+    assert!(said.contains("VM 41-0 (web,1) is unchanged: cannot write"), "{said}");
+}
+
+#[test]
 fn names_serve_in_status_and_set() {
     let host = Host::new();
     host.write("sys/version", env!("CARGO_PKG_VERSION"));

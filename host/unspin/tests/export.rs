@@ -59,7 +59,11 @@ fn what_cannot_be_listened_on_is_named() {
     fails(&args, 1, "--listen 127.0.0.1:PORT uses another");
     fails(&["--synthetic", "1x1", "--listen", "192.0.2.1:80"], 1, "no address 192.0.2.1");
     fails(&["--listen", "localhost"], 2, "--listen");
+    for no_host in ["224.0.0.1:0", "[ff02::1]:0", "[::ffff:224.0.0.1]:0", "255.255.255.255:0"] {
+        fails(&["--synthetic", "1x1", "--listen", no_host], 2, "expected an IP address");
+    }
     fails(&["--vcpus-max", "many"], 2, "--vcpus-max");
+    fails(&["--vcpus-max", "16384"], 2, "16384 is not in 1..=16383");
 }
 
 #[test]

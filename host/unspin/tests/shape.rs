@@ -171,7 +171,15 @@ fn what_weights_say_nothing_of_is_refused() {
         fake.refuses(words);
     }
     fake.class("0");
-    fake.write(&format!("mod/vms/{}-0/coscheduling", fake.vm), "vcrd-both");
+    let dry_run = || fake.shape(&["--dry-run", "--once"]).output().unwrap().status.success();
+    let set = |file: &str, value: &str| fake.write(&format!("mod/vms/{}-0/{file}", fake.vm), value);
+    set("coscheduling", "vcrd-both");
+    for (mode, waits) in [("off", "1"), ("observe", "1"), ("hvs", "0")] {
+        set("mode", mode);
+        set("wait_for_turns", waits);
+        assert!(dry_run(), "no turns: mode {mode}, wait_for_turns {waits}");
+    }
+    set("wait_for_turns", "1");
     fake.refuses("the module gives it turns (coscheduling=vcrd-both)");
     fake.write(&format!("mod/vms/{}-0/coscheduling", fake.vm), "none");
     assert!(fake.shape(&["--dry-run", "--once"]).output().unwrap().status.success());

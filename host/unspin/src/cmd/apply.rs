@@ -2,7 +2,7 @@
 //! `unspin apply`: applies the settings of a file, once or as a service (unspin.service).
 
 use crate::config::{Config, FILE, HELP};
-use crate::exit::{said, Cannot, Told, USAGE};
+use crate::exit::{said, Cannot, Told, FAILED, USAGE};
 use crate::keep::Keeper;
 use crate::sysfs::{root, Module};
 use crate::{host, notify};
@@ -59,15 +59,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.stay {
         return stay(args, config);
     }
-    match start(args, config)?.is_ambiguous() {
-        true => Err(Told(USAGE).into()),
-        false => Ok(()),
-    }
-}
-
-fn start(args: &Args, config: Config) -> anyhow::Result<Keeper> {
     let module = Module::open_same_version(&args.sysfs)?;
-    Keeper::start(module, Host::at(&args.proc), config)
+    let keeper = Keeper::once(module, Host::at(&args.proc), config)?;
+    match (keeper.is_ambiguous(), keeper.is_refused()) {
+        (true, _) => Err(Told(USAGE).into()),
+        (false, true) => Err(Told(FAILED).into()),
+        (false, false) => Ok(()),
+    }
 }
 
 fn stay(args: &Args, config: Config) -> anyhow::Result<()> {
@@ -85,7 +83,8 @@ fn stay(args: &Args, config: Config) -> anyhow::Result<()> {
     let signals = signals()?;
     let _alone = Lock::take(&args.run_dir)?;
     let loaded = Loaded::new(args)?;
-    let mut keeper = start(args, config)?;
+    let module = Module::open_same_version(&args.sysfs)?;
+    let mut keeper = Keeper::start(module, Host::at(&args.proc), config)?;
     notify::tell("READY=1");
     while keep(args, &mut keeper, &signals) {}
     if keeper.has_module() {

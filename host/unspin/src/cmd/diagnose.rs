@@ -70,7 +70,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.ab.put_back {
-        return args.ab.put_back(&args.source.proc);
+        return args.ab.put_back(&args.source.proc, args.json);
     }
     match (args.ab.cause(), &args.vm) {
         (Some(cause), Some(vm)) => {

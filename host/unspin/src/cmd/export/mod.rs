@@ -19,7 +19,7 @@ use request::{Request, Response};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -53,7 +53,7 @@ pub struct Args {
     listen: SocketAddr,
     /// Export at most this many vCPUs, with up to 36 series each. Of the others only the number is exported.
     #[arg(long, value_name = "N", default_value = "1024",
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(VCPUS_MAX)))]
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(VCPUS_MAX) - 1))]
     vcpus_max: u32,
     #[command(flatten)]
     source: SourceArgs,
@@ -86,7 +86,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     let why = "expected an IP address and a port, such as 127.0.0.1:19455 or [::1]:19455";
-    text.parse().map_err(|_| why.to_string())
+    let address: SocketAddr = text.parse().map_err(|_| why.to_string())?;
+    match address.ip().to_canonical() {
+        ip if ip.is_multicast() => Err(format!("{ip} is a multicast address; {why}")),
+        IpAddr::V4(ip) if ip.is_broadcast() => Err(format!("{ip} is a broadcast address; {why}")),
+        _ => Ok(address),
+    }
 }
 
 fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {

@@ -13,8 +13,7 @@ use unspin_host::{
     cpus, slice, tightest, Cgroup, Groups, Host, SchedExt, Tree, Version, VmProcess,
 };
 use unspin_text::read_kernel_text;
-use unspin_uapi::Coscheduling;
-use unspin_uapi::COSCHEDULING;
+use unspin_uapi::{Coscheduling, Mode, Number, COSCHEDULING, MODE};
 
 /// Where to look.
 pub struct Places<'a> {
@@ -178,13 +177,21 @@ fn is_fit(places: &Places, vm: &VmProcess) -> Result<(), String> {
     Ok(())
 }
 
-/// The module's id of the VM, and its coscheduling if that is not none.
+/// The module's id of the VM, and its coscheduling, if it asks for turns as in unspin_settings_apply() of
+/// the module.
 fn gang(places: &Places, vm: &VmProcess) -> Option<(String, String)> {
     let module = Module::open(places.sysfs).ok()?;
     let ids = vms::ids_of(&module, places.host, vm).unwrap_or_default();
     ids.into_iter().find_map(|id| {
-        let value = module.vm_files(&id, &[COSCHEDULING]).remove(COSCHEDULING)?;
-        (value != Coscheduling::NONE.name()).then_some((id, value))
+        let wait = Number::WAIT_FOR_TURNS.file();
+        let mut files = module.vm_files(&id, &[COSCHEDULING, MODE, wait]);
+        let is = |file: &str, value: &str| files.get(file).is_some_and(|is| is == value);
+        let has_none = is(COSCHEDULING, Coscheduling::NONE.name())
+            || is(MODE, Mode::OFF.name())
+            || is(MODE, Mode::OBSERVE.name())
+            || is(wait, "0");
+        let value = files.remove(COSCHEDULING)?;
+        (!has_none).then_some((id, value))
     })
 }
 

@@ -18,6 +18,7 @@ use crate::watch::facts::Detail;
 use crate::watch::{Kernel, Mixes, Scripted, Source};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use document::Document;
+use serde::Serialize;
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -51,7 +52,7 @@ pub struct Args {
     #[arg(long, value_name = "COMMAND", requires = "ab")]
     work: Option<String>,
     /// Restore the settings that a killed experiment left changed, and exit.
-    #[arg(long, conflicts_with_all = ["ab", "vm"])]
+    #[arg(long, conflicts_with_all = ["ab", "vm", "rounds", "work", "seconds", "details"])]
     pub put_back: bool,
     #[arg(long, hide = true, default_value = JOURNAL)]
     journal: PathBuf,
@@ -60,6 +61,14 @@ pub struct Args {
     /// Synthetic states, for tests.
     #[arg(long, hide = true, requires = "ab")]
     synthetic_states: Option<Mixes>,
+}
+
+/// The result of --put-back.
+#[derive(Serialize)]
+struct PutBack {
+    schema: u32,
+    /// What became of each change, in words.
+    restored: Vec<String>,
 }
 
 /// Accepts all causes. A cause without a switch then gets an error of its own.
@@ -84,7 +93,7 @@ impl Args {
         self.ab
     }
 
-    pub fn put_back(&self, proc: &Path) -> anyhow::Result<()> {
+    pub fn put_back(&self, proc: &Path, json: bool) -> anyhow::Result<()> {
         // Only root may look into the directory; for other users the journal seems to be missing.
         let is_there = match self.journal.symlink_metadata() {
             Err(e) if e.kind() == ErrorKind::NotFound => false,
@@ -94,10 +103,17 @@ impl Args {
             }
             _ => true,
         };
-        if !is_there || !Undo::open(&self.journal, proc)?.had_left() {
+        let restored = match is_there {
+            true => Undo::open(&self.journal, proc)?.left().to_vec(),
+            false => Vec::new(),
+        };
+        if restored.is_empty() {
             say!("nothing to restore");
         }
-        Ok(())
+        match json {
+            true => out::json(&PutBack { schema: 1, restored }),
+            false => Ok(()),
+        }
     }
 
     pub fn run(&self, cause: Cause, asking: &Asking) -> anyhow::Result<()> {
