@@ -235,6 +235,8 @@ install-dev: ## install what the package libunspin-locks-dev has: headers of the
 			>$(DESTDIR)$(PREFIX)/share/pkgconfig/unspin-locks.pc && \
 		sed "s|@VERSION@|$$version|" contrib/locks/unspin-locks-config-version.cmake.in \
 			>$(DESTDIR)$(PREFIX)/share/cmake/unspin-locks/unspin-locks-config-version.cmake
+	chmod 644 $(DESTDIR)$(PREFIX)/share/pkgconfig/unspin-locks.pc \
+		$(DESTDIR)$(PREFIX)/share/cmake/unspin-locks/unspin-locks-config-version.cmake
 
 # The program with the C library and those of libbpf in it. A target that is named keeps build scripts dynamic.
 STATIC_TARGET := x86_64-unknown-linux-gnu

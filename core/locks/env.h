@@ -42,9 +42,10 @@
  *			the child (set to its ..._INIT) before it is used there.
  *	killed threads	A waiter that is killed is like one that exists in the parent only.
  *	signal handlers	A handler may try a lock (trylock). If it waits for a lock that its own thread holds or
- *			waits for, it waits forever. Handlers that return end no wait. errno is preserved.
- *	shared memory	A lock may be shared between processes if UNSPIN_LOCK_LINUX_FUTEX is 0 in all of
- *			them, except mcs and pv_queued, which hold addresses.
+ *			waits for, it waits forever. Handlers that return end no wait. errno is preserved. A handler
+ *			that leaves a wait by siglongjmp() leaves the thread's timer slack at 1 us.
+ *	shared memory	A lock may be shared between processes if UNSPIN_LOCK_LINUX_FUTEX is 0 in all
+ *			files of all of them, except mcs and pv_queued, which hold addresses.
  *	several objects	An executable and its shared libraries may use the same lock, unless one of them is
  *			compiled with UNSPIN_LOCK_ONE_OBJECT.
  *	trylock		It may fail although the lock is free: if another thread waits for it, or takes it

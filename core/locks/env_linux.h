@@ -33,6 +33,14 @@
 #ifndef UNSPIN_LOCK_LINUX_FUTEX
 #define UNSPIN_LOCK_LINUX_FUTEX FUTEX_PRIVATE_FLAG
 #endif
+_Static_assert(UNSPIN_LOCK_LINUX_FUTEX == 0 || UNSPIN_LOCK_LINUX_FUTEX == FUTEX_PRIVATE_FLAG,
+	       "define UNSPIN_LOCK_LINUX_FUTEX to 0, or leave it undefined");
+/* In all files or in none, as below: a file's wake-ups would miss the waiters of another's. */
+#if UNSPIN_LOCK_LINUX_FUTEX
+__attribute__((weak, visibility("hidden"))) _Thread_local unsigned char unspin_lock_futex_is_0_in_all_files_or_none;
+#else
+__attribute__((weak, visibility("hidden"))) unsigned char unspin_lock_futex_is_0_in_all_files_or_none;
+#endif
 
 /*
  * Define UNSPIN_LOCK_ONE_OBJECT if each lock is used by one object only: the executable, or one shared library.

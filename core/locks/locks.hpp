@@ -98,6 +98,18 @@
 #define atomic_fetch_and_explicit __atomic_fetch_and
 #define atomic_fetch_or_explicit __atomic_fetch_or
 
+/* Warnings of C++ that users ask for, and C cannot heed: a struct and a function have one name. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
+#pragma GCC diagnostic ignored "-Wold-style-cast"
+#ifdef __clang__
+#pragma GCC diagnostic ignored "-Wnested-anon-types"
+#pragma GCC diagnostic ignored "-Wzero-as-null-pointer-constant"
+#else
+#pragma GCC diagnostic ignored "-Wuseless-cast"
+#pragma GCC diagnostic ignored "-Wzero-as-null-pointer-constant"
+#endif
+
 #include "lease.h"
 #include "mcs.h"
 #include "oticket.h"
@@ -109,6 +121,7 @@
 #include "tas_nap.h"
 #include "ticket.h"
 
+#pragma GCC diagnostic pop
 #pragma pop_macro("atomic_fetch_or_explicit")
 #pragma pop_macro("atomic_fetch_and_explicit")
 #pragma pop_macro("atomic_fetch_add_explicit")
@@ -132,13 +145,13 @@ namespace unspin {
 
 namespace detail {
 
-/* A time limit in ns. Zero if it is negative, or over; for ever if it is longer than some 292 years. */
+/* A time limit in ns. Zero if it is negative, over or no number; for ever if it is longer than some 292 years. */
 template <class Rep, class Period>
 unsigned long long limit_ns(const std::chrono::duration<Rep, Period> &limit) noexcept
 {
 	const long double ns = std::chrono::duration<long double, std::nano>(limit).count();
 
-	return ns <= 0 ? 0 : ns < 9.2e18L ? static_cast<unsigned long long>(ns) : UNSPIN_LOCK_NS_FOREVER;
+	return !(ns > 0) ? 0 : ns < 9.2e18L ? static_cast<unsigned long long>(ns) : UNSPIN_LOCK_NS_FOREVER;
 }
 
 } // namespace detail

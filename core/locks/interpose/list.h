@@ -3,15 +3,10 @@
  * The locks that programs can have: those that need no node, are free if zero, and do not wait for a
  * waiter that is gone. A spin lock has room for 4 bytes, a mutex for 8. A new lock needs an include and
  * a line.
- *
- * A pthread_spinlock_t may be shared between processes, so no futex is private.
  */
 #ifndef UNSPIN_LOCKS_INTERPOSE_LIST_H
 #define UNSPIN_LOCKS_INTERPOSE_LIST_H
 
-#define UNSPIN_LOCK_LINUX_FUTEX 0
-
-#include "env.h"
 #include "realtime.h"
 /* For every lock below. */
 #define unspin_cpu_relax interpose_relax

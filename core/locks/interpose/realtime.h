@@ -14,6 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* A pthread_spinlock_t may be shared between processes, so no futex is private. */
+#define UNSPIN_LOCK_LINUX_FUTEX 0
+
 #include "budget.h"
 
 /* Turns of a waiting loop between checks: some milliseconds, about a time slice. */

@@ -154,7 +154,17 @@ fn all_files_of_an_object_have_counters_of_their_own_or_none() {
         object
     };
     let flag = &["-DUNSPIN_LOCK_ONE_OBJECT"][..];
-    for (first, second) in [(&[][..], &[][..]), (flag, flag), (flag, &[]), (&[], flag)] {
+    let shared = &["-DUNSPIN_LOCK_LINUX_FUTEX=0", "-O2"][..];
+    let pairs = [
+        (&[][..], &[][..]),
+        (flag, flag),
+        (flag, &[]),
+        (&[], flag),
+        (shared, shared),
+        (shared, &[]),
+        (&[], shared),
+    ];
+    for (first, second) in pairs {
         let mut link = Command::new("cc");
         link.arg(object(&one, first)).arg(object(&main, second));
         let linked = check(link.arg("-o").arg(scratch().join("of-two-files")));
@@ -162,9 +172,21 @@ fn all_files_of_an_object_have_counters_of_their_own_or_none() {
             linked.unwrap_or_else(|said| panic!("{first:?}: {said}"));
         } else {
             let said = linked.expect_err("they disagree");
-            assert!(said.contains("one_object_in_all_files_or_none"), "{said}");
+            let setting = if [first, second].contains(&flag) { "one_object" } else { "futex_is_0" };
+            assert!(said.contains(&format!("{setting}_in_all_files_or_none")), "{said}");
         }
     }
+}
+
+/// `-D` without a value means 1, with which locks would hang.
+#[test]
+fn a_wrong_kind_of_futex_does_not_compile() {
+    let source = scratch().join("futex.c");
+    std::fs::write(&source, "#include \"pv_ticket.h\"\n").unwrap();
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu11", "-fsyntax-only", "-DUNSPIN_LOCK_LINUX_FUTEX", "-I"]).arg(locks_dir());
+    let said = check(cc.arg(&source)).expect_err("refused");
+    assert!(said.contains("define UNSPIN_LOCK_LINUX_FUTEX to 0"), "{said}");
 }
 
 /// A 32-bit program whose `time_t` has 64 bits: the kernel's futex takes a timespec of 32.

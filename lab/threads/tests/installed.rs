@@ -126,7 +126,13 @@ fn every_header_can_be_included_alone() {
             check(compile.args(flags).arg("-I").arg(&include).arg(&source))
         };
         if name == "locks.hpp" {
-            compiles("c++", &["-pedantic"]).unwrap_or_else(|said| panic!("{name}: {said}"));
+            let strict =
+                ["-pedantic", "-Wshadow", "-Wold-style-cast", "-Wzero-as-null-pointer-constant"];
+            for compiler in ["c++", "clang++"] {
+                if has(compiler) {
+                    compiles(compiler, &strict).unwrap_or_else(|said| panic!("{name}: {said}"));
+                }
+            }
         } else {
             compiles("cc", &[]).unwrap_or_else(|said| panic!("{name}: {said}"));
             if clang {
@@ -231,6 +237,7 @@ fn a_program_without_syscall_is_refused() {
 const TIMED: &str = r#"
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <mutex>
 #include <thread>
@@ -241,12 +248,13 @@ template <class Lock> static bool ends_in_time()
 	using namespace std::chrono;
 	Lock lock;
 	std::unique_lock<Lock> held(lock);
-	bool had[5];
+	bool had[6];
 
 	std::thread other([&] {
 		had[0] = std::unique_lock<Lock>(lock, milliseconds(5)).owns_lock();
 		had[1] = std::unique_lock<Lock>(lock, system_clock::now() - hours(1)).owns_lock();
 		had[2] = std::unique_lock<Lock>(lock, steady_clock::time_point::min()).owns_lock();
+		had[5] = std::unique_lock<Lock>(lock, duration<double>(NAN)).owns_lock();
 	});
 	other.join();
 	std::thread waits([&] {
@@ -255,7 +263,7 @@ template <class Lock> static bool ends_in_time()
 	});
 	held.unlock();
 	waits.join();
-	return !had[0] && !had[1] && !had[2] && had[3] && had[4];
+	return !had[0] && !had[1] && !had[2] && had[3] && had[4] && !had[5];
 }
 
 static void pass_us(int us)
@@ -327,4 +335,22 @@ fn cmake_finds_it() {
     check(Command::new("cmake").arg("--build").arg(&build)).expect("it compiles");
     let output = Command::new(build.join("counter")).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "200000\n");
+    for (asked, is_found) in [
+        ("0.0.1...99", true),
+        ("0.0.1...0.0.9", false),
+        (concat!("0.0.1...<", env!("CARGO_PKG_VERSION")), false),
+        ("REQUIRED COMPONENTS lease", false),
+        ("OPTIONAL_COMPONENTS lease", true),
+    ] {
+        let text = format!(
+            "cmake_minimum_required(VERSION 3.19)\nproject(asks NONE)\n\
+             find_package(unspin-locks {asked})\nif(NOT unspin-locks_FOUND)\n\
+             message(FATAL_ERROR \"it is not found\")\nendif()\n"
+        );
+        std::fs::write(dir.join("CMakeLists.txt"), text).unwrap();
+        let mut configure = Command::new("cmake");
+        configure.arg("-S").arg(&dir).arg("-B").arg(dir.join("asks"));
+        configure.arg(format!("-DCMAKE_PREFIX_PATH={}", root().join("usr").display()));
+        assert_eq!(check(&mut configure).is_ok(), is_found, "{asked}");
+    }
 }

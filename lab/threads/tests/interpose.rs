@@ -336,7 +336,7 @@ const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "wake-ups stay in the process",
-        ("list.h", "#define UNSPIN_LOCK_LINUX_FUTEX 0", ""),
+        ("realtime.h", "#define UNSPIN_LOCK_LINUX_FUTEX 0", ""),
         "pv_preemptable",
         "posix_spin",
         "another_process_is_woken",

@@ -55,13 +55,24 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Request>, Response> {
             return Err(Response::line("400 Bad Request", &text));
         }
     }
-    let path = parsed.path.unwrap_or_default();
-    let accept = parsed.headers.iter().find(|header| header.name.eq_ignore_ascii_case("accept"));
+    let path = from_root(parsed.path.unwrap_or_default());
+    let is_accept = |header: &&httparse::Header| header.name.eq_ignore_ascii_case("accept");
+    let accept = parsed.headers.iter().filter(is_accept);
+    // Several lines are one list (RFC 9110, section 5.3).
+    let accept: Vec<_> = accept.map(|header| String::from_utf8_lossy(header.value)).collect();
     Ok(Some(Request {
         method: parsed.method.unwrap_or_default().to_string(),
         path: path.split('?').next().unwrap_or_default().to_string(),
-        accept: accept.map(|header| String::from_utf8_lossy(header.value).into_owned()),
+        accept: (!accept.is_empty()).then(|| accept.join(",")),
     }))
+}
+
+/// The path of a target, which may be absolute: `http://HOST/metrics` (RFC 9112, section 3.2.2).
+fn from_root(target: &str) -> &str {
+    match target.strip_prefix("http://") {
+        Some(rest) => rest.find('/').map_or("/", |at| &rest[at..]),
+        None => target,
+    }
 }
 
 #[cfg(test)]
@@ -75,6 +86,11 @@ mod tests {
         let request = parse(get).ok().flatten().unwrap();
         assert_eq!((&*request.method, &*request.path), ("GET", "/metrics"));
         assert_eq!(request.accept.as_deref(), Some("text/plain"));
+        let absolute =
+            b"GET http://a:1/metrics HTTP/1.1\r\nAccept: a\r\nHost: a\r\naccept: b\r\n\r\n";
+        let request = parse(absolute).ok().flatten().unwrap();
+        assert_eq!((&*request.path, request.accept.as_deref()), ("/metrics", Some("a,b")));
+        assert_eq!((from_root("http://a"), from_root("/")), ("/", "/"));
         let status = |bytes: &[u8]| parse(bytes).err().map(|response| &response.status[..3]);
         // The beginning of a TLS connection.
         assert_eq!(status(b"\x16\x03\x01\x02\x00"), Some("400"));

@@ -33,8 +33,11 @@ fn quality(accept: Option<&str>, wanted: &str) -> f64 {
     let of_part = |part: &str| {
         let mut words = part.split(';').map(str::trim);
         let of = words.next().unwrap_or_default();
-        let q = words.find_map(|word| word.strip_prefix("q=")).map_or(Ok(1.0), str::parse);
-        of.eq_ignore_ascii_case(wanted).then(|| q.unwrap_or(0.0))
+        let mut values = words.filter_map(|word| word.split_once('='));
+        let q = values.find(|(key, _)| key.trim().eq_ignore_ascii_case("q"));
+        let q = q.map_or(Ok(1.0), |(_, q)| q.trim().parse());
+        let q = q.ok().filter(|q| (0.0..=1.0).contains(q)).unwrap_or(0.0);
+        of.eq_ignore_ascii_case(wanted).then_some(q)
     };
     accept.unwrap_or_default().split(',').filter_map(of_part).fold(0.0, f64::max)
 }
@@ -185,6 +188,8 @@ mod tests {
             "text/html, */*",
             "Text/Plain",
             "application/openmetrics-text;q=0",
+            "application/openmetrics-text; Q = 0",
+            "application/openmetrics-text;q=inf",
             "text/plain;q=0.6, \
                        application/openmetrics-text;q=0.5",
             "application/openmetrics-text;q=x",

@@ -32,10 +32,11 @@ impl Found<'_> {
         of_vm.or_else(|| self.tree.cpus(&rival.group)).filter(|cpus| !cpus.is_empty())
     }
 
-    /// Whether the kernel runs vCPUs before all tasks that have a weight: `SCHED_FIFO` and `SCHED_RR`.
+    /// Whether the kernel runs vCPUs before all tasks that have a weight: `SCHED_FIFO`,
+    /// `SCHED_RR` and `SCHED_DEADLINE`.
     fn is_real_time(&self, vm: &VmProcess) -> bool {
         let policy = |vcpu: &Vcpu| self.host.scheduling_policy(vcpu.tid);
-        vm.vcpus.iter().any(|vcpu| matches!(policy(vcpu), Some(1 | 2)))
+        vm.vcpus.iter().any(|vcpu| matches!(policy(vcpu), Some(1 | 2 | 6)))
     }
 }
 
@@ -163,21 +164,22 @@ impl Document {
         [before, after]: [&Read; 2],
     ) -> Document {
         let window_s = (after.at - before.at).as_secs_f64().max(1e-9);
-        // A count that fell began again, because its cgroup was made again.
-        let per_s = |from: u64, to: u64| to.checked_sub(from).unwrap_or(to) as f64 / 1e9 / window_s;
+        let cpus = found.host.online_cpus().map_or(usize::MAX, |cpus| cpus.len());
+        let per_s =
+            |from: u64, to: u64| grown(from, to, window_s * cpus as f64).map(|s| s / window_s);
         let each = before.groups.iter().zip(&after.groups).enumerate();
         let used: Vec<During> = each
             .map(|(at, (from, to))| {
                 let both = from.zip(*to);
                 let throttled = |(from, to): (Used, Used)| from.throttled_ns.zip(to.throttled_ns);
-                let throttled = both.and_then(throttled).map(|(from, to)| per_s(from, to));
-                let cpus = both.map(|(from, to)| per_s(from.cpu_ns, to.cpu_ns));
+                let throttled = both.and_then(throttled).and_then(|(from, to)| per_s(from, to));
+                let cpus = both.and_then(|(from, to)| per_s(from.cpu_ns, to.cpu_ns));
                 During { cpus, throttled, ended: after.removed.contains(&at) }
             })
             .collect();
         let shown = |vm: &VmProcess| {
             let (from, to) = (before.vms.get(&vm.pid), after.vms.get(&vm.pid));
-            let cpus = from.zip(to).map(|(from, to)| per_s(*from, *to));
+            let cpus = from.zip(to).and_then(|(from, to)| per_s(*from, *to));
             let ended = to.is_none() && after.ended.contains(&vm.pid);
             let groups = found.groups.of_vcpus(found.tree, vm.pid).into_iter();
             let groups = groups.map(|group| group.path).collect();
@@ -201,6 +203,18 @@ impl Document {
             vms: vms.into_iter().map(of_vm).collect(),
             all,
         }
+    }
+}
+
+/// By how many seconds a count of CPU time grew while the host had `cpu_s`. A count that fell began again, because
+/// its cgroup was made again; but if it is larger than the host's time, it was only corrected. `None` if it grew
+/// by more than that (twice, for what ticks round): it is another process's.
+fn grown(from_ns: u64, to_ns: u64, cpu_s: f64) -> Option<f64> {
+    let s = |ns: u64| ns as f64 / 1e9;
+    match to_ns.checked_sub(from_ns) {
+        Some(by) => Some(s(by)).filter(|by| *by <= 2.0 * cpu_s + 1.0),
+        None if s(to_ns) <= cpu_s => Some(s(to_ns)),
+        None => Some(0.0),
     }
 }
 
@@ -330,5 +344,19 @@ impl OfVm {
             limit_cpus: tightest.map(|(_, cpus)| cpus),
             unknown: place.err(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_count_grows_by_more_than_the_host_had() {
+        const S: u64 = 1_000_000_000;
+        assert_eq!(grown(5 * S, 7 * S, 4.0), Some(2.0));
+        assert_eq!(grown(5000 * S, S, 4.0), Some(1.0), "its cgroup was made again");
+        assert_eq!(grown(5000 * S, 4999 * S, 4.0), Some(0.0), "corrected");
+        assert_eq!(grown(S, 90_000 * S, 4.0), None, "another process");
     }
 }
