@@ -111,7 +111,7 @@ fn check(args: &Args) -> anyhow::Result<()> {
         false => Ok(()),
     };
     // The verdict counts also where nobody reads the text to its end.
-    why.map_or(shown.map_err(Into::into), |why| Err(explain(why)))
+    why.map_or(shown, |why| Err(explain(why)))
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
