@@ -80,16 +80,17 @@ fn check_file(file: &Path) -> Result<(), Usage> {
 
 fn check(args: &Args, judgement: &Judgement) -> anyhow::Result<()> {
     let monitors = Monitors::of(&args.root);
-    match args.json {
-        true => out::json(&Checked { module: judgement, monitors })?,
+    let shown = match args.json {
+        true => out::json(&Checked { module: judgement, monitors }),
         false => {
             let width = terminal_width();
-            out::print(&(judgement.text(width) + &monitors.text(width)))?;
+            out::print(&(judgement.text(width) + &monitors.text(width)))
         }
-    }
+    };
+    // The exit code is the verdict, whether anybody reads the output or not.
     match judgement.obstacle() {
         Some(_) => Err(Told(CANNOT).into()),
-        None => Ok(()),
+        None => shown,
     }
 }
 
