@@ -32,10 +32,11 @@ impl Found<'_> {
         of_vm.or_else(|| self.tree.cpus(&rival.group)).filter(|cpus| !cpus.is_empty())
     }
 
-    /// Whether the kernel runs vCPUs before all tasks that have a weight: `SCHED_FIFO` and `SCHED_RR`.
+    /// Whether the kernel runs vCPUs before all tasks that have a weight: `SCHED_FIFO`, `SCHED_RR` and
+    /// `SCHED_DEADLINE`.
     fn is_real_time(&self, vm: &VmProcess) -> bool {
         let policy = |vcpu: &Vcpu| self.host.scheduling_policy(vcpu.tid);
-        vm.vcpus.iter().any(|vcpu| matches!(policy(vcpu), Some(1 | 2)))
+        vm.vcpus.iter().any(|vcpu| matches!(policy(vcpu), Some(1 | 2 | 6)))
     }
 }
 

@@ -448,7 +448,7 @@ mod tests {
         let fake = host();
         fake.write("proc/42/task/420/comm", "CPU 0/KVM");
         fake.write("proc/420/cgroup", &fake.read("proc/42/cgroup"));
-        for (policy, is_told) in [(0, false), (1, true), (2, true), (3, false)] {
+        for (policy, is_told) in [(0, false), (1, true), (2, true), (3, false), (6, true)] {
             fake.write("proc/420/stat", &format!("420 (x) S {}{policy}", "0 ".repeat(37)));
             let text = show::text(&document(&fake, &GROUPS, None), 200);
             let words = "weights do not hold for real-time vCPUs, which run first: db";
