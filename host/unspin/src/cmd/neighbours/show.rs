@@ -38,7 +38,7 @@ struct Label {
 impl Label {
     /// What stands for the name if it would look like another's when it is cut.
     fn short(&self) -> &str {
-        self.vm.as_ref().map_or(&self.name, |vm| &vm.title)
+        self.vm.as_ref().map_or(self.name.as_str(), |vm| vm.title.as_str())
     }
 
     /// What stands for that if it has no room.
