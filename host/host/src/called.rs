@@ -272,6 +272,22 @@ pub fn tell_apart(vms: &mut [VmProcess], makers: &[u32]) {
     for (vm, title) in vms.iter_mut().zip(titles) {
         vm.title = title;
     }
+    let all: &[VmProcess] = vms;
+    let taken: Vec<bool> = all.iter().map(|vm| is_name_taken(vm, all)).collect();
+    for (vm, is_taken) in vms.iter_mut().zip(taken) {
+        vm.title.is_name_taken = is_taken;
+    }
+}
+
+/// Whether the VM has no vCPUs, and its name selects one that has.
+fn is_name_taken(vm: &VmProcess, all: &[VmProcess]) -> bool {
+    let Some(name) = vm.name().filter(|_| !vm.has_vcpus()) else { return false };
+    let text = name.to_text();
+    // Any thread of a VM may have created it.
+    let is_meant = |other: &VmProcess| {
+        other.has_vcpus() && (is_id(&text) || meant(text.as_bytes(), Some(other), None).is_some())
+    };
+    all.iter().any(is_meant)
 }
 
 /// A VM's title.
@@ -280,6 +296,8 @@ pub(crate) struct Title {
     pub text: String,
     /// Where the part in parentheses begins that distinguishes it from VMs with the same name.
     pub apart_at: Option<usize>,
+    /// Whether the VM has no vCPUs, and its name selects one that has.
+    pub is_name_taken: bool,
 }
 
 impl Title {
@@ -294,7 +312,7 @@ impl Title {
 
 impl From<String> for Title {
     fn from(text: String) -> Title {
-        Title { text, apart_at: None }
+        Title { text, ..Title::default() }
     }
 }
 
@@ -335,7 +353,7 @@ impl Told<'_> {
         let is_taken = named.is_some_and(|name| self.is_of_others(None, &name));
         match is_taken {
             true => by_pid.into(),
-            false => Title { text, apart_at: Some(short.len()) },
+            false => Title { text, apart_at: Some(short.len()), is_name_taken: false },
         }
     }
 

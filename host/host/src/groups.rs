@@ -2,7 +2,7 @@
 //! The cgroups of VMs' threads, and what follows from them: by whose weight a VM competes, with which other
 //! VMs it shares that weight, and which quotas limit it.
 
-use crate::{owner, placed, Cgroup, Host, Kind, Name, Tree, VmProcess};
+use crate::{names, owner, placed, Cgroup, Host, Kind, Name, Tree, VmProcess};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -317,26 +317,43 @@ impl Limit {
             let to = if is_ch { "-c ch:///system " } else { "" };
             return format!("virsh {to}schedinfo {} --live --set {of}=MICROSECONDS", domain(vm));
         }
+        match is_inside {
+            true => self.file(),
+            false => self.of_engine_or_unit(last, around).unwrap_or_else(|| self.file()),
+        }
+    }
+
+    fn file(&self) -> String {
         let file = match self.group.version {
             crate::Version::One => "cpu.cfs_quota_us",
             crate::Version::Two => "cpu.max",
         };
-        let is_unit = [".service", ".scope", ".slice"].iter().any(|end| last.ends_with(end))
-            && last.chars().all(|c| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c));
+        format!("{file} of {}", self.group.path)
+    }
+
+    /// The command for a container or a unit of systemd with this name, in these cgroups; `None` if it is neither.
+    fn of_engine_or_unit(&self, last: &str, around: &[&str]) -> Option<String> {
+        let mut users = around.iter().filter_map(|part| part.strip_prefix("user@"));
+        let user = users.next().and_then(|rest| rest.strip_suffix(".service"));
+        let is_ours = |uid: &str| uid.parse().map_or(true, owner::is_ours);
+        // Another user's podman has containers of its own.
+        let engine = placed::engine(last, around).filter(|_| user.is_none_or(is_ours));
+        if let Some((engine, id)) = engine {
+            return Some(format!("{engine} update --cpus CPUS {}", &id[..names::ID_DIGITS]));
+        }
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
+        if !placed::is_of_systemd(last, around) || !last.chars().all(is_plain) {
+            return None;
+        }
         // For a shell.
         let unit = if last.contains('\\') { format!("'{last}'") } else { last.to_string() };
-        let mut users = around.iter().filter_map(|part| part.strip_prefix("user@"));
-        let manager = match users.next().and_then(|rest| rest.strip_suffix(".service")) {
+        let unit = if last.starts_with('-') { format!("-- {unit}") } else { unit };
+        let manager = match user {
             None => String::new(),
-            Some(uid) => match uid.parse::<u32>().is_ok_and(|id| !owner::is_ours(id)) {
-                true => format!(" --user --machine={uid}@"),
-                false => " --user".into(),
-            },
+            Some(uid) if is_ours(uid) => " --user".into(),
+            Some(uid) => format!(" --user --machine={uid}@"),
         };
-        match is_unit && !is_inside {
-            true => format!("systemctl{manager} set-property {unit} CPUQuota=PERCENT"),
-            false => format!("{file} of {}", self.group.path),
-        }
+        Some(format!("systemctl{manager} set-property {unit} CPUQuota=PERCENT"))
     }
 }
 

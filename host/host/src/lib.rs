@@ -69,6 +69,8 @@ pub struct VmProcess {
     /// Its number of vCPUs, including those whose threads are unknown. 0 if the VMM has created none yet,
     /// or if it does not name their threads and its descriptors are not readable.
     pub vcpu_count: usize,
+    /// Whether more of its threads ran a guest than it has vCPUs: they take turns, and cannot be told apart.
+    pub take_turns: bool,
     title: called::Title,
 }
 
@@ -76,7 +78,8 @@ impl VmProcess {
     pub fn new(pid: u32, monitor: Monitor, names: Names, vcpus: Vec<Vcpu>) -> VmProcess {
         let vcpu_count = vcpus.len();
         let title = called::Title::default();
-        let mut vm = VmProcess { pid, monitor, names, vcpus, vcpu_count, title };
+        let take_turns = false;
+        let mut vm = VmProcess { pid, monitor, names, vcpus, vcpu_count, take_turns, title };
         tell_apart(std::slice::from_mut(&mut vm), &[]);
         vm
     }
@@ -90,9 +93,9 @@ impl VmProcess {
     pub fn name_text(&self) -> Option<String> {
         let text = self.name()?.to_text();
         // Such a text names another VM, if there is one, before it names this one.
-        let is_plain = !called::is_told(&text) && !text.contains(" (");
+        let is_taken = self.title.is_name_taken || called::is_told(&text) || text.contains(" (");
         match meant(text.as_bytes(), Some(self), None) {
-            Some(_) if is_plain => Some(text),
+            Some(_) if !is_taken => Some(text),
             _ => Some(self.title().to_string()),
         }
     }
@@ -248,16 +251,15 @@ impl Host {
             return None;
         }
         let known = descriptors.as_ref();
-        let (vcpus, count) =
-            vcpus::find(&process, monitor, known.unwrap_or(&Descriptors::default()));
+        let found = vcpus::find(&process, monitor, known.unwrap_or(&Descriptors::default()));
+        let vcpus::Found { vcpus, count, take_turns } = found;
         let is_probe = || monitor == Monitor::Qemu && qemu::is_without_machine(args);
         if (descriptors.is_none() && vcpus.is_empty()) || (count == 0 && is_probe()) {
             return None;
         }
         let names = self.names(pid, vcpus.first(), started, records);
-        let mut vm = VmProcess::new(pid, monitor, names, vcpus);
-        vm.vcpu_count = count;
-        Some(vm)
+        let vm = VmProcess::new(pid, monitor, names, vcpus);
+        Some(VmProcess { vcpu_count: count, take_turns, ..vm })
     }
 
     /// The options with which QEMU was started, in order; empty if it has ended.

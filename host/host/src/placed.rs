@@ -144,6 +144,30 @@ fn of_container(part: &str) -> Option<&str> {
     (fits && !part.contains("conmon")).then_some(id)
 }
 
+/// The command of the engine whose container this cgroup is, and the container's id.
+pub fn engine<'p>(part: &'p str, around: &[&str]) -> Option<(&'static str, &'p str)> {
+    let id = of_container(part)?;
+    let is_dockers = part.starts_with("docker-") || around.last() == Some(&"docker");
+    match is_dockers {
+        true => Some(("docker", id)),
+        false => part.starts_with("libpod-").then_some(("podman", id)),
+    }
+}
+
+/// Whether this cgroup may be a unit of systemd, which puts `a-b.slice` into `a.slice`. Nomad makes cgroups with names
+/// of units itself.
+pub fn is_of_systemd(part: &str, around: &[&str]) -> bool {
+    let all: Vec<&str> = around.iter().copied().chain([part]).collect();
+    let is_inside = |pair: &[&str]| match pair[0].strip_suffix(".slice") {
+        Some(outer) if pair[1].ends_with(".slice") => {
+            pair[1].strip_prefix(outer).is_some_and(|rest| rest.starts_with('-'))
+        }
+        _ => true,
+    };
+    let is_unit = [".service", ".scope", ".slice"].iter().any(|end| part.ends_with(end));
+    is_unit && all[0] != "nomad.slice" && all.windows(2).all(is_inside)
+}
+
 /// Whether it is a service or scope other than that of a session or of the system.
 fn is_unit(part: &str) -> bool {
     let is_any = part.ends_with(".service") || part.ends_with(".scope");

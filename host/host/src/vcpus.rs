@@ -130,13 +130,22 @@ fn number(text: &[u8]) -> Option<u32> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// The threads of a process that are known to run vCPUs, with the vCPUs' numbers; and the number of its
-/// vCPUs, which is larger if some threads cannot be identified.
+/// The vCPUs of a process.
+pub struct Found {
+    /// The threads that are known to run vCPUs, with the vCPUs' numbers.
+    pub vcpus: Vec<Vcpu>,
+    /// The number of its vCPUs, which is larger if some threads cannot be identified.
+    pub count: usize,
+    /// Whether more of the other threads have guest time than vCPUs are left.
+    pub take_turns: bool,
+}
+
+/// Finds the vCPUs of a process.
 ///
 /// If the VMM names the threads, the names decide. Otherwise a thread counts if it waits in the kernel
 /// within `KVM_RUN`, which shows the vCPU's descriptor, or if it has guest time and no more such threads are left
 /// than vCPUs.
-pub fn find(process: &Path, monitor: Monitor, descriptors: &Descriptors) -> (Vec<Vcpu>, usize) {
+pub fn find(process: &Path, monitor: Monitor, descriptors: &Descriptors) -> Found {
     let tasks = process.join("task");
     let mut tids = numbers_in(&tasks).unwrap_or_default();
     tids.sort_unstable();
@@ -155,16 +164,16 @@ pub fn find(process: &Path, monitor: Monitor, descriptors: &Descriptors) -> (Vec
     }
     if vcpus.len() >= descriptors.count() {
         let count = vcpus.len();
-        return (vcpus, count);
+        return Found { vcpus, count, take_turns: false };
     }
     let is_named = is_sure && !vcpus.is_empty();
     let named: BTreeSet<u32> = vcpus.iter().map(|vcpu| vcpu.tid).collect();
     tids.retain(|tid| !named.contains(tid));
-    add_running(&tasks, descriptors, &tids, &mut vcpus);
+    let take_turns = add_running(&tasks, descriptors, &tids, &mut vcpus);
     // If threads are named, a descriptor without a thread is of a vCPU that was removed from the
     // VM.
     let count = if is_named { vcpus.len() } else { descriptors.count().max(vcpus.len()) };
-    (vcpus, count)
+    Found { vcpus, count, take_turns }
 }
 
 /// Of names that more threads have than KVM has vCPUs: leaves out those that occur twice, or else all.
@@ -174,8 +183,14 @@ fn drop_doubtful(named: &mut Vec<Vcpu>) {
     named.retain(|vcpu| !twice.is_empty() && !twice.contains(&vcpu.index));
 }
 
-/// Adds those of these threads that run vCPUs, without regard to their names.
-fn add_running(tasks: &Path, descriptors: &Descriptors, tids: &[u32], vcpus: &mut Vec<Vcpu>) {
+/// Adds those of these threads that run vCPUs, without regard to their names. Returns whether more have guest time than
+/// vCPUs are left.
+fn add_running(
+    tasks: &Path,
+    descriptors: &Descriptors,
+    tids: &[u32],
+    vcpus: &mut Vec<Vcpu>,
+) -> bool {
     let (mut running_in, mut unnumbered, mut with_ticks) = (Vec::new(), Vec::new(), Vec::new());
     for tid in tids.iter().copied() {
         let task = tasks.join(tid.to_string());
@@ -204,7 +219,8 @@ fn add_running(tasks: &Path, descriptors: &Descriptors, tids: &[u32], vcpus: &mu
     // Threads may take turns with a vCPU, and another thread may have begun it.
     let most = if descriptors.vms > 1 { descriptors.vcpus } else { descriptors.count() };
     let free = most.saturating_sub(taken.len().max(vcpus.len()) + unnumbered.len());
-    if with_ticks.len() <= free {
+    let take_turns = with_ticks.len() > free;
+    if !take_turns {
         unnumbered.extend(with_ticks);
     }
     unnumbered.sort_unstable();
@@ -212,6 +228,7 @@ fn add_running(tasks: &Path, descriptors: &Descriptors, tids: &[u32], vcpus: &mu
     let more = (0..).filter(|n| !taken.contains(n) && !descriptors.numbers.contains(n));
     vcpus.extend(free.chain(more).zip(unnumbered).map(|(index, tid)| Vcpu { index, tid }));
     vcpus.sort_unstable();
+    take_turns
 }
 
 /// Whether a thread is within `KVM_RUN`, and of which vCPU: in `16 0x11 0xae80 …` the second number is

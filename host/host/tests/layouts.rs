@@ -1256,7 +1256,20 @@ fn a_remedy_names_the_vm_or_the_unit() {
     }
     let docker = format!("docker-{}.scope", id!("a"));
     for (group, expected) in [
-        (&*docker, &*format!("systemctl set-property {docker} CPUQuota=PERCENT")),
+        (&*docker, &*format!("docker update --cpus CPUS {}", &id!("a")[..12])),
+        (
+            concat!("machine.slice/libpod-", id!("b"), ".scope"),
+            &*format!("podman update --cpus CPUS {}", &id!("b")[..12]),
+        ),
+        (concat!("docker/", id!("c")), &*format!("docker update --cpus CPUS {}", &id!("c")[..12])),
+        (
+            "nomad.slice/share.slice/0a0b.web.scope",
+            "cpu.max of /nomad.slice/share.slice/0a0b.web.scope",
+        ),
+        ("nomad.slice", "cpu.max of /nomad.slice"),
+        ("jobs.slice/share.slice/web.scope", "cpu.max of /jobs.slice/share.slice/web.scope"),
+        ("a.slice/a-b.slice", "systemctl set-property a-b.slice CPUQuota=PERCENT"),
+        ("a.slice/-x.service", "systemctl set-property -- -x.service CPUQuota=PERCENT"),
         (&*own, "systemctl --user set-property vm.service CPUQuota=PERCENT"),
         (
             r"machine.slice/machine-qemu\x2dci.scope",

@@ -210,6 +210,8 @@ fn there_are_no_more_vcpus_than_kvm_has() {
     begin(100, &[0, 1, 2, 3], "exe", 13);
     (101..113).for_each(|tid| has_ticks(100, tid));
     assert_eq!(of(100), (4, vec![]), "12 threads take turns");
+    let takes_turns = |pid: u32| Host::at(&fake.0).vm_process(pid).unwrap().take_turns;
+    assert!(takes_turns(100));
     runs(100, 105, 22);
     assert_eq!(of(100), (4, vec![(2, 105)]));
     begin(200, &[0], "worker", 2);
@@ -221,6 +223,7 @@ fn there_are_no_more_vcpus_than_kvm_has() {
     runs(300, 301, 20);
     has_ticks(300, 302);
     assert_eq!(of(300), (2, vec![(0, 301), (1, 302)]));
+    assert!(!takes_turns(300));
     begin(400, &[0, 0], "vcpu_0", 2);
     assert_eq!(of(400), (1, vec![]), "2 descriptors of 1 vCPU");
     fake.descriptor(400, 10, VM);

@@ -2,6 +2,8 @@
 //! `unspin load --check` on hosts made of files: the verdict, the reasons, the advice.
 
 use serde_json::Value;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Output, Stdio};
 use unspin_scratch::Scratch;
 
@@ -359,6 +361,27 @@ fn proc_and_sys_may_lie_elsewhere() {
     host.file("proc/modules", b"");
     let (reason, code) = first();
     assert_eq!((&reason["id"], code), (&"kvm-built-in".into(), Some(77)));
+}
+
+/// A script may read only the exit code.
+#[test]
+fn a_verdict_does_not_depend_on_a_reader() {
+    for (is_fit, code) in [(true, 0), (false, 77)] {
+        let host = Host::new();
+        if !is_fit {
+            host.remove("proc/sys/kernel/osrelease");
+        }
+        for args in [&["--json"][..], &[]] {
+            let (reader, writer) = UnixStream::pair().unwrap();
+            drop(reader);
+            let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+            command.args(["load", "--check", "--root"]).arg(&host.0).args(args);
+            command.stdin(Stdio::null()).stdout(OwnedFd::from(writer));
+            let out = command.output().unwrap();
+            let said = String::from_utf8_lossy(&out.stderr);
+            assert!(out.status.code() == Some(code) && said.is_empty(), "{args:?}: {said}");
+        }
+    }
 }
 
 #[test]

@@ -399,3 +399,30 @@ fn names_that_differ_in_spaces_around_them_are_told_apart() {
     }
     assert_eq!(found(&vms, b"web "), [2]);
 }
+
+#[test]
+fn the_name_of_a_process_without_vcpus_selects_no_vm_with_some() {
+    let of = |pid: u32, name: &str, vcpus: u32| {
+        let names = Names::default().with(Kind::Name, name);
+        let vcpus = (0..vcpus).map(|index| Vcpu { index, tid: 10 * pid + index }).collect();
+        VmProcess::new(pid, Monitor::Qemu, names, vcpus)
+    };
+    let mut vms = vec![
+        of(7, "web", 1),
+        of(8, "7", 0),
+        of(9, "web", 0),
+        of(10, "70-0", 0),
+        of(11, "9", 1),
+        of(12, "db", 0),
+    ];
+    tell_apart(&mut vms, &[]);
+    let names: Vec<String> = vms.iter().filter_map(VmProcess::name_text).collect();
+    assert_eq!((&*names[0], &*names[4], &*names[5]), ("web", "9", "db"));
+    for (vm, name) in vms.iter().zip(&names).skip(1).take(3) {
+        assert_eq!(name, vm.title(), "{}", vm.pid);
+        let running: Vec<u32> = vms.iter().filter(|vm| vm.has_vcpus()).map(|vm| vm.pid).collect();
+        let found = found(&vms, name.as_bytes());
+        assert!(found.contains(&vm.pid), "{name}");
+        assert!(running.iter().all(|pid| !found.contains(pid)), "{name}");
+    }
+}

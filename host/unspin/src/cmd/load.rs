@@ -87,7 +87,7 @@ fn check(args: &Args, judgement: &Judgement) -> anyhow::Result<()> {
             out::print(&(judgement.text(width) + &monitors.text(width)))
         }
     };
-    // The verdict counts also where nobody reads the text to its end.
+    // The exit code is the verdict, whether anybody reads the output or not.
     match judgement.obstacle() {
         Some(_) => Err(Told(CANNOT).into()),
         None => shown,

@@ -21,6 +21,8 @@ const NAME_MAX: usize = 30;
 /// Cells reserved for the other columns in a narrow terminal.
 const BESIDE_NAME: usize = 30;
 const NAME_MIN: usize = 10;
+/// In a narrower terminal the name is no longer repeated in each part of a table.
+const BOTH_KEYS_MIN: usize = 40;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -100,14 +102,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Describes the last decisions of `unspin shape`.
 fn of_shape(written: &Written<shape::Document>, width: usize) -> String {
-    format!("unspin shape (process {}):\n{}", written.process, written.document.text(width))
+    let head = wrapped(&format!("unspin shape (process {}):", written.process), width);
+    head + &written.document.text(width)
 }
 
 /// Describes what `unspin schedule` does.
 fn of_schedule(written: &Written<schedule::Document>, width: usize) -> String {
     let text = written.document.text();
     let lines: String = text.lines().map(|line| wrapped(line, width)).collect();
-    format!("unspin schedule (process {}):\n{lines}", written.process)
+    wrapped(&format!("unspin schedule (process {}):", written.process), width) + &lines
 }
 
 fn wrapped(text: &str, width: usize) -> String {
@@ -246,7 +249,8 @@ fn columns_of(title: &str, columns: &[Column], vms: &[(Vm, Files)], width: usize
         let cells = columns.iter().map(|(_, of)| of(files).unwrap_or_else(|| "-".to_string()));
         records.push([vm.id.clone(), name].into_iter().chain(cells).collect());
     }
-    Framed { records, keys: 2, ..Framed::default() }.text(width)
+    let keys = if width < BOTH_KEYS_MIN { 1 } else { 2 };
+    Framed { records, keys, ..Framed::default() }.text(width)
 }
 
 /// The names of VMs, cut to the column; `?` if the process is missing or not visible.
@@ -275,6 +279,21 @@ fn percent(files: &Files, key: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unspin_cli::fake::Fake;
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        let fake = Fake::new();
+        let vms = ["41-0", "1234567-12"].map(|id| {
+            fake.vm(id, "database-of-a-customer-with-a-long-name");
+            (Vm::new(&fake.host(), id.into()), Files::new())
+        });
+        for width in [20, 25, 39, 40, 80] {
+            let text = table(&fake.module(), &vms, width) + &columns_of("VM", TURNS, &vms, width);
+            assert!(text.lines().all(|line| crate::fit::cells(line) <= width), "{width}: {text}");
+            assert!(text.contains("41-0") && text.contains("VM"), "{text}");
+        }
+    }
 
     /// Each file has its index as its value, so a column that reads the wrong file shows a wrong
     /// number.

@@ -60,6 +60,9 @@ pub struct OfVm {
     advice: Vec<Advice>,
     #[serde(skip)]
     title: String,
+    /// Whether its vCPUs' threads take turns.
+    #[serde(skip)]
+    take_turns: bool,
     #[serde(skip)]
     losses: Vec<Loss>,
     #[serde(skip)]
@@ -218,6 +221,7 @@ impl OfVm {
             cost: Cost::new(&all),
             advice: advice(&all, &losses, &facts.setting(vm)),
             title: title(vm),
+            take_turns: vm.take_turns,
             losses,
             held: Held::of(&all),
             lines: (of_vcpus, line),
@@ -247,6 +251,11 @@ impl OfVm {
     pub fn sentence(&self) -> String {
         if self.did.vcpus == 0 && self.did.unseen > 0 {
             return "What its vCPUs do is unknown: none of them has left the guest, slept or waited.".into();
+        }
+        if self.did.vcpus == 0 && self.take_turns {
+            return "Which of its threads run its vCPUs is unknown: more threads have run the guest than \
+                    it has vCPUs, so they take turns, and cannot be told apart."
+                .to_string();
         }
         if self.did.vcpus == 0 {
             return "Which of its threads run its vCPUs is unknown: none has a name that says so, and \

@@ -55,23 +55,29 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Request>, Response> {
             return Err(Response::line("400 Bad Request", &text));
         }
     }
-    let path = from_root(parsed.path.unwrap_or_default());
-    let is_accept = |header: &&httparse::Header| header.name.eq_ignore_ascii_case("accept");
-    let accept = parsed.headers.iter().filter(is_accept);
-    // Several lines are one list (RFC 9110, section 5.3).
-    let accept: Vec<_> = accept.map(|header| String::from_utf8_lossy(header.value)).collect();
+    let accept = parsed.headers.iter().filter(|of| of.name.eq_ignore_ascii_case("accept"));
+    let accept: Vec<_> = accept.map(|of| String::from_utf8_lossy(of.value)).collect();
     Ok(Some(Request {
         method: parsed.method.unwrap_or_default().to_string(),
-        path: path.split('?').next().unwrap_or_default().to_string(),
+        path: path_of(parsed.path.unwrap_or_default()).to_string(),
+        // Several lines are one list (RFC 9110, 5.3).
         accept: (!accept.is_empty()).then(|| accept.join(",")),
     }))
 }
 
-/// The path of a target, which may be absolute: `http://HOST/metrics` (RFC 9112, section 3.2.2).
-fn from_root(target: &str) -> &str {
-    match target.strip_prefix("http://") {
-        Some(rest) => rest.find('/').map_or("/", |at| &rest[at..]),
-        None => target,
+/// The path of a request's target, without its query. The target may be a whole address (RFC 9112, 3.2.2).
+fn path_of(target: &str) -> &str {
+    const SCHEME: &str = "http://";
+    let is_whole = target.get(..SCHEME.len()).is_some_and(|of| of.eq_ignore_ascii_case(SCHEME));
+    let path = match is_whole {
+        true => {
+            target[SCHEME.len()..].find(['/', '?']).map_or("", |at| &target[SCHEME.len() + at..])
+        }
+        false => target,
+    };
+    match path.split('?').next().unwrap_or_default() {
+        "" if is_whole => "/",
+        path => path,
     }
 }
 
@@ -86,11 +92,9 @@ mod tests {
         let request = parse(get).ok().flatten().unwrap();
         assert_eq!((&*request.method, &*request.path), ("GET", "/metrics"));
         assert_eq!(request.accept.as_deref(), Some("text/plain"));
-        let absolute =
-            b"GET http://a:1/metrics HTTP/1.1\r\nAccept: a\r\nHost: a\r\naccept: b\r\n\r\n";
-        let request = parse(absolute).ok().flatten().unwrap();
-        assert_eq!((&*request.path, request.accept.as_deref()), ("/metrics", Some("a,b")));
-        assert_eq!((from_root("http://a"), from_root("/")), ("/", "/"));
+        let two = b"GET / HTTP/1.1\r\nAccept: text/plain;q=0.5\r\naccept: */*\r\n\r\n";
+        let request = parse(two).ok().flatten().unwrap();
+        assert_eq!(request.accept.as_deref(), Some("text/plain;q=0.5,*/*"));
         let status = |bytes: &[u8]| parse(bytes).err().map(|response| &response.status[..3]);
         // The beginning of a TLS connection.
         assert_eq!(status(b"\x16\x03\x01\x02\x00"), Some("400"));
@@ -99,6 +103,23 @@ mod tests {
         assert_eq!(status(&long), Some("431"));
         let many = ["GET / HTTP/1.1\r\n", &"a: b\r\n".repeat(65), "\r\n"].concat();
         assert_eq!(status(many.as_bytes()), Some("431"));
+    }
+
+    #[test]
+    fn a_target_may_be_a_whole_address() {
+        for (target, path) in [
+            ("http://127.0.0.1/metrics", "/metrics"),
+            ("HTTP://[::1]:9732/metrics?x=http://a/b", "/metrics"),
+            ("http://host", "/"),
+            ("http://host?x=/y", "/"),
+            ("http://host/", "/"),
+            ("/http://host/metrics", "/http://host/metrics"),
+            ("*", "*"),
+        ] {
+            let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+            let request = parse(request.as_bytes()).ok().flatten().unwrap();
+            assert_eq!(request.path, path, "{target}");
+        }
     }
 
     proptest! {

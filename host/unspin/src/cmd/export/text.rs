@@ -28,16 +28,17 @@ impl Format {
     }
 }
 
-/// The quality value of `wanted`, 0 to 1; 0 if the header does not name it.
+/// The quality value of `wanted`, 0 to 1; 0 if the header does not name it, or not with a number.
 fn quality(accept: Option<&str>, wanted: &str) -> f64 {
+    let weight = |word: &str| {
+        let (key, value) = word.split_once('=')?;
+        key.trim().eq_ignore_ascii_case("q").then(|| value.trim().parse::<f64>().ok())
+    };
     let of_part = |part: &str| {
         let mut words = part.split(';').map(str::trim);
         let of = words.next().unwrap_or_default();
-        let mut values = words.filter_map(|word| word.split_once('='));
-        let q = values.find(|(key, _)| key.trim().eq_ignore_ascii_case("q"));
-        let q = q.map_or(Ok(1.0), |(_, q)| q.trim().parse());
-        let q = q.ok().filter(|q| (0.0..=1.0).contains(q)).unwrap_or(0.0);
-        of.eq_ignore_ascii_case(wanted).then_some(q)
+        let q = words.find_map(weight).unwrap_or(Some(1.0)).filter(|q| q.is_finite());
+        of.eq_ignore_ascii_case(wanted).then(|| q.unwrap_or(0.0).clamp(0.0, 1.0))
     };
     accept.unwrap_or_default().split(',').filter_map(of_part).fold(0.0, f64::max)
 }
@@ -176,6 +177,8 @@ mod tests {
         for accept in [
             prometheus,
             "Application/OpenMetrics-Text",
+            "text/plain;q=1000, application/openmetrics-text",
+            "text/plain; Q = 0.5, application/openmetrics-text; q = 0.6",
             "text/plain;q=0.2, \
                        application/openmetrics-text; version=1.0.0; q=0.3",
         ] {
@@ -188,11 +191,14 @@ mod tests {
             "text/html, */*",
             "Text/Plain",
             "application/openmetrics-text;q=0",
-            "application/openmetrics-text; Q = 0",
-            "application/openmetrics-text;q=inf",
             "text/plain;q=0.6, \
                        application/openmetrics-text;q=0.5",
             "application/openmetrics-text;q=x",
+            "application/openmetrics-text;Q=0",
+            "application/openmetrics-text; q = 0",
+            "application/openmetrics-text;q=NaN",
+            "application/openmetrics-text;q=inf",
+            "application/openmetrics-text;q=-1",
         ] {
             assert_eq!(Format::of_accept(Some(accept)), Format::Prometheus, "{accept}");
         }

@@ -32,8 +32,8 @@ impl Found<'_> {
         of_vm.or_else(|| self.tree.cpus(&rival.group)).filter(|cpus| !cpus.is_empty())
     }
 
-    /// Whether the kernel runs vCPUs before all tasks that have a weight: `SCHED_FIFO`,
-    /// `SCHED_RR` and `SCHED_DEADLINE`.
+    /// Whether the kernel runs vCPUs before all tasks that have a weight: `SCHED_FIFO`, `SCHED_RR` and
+    /// `SCHED_DEADLINE`.
     fn is_real_time(&self, vm: &VmProcess) -> bool {
         let policy = |vcpu: &Vcpu| self.host.scheduling_policy(vcpu.tid);
         vm.vcpus.iter().any(|vcpu| matches!(policy(vcpu), Some(1 | 2 | 6)))
@@ -164,29 +164,34 @@ impl Document {
         [before, after]: [&Read; 2],
     ) -> Document {
         let window_s = (after.at - before.at).as_secs_f64().max(1e-9);
-        let cpus = found.host.online_cpus().map_or(usize::MAX, |cpus| cpus.len());
-        let per_s =
-            |from: u64, to: u64| grown(from, to, window_s * cpus as f64).map(|s| s / window_s);
+        // The kernel's sums over CPUs may fall a little.
+        let per_s = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9 / window_s;
         let each = before.groups.iter().zip(&after.groups).enumerate();
         let used: Vec<During> = each
             .map(|(at, (from, to))| {
-                let both = from.zip(*to);
+                // The counts of a cgroup that was made again began with 0.
+                let is_same = before.inodes[at] == after.inodes[at];
+                let none = Used { cpu_ns: 0, throttled_ns: Some(0) };
+                let both = from.map(|from| if is_same { from } else { none }).zip(*to);
                 let throttled = |(from, to): (Used, Used)| from.throttled_ns.zip(to.throttled_ns);
-                let throttled = both.and_then(throttled).and_then(|(from, to)| per_s(from, to));
-                let cpus = both.and_then(|(from, to)| per_s(from.cpu_ns, to.cpu_ns));
-                During { cpus, throttled, ended: after.removed.contains(&at) }
+                let throttled = both.and_then(throttled).map(|(from, to)| per_s(from, to));
+                let cpus = both.map(|(from, to)| per_s(from.cpu_ns, to.cpu_ns));
+                During { cpus, throttled, ended: after.inodes[at].is_none() }
             })
             .collect();
         let shown = |vm: &VmProcess| {
-            let (from, to) = (before.vms.get(&vm.pid), after.vms.get(&vm.pid));
-            let cpus = from.zip(to).and_then(|(from, to)| per_s(*from, *to));
-            let ended = to.is_none() && after.ended.contains(&vm.pid);
+            let is_other = after.has_other(before, vm.pid);
+            let from = before.vms.get(&vm.pid);
+            let to = after.vms.get(&vm.pid).filter(|_| !is_other);
+            let cpus = from.zip(to).map(|(from, to)| per_s(*from, *to));
+            let ended = is_other || (to.is_none() && after.ended.contains(&vm.pid));
             let groups = found.groups.of_vcpus(found.tree, vm.pid).into_iter();
             let groups = groups.map(|group| group.path).collect();
             let is_real_time = found.is_real_time(vm);
             (vm.pid, Shown { name: vm.title().to_string(), cpus, ended, groups, is_real_time })
         };
-        let usable: Vec<_> = rivals.iter().map(|rival| found.cpus(rival)).collect();
+        let usable = rivals.iter().map(|rival| found.cpus(rival)).collect();
+        let usable = used_on(rivals, &used, usable);
         let all: BTreeMap<u32, Shown> = found.all.iter().map(shown).collect();
         let of_vm = |vm: OfVm| {
             let shown = all.get(&vm.pid);
@@ -203,18 +208,6 @@ impl Document {
             vms: vms.into_iter().map(of_vm).collect(),
             all,
         }
-    }
-}
-
-/// By how many seconds a count of CPU time grew while the host had `cpu_s`. A count that fell began again, because
-/// its cgroup was made again; but if it is larger than the host's time, it was only corrected. `None` if it grew
-/// by more than that (twice, for what ticks round): it is another process's.
-fn grown(from_ns: u64, to_ns: u64, cpu_s: f64) -> Option<f64> {
-    let s = |ns: u64| ns as f64 / 1e9;
-    match to_ns.checked_sub(from_ns) {
-        Some(by) => Some(s(by)).filter(|by| *by <= 2.0 * cpu_s + 1.0),
-        None if s(to_ns) <= cpu_s => Some(s(to_ns)),
-        None => Some(0.0),
     }
 }
 
@@ -245,16 +238,51 @@ fn is_apart(at: usize, beside: &[(usize, Option<&BTreeSet<u32>>)]) -> bool {
     others.peek().is_some() && others.all(|(_, cpus)| cpus.is_some_and(is_other))
 }
 
+/// The listed cgroups in each.
+fn children(rivals: &[Rival]) -> BTreeMap<usize, Vec<usize>> {
+    let mut inside: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (at, within) in rivals.iter().enumerate().filter_map(|(at, of)| Some((at, of.within?))) {
+        inside.entry(within).or_default().push(at);
+    }
+    inside
+}
+
+/// The CPUs on which cgroups run, from those that they may use. If all busy tasks of one are in cpuset partitions
+/// below it, these are the partitions' CPUs.
+fn used_on(
+    rivals: &[Rival],
+    used: &[During],
+    mut usable: Vec<Option<BTreeSet<u32>>>,
+) -> Vec<Option<BTreeSet<u32>>> {
+    let inside = children(rivals);
+    let mut is_apart: Vec<bool> = rivals.iter().map(|of| of.own_cpus.is_some()).collect();
+    let is_busy = |at: &usize| Sibling { weight: None, cpus: used[*at].weighed() }.is_busy();
+    // Children come after their parents.
+    for (at, inside) in inside.iter().rev() {
+        let of_inside: Option<f64> = inside.iter().map(|child| used[*child].weighed()).sum();
+        let rest = used[*at].cpus.zip(of_inside).map(|(all, of_inside)| all - of_inside);
+        let busy: Vec<usize> = inside.iter().copied().filter(is_busy).collect();
+        let is_all = rest.is_some_and(|rest| rest < BUSY_MIN) && rivals[*at].own.is_none();
+        if !is_all || busy.is_empty() || busy.iter().any(|child| !is_apart[*child]) {
+            continue;
+        }
+        let of_busy: Option<Vec<&BTreeSet<u32>>> =
+            busy.iter().map(|child| usable[*child].as_ref()).collect();
+        let all = of_busy.map(|all| all.into_iter().flatten().copied().collect());
+        if let Some(all) = all {
+            (usable[*at], is_apart[*at]) = (Some(all), true);
+        }
+    }
+    usable
+}
+
 fn of_groups(
     rivals: &[Rival],
     used: &[During],
     usable: &[Option<BTreeSet<u32>>],
     vms: &BTreeMap<u32, Shown>,
 ) -> Vec<OfGroup> {
-    let mut inside: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for (at, within) in rivals.iter().enumerate().filter_map(|(at, of)| Some((at, of.within?))) {
-        inside.entry(within).or_default().push(at);
-    }
+    let inside = children(rivals);
     // The CPU time of tasks outside of listed children.
     let outside = |at: usize| -> Option<f64> {
         let children = inside.get(&at).into_iter().flatten();
@@ -344,19 +372,5 @@ impl OfVm {
             limit_cpus: tightest.map(|(_, cpus)| cpus),
             unknown: place.err(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_count_grows_by_more_than_the_host_had() {
-        const S: u64 = 1_000_000_000;
-        assert_eq!(grown(5 * S, 7 * S, 4.0), Some(2.0));
-        assert_eq!(grown(5000 * S, S, 4.0), Some(1.0), "its cgroup was made again");
-        assert_eq!(grown(5000 * S, 4999 * S, 4.0), Some(0.0), "corrected");
-        assert_eq!(grown(S, 90_000 * S, 4.0), None, "another process");
     }
 }

@@ -15,17 +15,45 @@ const NOTES_MAX: usize = 12;
 /// A line of the table.
 struct Row {
     name: String,
+    /// The VM of which it is.
+    vm: Option<Vm>,
     numbers: [String; 5],
     inside: Vec<Row>,
 }
 
+#[derive(Clone)]
+struct Vm {
+    pid: u32,
+    title: String,
+}
+
+/// The first cell of a row.
+struct Label {
+    /// The branches of the tree.
+    before: String,
+    name: String,
+    vm: Option<Vm>,
+}
+
+impl Label {
+    /// What stands for the name if it would look like another's when it is cut.
+    fn short(&self) -> &str {
+        self.vm.as_ref().map_or(self.name.as_str(), |vm| vm.title.as_str())
+    }
+
+    /// What stands for that if it has no room.
+    fn least(&self) -> String {
+        self.vm.as_ref().map_or(self.name.clone(), |vm| format!("pid:{}", vm.pid))
+    }
+}
+
 /// Lines of at most `width` cells.
 pub fn text(document: &Document, width: usize) -> String {
-    let mut rows = Vec::new();
+    let (mut rows, mut labels) = (Vec::new(), Vec::new());
     let mut shower = Shower::new(document);
     for root in shower.children(None) {
         let row = shower.row(root);
-        push(&mut rows, &row, "", "");
+        push(&mut rows, &mut labels, &row, ["", ""]);
     }
     let columns = [
         Column::text("cgroup", 0),
@@ -42,8 +70,10 @@ pub fn text(document: &Document, width: usize) -> String {
     };
     let head = format!("CPU time{of_cpus} by cgroup, {:.1} s", document.window_s);
     let mut text = fit::wrap_lines(&head, width);
-    // A VM's name comes before that of its cgroup.
-    let cut_all = |names: &[&str], max| names.iter().map(|name| fit::cut_end(name, max)).collect();
+    let cut_all = |names: &[&str], max: usize| -> Vec<String> {
+        let title = names.first().map(|title| fit::cut_end(title, max));
+        title.into_iter().chain(cut_labels(&labels, max)).collect()
+    };
     text += &fit::table_with(&columns, &rows, width, &cut_all);
     let notes = notes(document, shower.idle);
     let more = notes.len().saturating_sub(NOTES_MAX);
@@ -54,17 +84,55 @@ pub fn text(document: &Document, width: usize) -> String {
     printable_lines(&text)
 }
 
-fn push(rows: &mut Vec<Vec<String>>, row: &Row, before: &str, below: &str) {
+/// `before`: the branches before the row, and `below`: those before the rows inside it.
+fn push(
+    rows: &mut Vec<Vec<String>>,
+    labels: &mut Vec<Label>,
+    row: &Row,
+    [before, below]: [&str; 2],
+) {
     let mut cells = vec![format!("{before}{}", row.name)];
     cells.extend(row.numbers.iter().cloned());
     rows.push(cells);
+    labels.push(Label { before: before.into(), name: row.name.clone(), vm: row.vm.clone() });
     for (at, inner) in row.inside.iter().enumerate() {
         let (branch, next) = match at + 1 == row.inside.len() {
             true => ("└ ", "  "),
             false => ("├ ", "│ "),
         };
-        push(rows, inner, &format!("{below}{branch}"), &format!("{below}{next}"));
+        push(rows, labels, inner, [&format!("{below}{branch}"), &format!("{below}{next}")]);
     }
+}
+
+/// First cells of at most `max` cells. A VM's name comes before that of its cgroup, which is left out if the rest would
+/// look like another row.
+fn cut_labels(labels: &[Label], max: usize) -> Vec<String> {
+    let room = |label: &Label| max.saturating_sub(fit::cells(&label.before));
+    let mut names: Vec<&str> = labels.iter().map(|label| label.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let is_alike = |cut: &str, name: &str| {
+        let Some(kept) = cut.strip_suffix('…').filter(|_| cut != name) else { return false };
+        let from = names.partition_point(|other| *other < kept);
+        let mut beginning = names[from..].iter().take_while(|other| other.starts_with(kept));
+        beginning.any(|other| *other != name)
+    };
+    let shorts: Vec<&str> = labels.iter().map(Label::short).collect();
+    let least: Vec<String> = labels.iter().map(Label::least).collect();
+    // By room.
+    let mut apart: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+    let mut all = Vec::new();
+    for (at, label) in labels.iter().enumerate() {
+        let room = room(label);
+        let mut cut = fit::cut_end(&label.name, room);
+        if is_alike(&cut, &label.name) {
+            let of_room = apart.entry(room);
+            let of_room = of_room.or_insert_with(|| fit::cut_apart(&shorts, &least, room));
+            cut.clone_from(&of_room[at]);
+        }
+        all.push(fit::cut_end(&format!("{}{cut}", label.before), max));
+    }
+    all
 }
 
 /// Makes rows of cgroups.
@@ -135,7 +203,8 @@ impl<'a> Shower<'a> {
         // time.
         let vm = group.own.and_then(|pid| self.document.all.get(&pid)?.cpus);
         let cpus = group.cpus.or(vm).map_or("?".into(), |cpus| number(cpus, 2));
-        Row { inside, ..row(self.name(group), [&weight, &quota, &entitled, &got, &cpus]) }
+        let vm = group.own.and_then(|pid| self.vm(pid));
+        Row { inside, vm, ..row(self.name(group), [&weight, &quota, &entitled, &got, &cpus]) }
     }
 
     /// A VM that shares the cgroup.
@@ -146,7 +215,13 @@ impl<'a> Shower<'a> {
         let got = share(both.map(|(is, all)| is / all));
         let cpus = vm.cpus.map_or("?".into(), |cpus| number(cpus, 2));
         let entitled = if vm.ended { "ended" } else { "" };
-        row(printable(&vm.name), ["", "", entitled, &got, &cpus])
+        let numbers: [&str; 5] = ["", "", entitled, &got, &cpus];
+        Row { vm: self.vm(pid), ..row(printable(&vm.name), numbers) }
+    }
+
+    fn vm(&self, pid: u32) -> Option<Vm> {
+        let title = printable(&self.document.all.get(&pid)?.name);
+        Some(Vm { pid, title })
     }
 
     fn name(&self, group: &OfGroup) -> String {
@@ -161,7 +236,7 @@ impl<'a> Shower<'a> {
 }
 
 fn row(name: String, numbers: [&str; 5]) -> Row {
-    Row { name, numbers: numbers.map(str::to_string), inside: Vec::new() }
+    Row { name, vm: None, numbers: numbers.map(str::to_string), inside: Vec::new() }
 }
 
 fn number(number: f64, decimals: usize) -> String {

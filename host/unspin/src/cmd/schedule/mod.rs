@@ -110,7 +110,7 @@ fn check(args: &Args) -> anyhow::Result<()> {
         false if why.is_none() => out::print("this kernel can have the scheduler\n"),
         false => Ok(()),
     };
-    // The verdict counts also where nobody reads the text to its end.
+    // The exit code is the verdict, whether anybody reads the output or not.
     why.map_or(shown, |why| Err(explain(why)))
 }
 

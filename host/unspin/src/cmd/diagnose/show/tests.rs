@@ -142,3 +142,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn it_is_said_why_no_vcpu_has_a_thread() {
+    let (before, after) = samples(1, 4);
+    let mut vm = after.vms[0].process.clone();
+    vm.vcpus.clear();
+    let paused = "as those of a paused VM do";
+    for (take_turns, words) in [(false, paused), (true, "more threads have run the guest than")] {
+        vm.take_turns = take_turns;
+        let watched = Watched { vm: &vm, vcpus: Vec::new() };
+        let sentence = OfVm::new(&watched, &before, &after).sentence();
+        assert!(sentence.contains(words), "{sentence}");
+        assert_eq!(sentence.contains(paused), !take_turns, "{sentence}");
+    }
+}
