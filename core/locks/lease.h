@@ -17,8 +17,8 @@
  *         and Linux's rw_semaphore (4 ms). A wish that lapses when its owner does not run, instead of a
  *         queue that waits for it: J. Ouyang, J. Lange, VEE 2013, section 4.1. Count of uses in the word
  *         that is stored at release: preemptable.h.
- * Size:   8 bytes; at most 65,535 threads may wait at a time. With more of them, threads
- *         in line may wait for ever; still one thread at a time holds the lock.
+ * Size:   8 bytes; at most 65,535 threads may wait at a time. With more of them, threads in line
+ *         may wait for ever; still one thread at a time holds the lock.
  * Order:  threads in line get the lock first come, first served. If the heir gets a CPU, each gets it
  *         within a lease, the time of its own wake-up and a critical section after the one before it.
  *         Threads that are not in line yet may overtake them meanwhile.

@@ -102,12 +102,11 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"
 #pragma GCC diagnostic ignored "-Wold-style-cast"
+#pragma GCC diagnostic ignored "-Wzero-as-null-pointer-constant"
 #ifdef __clang__
 #pragma GCC diagnostic ignored "-Wnested-anon-types"
-#pragma GCC diagnostic ignored "-Wzero-as-null-pointer-constant"
 #else
 #pragma GCC diagnostic ignored "-Wuseless-cast"
-#pragma GCC diagnostic ignored "-Wzero-as-null-pointer-constant"
 #endif
 
 #include "lease.h"

@@ -50,21 +50,32 @@ static void *once(struct next *next)
 	return fn;
 }
 
-INTERPOSE_EXPORT int pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
+static int wait_by(struct next *next, pthread_cond_t *cond, pthread_mutex_t *mutex)
 {
-	wait_fn *wait = (wait_fn *)once(&next_wait);
+	wait_fn *wait = (wait_fn *)once(next);
 
 	interpose_mutex_leave_front(mutex);
 	return wait(cond, mutex);
 }
 
-INTERPOSE_EXPORT int pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
-					    const struct timespec *until)
+static int timedwait_by(struct next *next, pthread_cond_t *cond, pthread_mutex_t *mutex,
+			const struct timespec *until)
 {
-	timedwait_fn *wait = (timedwait_fn *)once(&next_timedwait);
+	timedwait_fn *wait = (timedwait_fn *)once(next);
 
 	interpose_mutex_leave_front(mutex);
 	return wait(cond, mutex, until);
+}
+
+INTERPOSE_EXPORT int pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
+{
+	return wait_by(&next_wait, cond, mutex);
+}
+
+INTERPOSE_EXPORT int pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
+					    const struct timespec *until)
+{
+	return timedwait_by(&next_timedwait, cond, mutex, until);
 }
 
 INTERPOSE_EXPORT int pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
@@ -92,19 +103,13 @@ __asm__(".symver old_cond_timedwait, pthread_cond_timedwait@GLIBC_2.2.5");
 
 INTERPOSE_EXPORT int old_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
 {
-	wait_fn *wait = (wait_fn *)once(&next_old_wait);
-
-	interpose_mutex_leave_front(mutex);
-	return wait(cond, mutex);
+	return wait_by(&next_old_wait, cond, mutex);
 }
 
 INTERPOSE_EXPORT int old_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
 					const struct timespec *until)
 {
-	timedwait_fn *wait = (timedwait_fn *)once(&next_old_timedwait);
-
-	interpose_mutex_leave_front(mutex);
-	return wait(cond, mutex, until);
+	return timedwait_by(&next_old_timedwait, cond, mutex, until);
 }
 #endif
 

@@ -2,15 +2,11 @@
 /*
  * omp SEED: an OpenMP program that forks and joins: every thread computes its share of a region, and all
  * wait for the last one. How they wait is libgomp's: OMP_WAIT_POLICY.
- *
- * A share is about 40,000 instructions, 0.2 ms at 200 MHz. One unit is one of a share's 16 pieces,
- * so that short measurements have enough of them.
  */
 #include <omp.h>
+#include "piece.h"
 #include "units.h"
 
-#define PIECES 16
-#define STEPS 500		/* per piece; about five instructions each */
 #define THREADS_MAX 256
 
 /* The data of a thread, in its own cache line. */
@@ -18,18 +14,6 @@ static struct share {
 	uint64_t *slot;
 	double sum;
 } __attribute__((aligned(64))) shares[THREADS_MAX];
-
-static double piece(double x)
-{
-	double sum = 0;
-
-	for (int step = 0; step < STEPS; step++) {
-		x = x * 0.75 + 0.125;
-		sum += x;
-		__asm__ volatile("" : "+x"(sum));
-	}
-	return sum;
-}
 
 int main(int count, char **arguments)
 {

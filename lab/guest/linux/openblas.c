@@ -2,11 +2,8 @@
 /*
  * openblas LIBRARY SEED: multiplies matrices of 96 x 96 one after the other, as numpy's dot does. OpenBLAS
  * divides each product among its threads, and its threads poll between two products.
- *
- * Its headers are not needed: dgemm_ is Fortran's interface.
  */
-#include <dlfcn.h>
-#include "units.h"
+#include "library.h"
 
 #define SIZE 96
 
@@ -22,16 +19,11 @@ int main(int count, char **arguments)
 	const double one = 1, zero = 0;
 	multiply_t *multiply;
 	uint64_t *slot;
-	void *library;
 
 	if (count != 3)
 		units_refuse("usage: openblas LIBRARY SEED");
-	library = dlopen(arguments[1], RTLD_NOW);
-	if (!library)
-		units_refuse("%s", dlerror());
-	multiply = (multiply_t *)dlsym(library, "dgemm_");
-	if (!multiply)
-		units_refuse("%s has no dgemm_", arguments[1]);
+	/* Fortran's interface. */
+	multiply = library_function(arguments[1], "dgemm_");
 	srand48(strtol(arguments[2], NULL, 10));
 	for (int i = 0; i < SIZE * SIZE; i++) {
 		left[i] = drand48();
