@@ -102,18 +102,22 @@ static long sleep_until_called(struct unspin_slot *slot, long left)
 }
 
 /*
- * The wait ended by its deadline. The second time in a row, the VM loses its turns, unless no turn ended meanwhile:
- * then the planner is held up, which is no fault of this VM's turns (turns.c watches it).
+ * The wait ended by its deadline. The LATE_MAXth time in a row, the VM loses its turns. A wait in which no turn ended
+ * does not count: then the planner is held up, which is no fault of this VM's turns (turns.c watches it). Of the waits
+ * that a planner holds up, two can count: a turn ends during the first, before the planner stops, and during the last,
+ * when it goes on. So LATE_MAX is 3.
  */
+#define LATE_MAX 3
 static void waited_in_vain(struct unspin_slot *slot, bool is_planner_held_up)
 {
 	unspin_count(slot, UNSPIN_C_PARKS_LATE, 1);
 	slot->turn.pass = 1;
 	if (is_planner_held_up)
 		return;
-	if (slot->turn.late)
-		unspin_turn_refuse(slot->vm, UNSPIN_REFUSED_LATE);
-	slot->turn.late = !slot->turn.late;
+	if (++slot->turn.late < LATE_MAX)
+		return;
+	slot->turn.late = 0;
+	unspin_turn_refuse(slot->vm, UNSPIN_REFUSED_LATE);
 }
 
 /*

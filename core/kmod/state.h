@@ -130,7 +130,7 @@ struct unspin_turn {
 	u8 at_lock;			/* it spun when it was parked, see unspin_turn_waits_for_lock() */
 	u8 moves;			/* it runs on a sibling's target: park it, and wake it on its own */
 	u8 missed;			/* arrivals in a row on another pCPU than it was called to */
-	u8 late;			/* its last wait for a turn ended by the deadline */
+	u8 late;			/* waits for a turn that ended by the deadline, in a row */
 	u8 pass;			/* own thread: it may enter its guest once, in any turn */
 };
 

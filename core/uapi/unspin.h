@@ -72,7 +72,7 @@
 	X(BOUNDS, "more VMs or vCPUs take part than the module supports") \
 	X(UNPLACED, "its vCPUs have too few CPUs to run together") \
 	X(MISSED, "its vCPUs do not run on the CPUs they are woken for") \
-	X(LATE, "a vCPU reached the limit of its wait for a turn twice in a row")
+	X(LATE, "a vCPU reached the limit of its wait for a turn three times in a row")
 
 /*
  * X(IDENTIFIER, file, least, most, default, unit, meaning): settings that are numbers, of

@@ -105,6 +105,18 @@ fn runs_are_measured_for_every_lock_and_level() {
     if !kvm() {
         return;
     }
+    // How fast a VM gets on hangs on what else this computer does: one that got no lock runs for longer.
+    for window_ms in [500, 4_000] {
+        if every_vm_got_its_lock(window_ms) {
+            return;
+        }
+    }
+    assert!(every_vm_got_its_lock(32_000), "a VM got no lock in 32 s");
+}
+
+/// Makes a run per lock and level, and checks what is measured.
+fn every_vm_got_its_lock(window_ms: u64) -> bool {
+    let run = |id| Run { window_ms, ..run(id) };
     let mut runs = vec![];
     for lock in [LockKind::Tas, LockKind::Ticket, LockKind::Mcs] {
         for cpl in [0, 3] {
@@ -119,8 +131,9 @@ fn runs_are_measured_for_every_lock_and_level() {
         matches!(&records[0], Record::Begin(begin) if begin.tsc_khz > Some(0) && begin.title == "test")
     );
     assert_eq!(records.last(), Some(&Record::End { runs: 7, failed: 0 }));
+    let mut all = true;
     for result in results(&records) {
-        assert!(result.window_ns > 450_000_000, "{}", result.window_ns);
+        assert!(result.window_ns > window_ms * 900_000, "{}", result.window_ns);
         assert_eq!(result.vm.len(), result.run.vms.len());
         for vm in &result.vm {
             assert_eq!((vm.units.len(), &vm.error), (result.run.vms[0].vcpus as usize, &None));
@@ -130,9 +143,11 @@ fn runs_are_measured_for_every_lock_and_level() {
             let waits: u64 = vm.wait_hist.iter().sum();
             let torn = 2 * u64::from(result.run.vms[0].vcpus) + acquisitions / 10;
             assert!(waits.abs_diff(acquisitions) <= torn, "{waits} waits, {acquisitions}");
-            assert!(acquisitions > 0 && vm.cpu_ns.iter().sum::<u64>() > 0, "{vm:?}");
+            assert!(vm.cpu_ns.iter().sum::<u64>() > 0, "{vm:?}");
+            all &= acquisitions > 0;
         }
     }
+    all
 }
 
 #[test]

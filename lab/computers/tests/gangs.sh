@@ -175,6 +175,17 @@ opened=$(value $U/fail_open_total)
 echo 3 > $STUCK
 check "one that lasts 0.3 s longer" settle is $STUCK 0
 check "is ended in the ordinary way" is $U/fail_open_total $opened
+# Waits that reach their limit while the planner is held up are no reason to refuse turns, nor are those that
+# began before that or end just after it.
+held_up() {
+	for hold in $(seq 20); do
+		echo 3 > $STUCK
+		settle is $STUCK 0 || return
+		sleep 0.$((hold % 5 + 2))
+	done
+	for n in $a $b $c; do is $U/vms/$n-0/turns_refused none || return; done
+}
+check "a planner that is held up again and again costs no VM its turns" held_up
 echo 80 > $STUCK
 check "one that lasts 8 s is noticed" settle more $U/fail_open_total $opened
 check "with a line that says what follows" sh -c "dmesg | grep -q 'a turn does not end: all vCPUs may run until one ends'"
