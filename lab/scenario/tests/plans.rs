@@ -134,11 +134,9 @@ fn baselines_are_what_they_should_be() {
             "exit-path" => "kvm",
             "diagnosis" | "diagnosis-hogs" | "diagnosis-quota" => "watched",
             "diagnosis-ab" => "wide",
-            "asymmetric"
-            | "asymmetric-smoke"
-            | "asymmetric-unpinned"
-            | "asymmetric-linux"
-            | "asymmetric-parts" => "symmetric",
+            "asymmetric" | "asymmetric-unpinned" | "asymmetric-linux" | "asymmetric-parts" => {
+                "symmetric"
+            }
             "idle-poll" => "halt",
             "table1" => "ple-off",
             "gangs-victim" | "gangs-linux-victim" => "off",
