@@ -123,6 +123,17 @@ pub enum Dist {
     },
 }
 
+impl Dist {
+    /// The same distribution with other lengths.
+    pub fn map(self, length: impl Fn(u32) -> u32) -> Dist {
+        match self {
+            Dist::Const { iterations } => Dist::Const { iterations: length(iterations) },
+            Dist::Uniform { min, max } => Dist::Uniform { min: length(min), max: length(max) },
+            Dist::Exp { mean, max } => Dist::Exp { mean: length(mean), max: length(max) },
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,13 +5,13 @@
 //! (section 5.2). In addition to the paper's arms, `asman-outside` learns from PLE exits instead of
 //! the guest's reports: the paper's open question (5.4).
 
-use crate::ctx::mean;
+use crate::ctx::{mean, units_per_s};
 use crate::within::{Rule, TIE};
 use crate::{Ctx, Entry, Error, Experiment};
 use unspin_policy::vcrd;
 use unspin_scenario::plan::{Run, Vm};
 use unspin_scenario::Profile;
-use unspin_sim::{Host, Kernel, Setup, Simulated, NEIGHBOURS};
+use unspin_sim::{Host, Setup, Simulated, NEIGHBOURS};
 
 pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: "asman_fig1_2_waits", run: fig1_2 },
@@ -39,10 +39,7 @@ struct Point(Vec<std::sync::Arc<Simulated>>);
 impl Point {
     /// Units of work per second of VM number `vm`, mean over the seeds.
     fn units_per_s(&self, vm: usize) -> f64 {
-        mean(self.0.iter().map(|s| {
-            let units: u64 = s.result.vm[vm].units.iter().sum();
-            units as f64 * 1e9 / s.result.window_ns as f64
-        }))
+        mean(self.0.iter().map(|s| units_per_s(&s.result, [&s.result.vm[vm]])))
     }
 
     /// Lock waits of the first VM from 2^`low` cycles on, below 2^`high`, all seeds.
@@ -50,9 +47,7 @@ impl Point {
         let hists = self.0.iter().map(|s| &s.result.vm[0].wait_hist);
         hists.map(|h| h[low.min(h.len())..high.min(h.len())].iter().sum::<u64>()).sum()
     }
-}
 
-impl Point {
     /// How often the first VM's VCRD was set HIGH, all seeds.
     fn times_high(&self) -> f64 {
         self.0.iter().map(|s| s.coscheduling[0].events as f64).sum()
@@ -61,15 +56,8 @@ impl Point {
 
 /// The run of a scenario's arm, and the host that it needs.
 fn arm(ctx: &Ctx, scenario: &str, name: &str) -> Result<(Host, Run), Error> {
-    let plan = ctx.plan(scenario)?;
-    let host = Host::of_plan(&plan, Kernel::V3_19);
-    let run = plan.runs.iter().find(|r| r.arm.name == name);
-    let run = run.ok_or_else(|| Error::Experiment {
-        id: scenario.into(),
-        text: format!("there is no arm {name}"),
-    })?;
-    let run = Run { warmup_ms: WARMUP_MS, window_ms: WINDOW_MS, repeat: 0, ..run.clone() };
-    Ok((host, run))
+    let (host, run) = ctx.arm(scenario, name)?;
+    Ok((host, Run { warmup_ms: WARMUP_MS, window_ms: WINDOW_MS, repeat: 0, ..run }))
 }
 
 fn simulate(ctx: &Ctx, host: &Host, run: &Run, usual_repeats: u32) -> Result<Point, Error> {

@@ -8,8 +8,8 @@ use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use unspin_scenario::plan::Plan;
-use unspin_scenario::result::RunResult;
+use unspin_scenario::plan::{Plan, Run};
+use unspin_scenario::result::{RunResult, VmResult};
 use unspin_scenario::{expand, parse_profile, parse_scenario, Profile, Ranges, Selection};
 use unspin_sim::{simulate_setup, Host, Kernel, Setup, Simulated};
 
@@ -120,6 +120,18 @@ impl Ctx {
         expand(&scenario, &text, &profiles.into(), selection).map_err(|e| wrong(e.to_string()))
     }
 
+    /// The first run of a scenario's arm, and the host that it needs.
+    ///
+    /// # Errors
+    /// As [`Ctx::plan`], and no such arm.
+    pub(crate) fn arm(&self, scenario: &str, name: &str) -> Result<(Host, Run), Error> {
+        let plan = self.plan(scenario)?;
+        let host = Host::of_plan(&plan, Kernel::V3_19);
+        let run = plan.runs.into_iter().find(|r| r.arm.name == name);
+        let text = format!("there is no arm {name}");
+        Ok((host, run.ok_or(Error::Experiment { id: scenario.into(), text })?))
+    }
+
     /// The selected runs of a scenario on `kernel`. `[host] model` selects the costs.
     ///
     /// # Errors
@@ -193,18 +205,12 @@ impl Runs {
 
     /// Units of work per second, of all VMs together, mean of the repeats; `NaN` without a run.
     pub fn units_per_s(&self, profile: &str, vms: u32, arm: &str) -> f64 {
-        mean(self.of(profile, vms, arm).map(|r| {
-            let units: u64 = r.vm.iter().flat_map(|v| &v.units).sum();
-            units as f64 * 1e9 / r.window_ns as f64
-        }))
+        mean(self.of(profile, vms, arm).map(|r| units_per_s(r, &r.vm)))
     }
 
     /// Units of work per second of the first VM, mean of the repeats; `NaN` without a run.
     pub fn units_per_s_of_first(&self, profile: &str, vms: u32, arm: &str) -> f64 {
-        mean(self.of(profile, vms, arm).map(|r| {
-            let units: u64 = r.vm.iter().take(1).flat_map(|v| &v.units).sum();
-            units as f64 * 1e9 / r.window_ns as f64
-        }))
+        mean(self.of(profile, vms, arm).map(|r| units_per_s(r, r.vm.first())))
     }
 
     /// [`Runs::units_per_s`] of one arm over that of another.
@@ -222,6 +228,12 @@ impl Runs {
             wasted as f64 / modules().map(|m| m.cpu_cycles).sum::<u64>() as f64
         }))
     }
+}
+
+/// Units of work per second that these VMs of a run did together.
+pub(crate) fn units_per_s<'a>(r: &RunResult, vms: impl IntoIterator<Item = &'a VmResult>) -> f64 {
+    let units: u64 = vms.into_iter().flat_map(|vm| &vm.units).sum();
+    units as f64 * 1e9 / r.window_ns as f64
 }
 
 /// A change of a set-up, to test how results depend on it.

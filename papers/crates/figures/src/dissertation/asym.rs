@@ -6,13 +6,13 @@
 //! of work per second, relative to four VMs with the benchmark and symmetric vCPUs (section 5.5.3's
 //! first scenario).
 
-use crate::ctx::mean;
+use crate::ctx::{mean, units_per_s};
 use crate::within::Rule;
 use crate::{Ctx, Entry, Error, Experiment};
 use std::sync::Arc;
 use unspin_scenario::plan::{Dist, Op, Run, Step, Vm};
 use unspin_scenario::Profile;
-use unspin_sim::{Host, Kernel, Setup, Simulated};
+use unspin_sim::{Host, Setup, Simulated};
 
 pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: "dissertation_ch5_fig1_bodytrack", run: fig1 },
@@ -54,10 +54,7 @@ struct Point(Vec<Arc<Simulated>>);
 impl Point {
     /// Units of work per second of the first VM.
     fn units_per_s(&self) -> f64 {
-        mean(self.0.iter().map(|s| {
-            let units: u64 = s.result.vm[0].units.iter().sum();
-            units as f64 * 1e9 / s.result.window_ns as f64
-        }))
+        mean(self.0.iter().map(|s| units_per_s(&s.result, [&s.result.vm[0]])))
     }
 
     /// The part of the host's CPU time that its VMs used for their own work, without exits and
@@ -100,14 +97,8 @@ fn point_but(
     arm: &str,
     change: &dyn Fn(&mut Host, &mut Run),
 ) -> Result<Point, Error> {
-    let plan = ctx.plan(SCENARIO)?;
-    let mut host = Host::of_plan(&plan, Kernel::V3_19);
+    let (mut host, mut run) = ctx.arm(SCENARIO, arm)?;
     host.pcpus = vcpus;
-    let found = plan.runs.iter().find(|r| r.arm.name == arm);
-    let mut run = found.cloned().ok_or_else(|| Error::Experiment {
-        id: SCENARIO.into(),
-        text: format!("there is no arm {arm}"),
-    })?;
     let usual = run.first().clone();
     run.vms.clear();
     for name in vms {
@@ -302,15 +293,10 @@ const LEVELS: [u32; 5] = [1, 2, 4, 8, 16];
 fn divided(program: &[Step], n: u32) -> Vec<Step> {
     let mut held = false;
     let part = |x: u32| (u64::from(x) * 16 / u64::from(n)).min(1_000_000_000) as u32;
-    let longer = |dist| match dist {
-        Dist::Const { iterations } => Dist::Const { iterations: part(iterations) },
-        Dist::Uniform { min, max } => Dist::Uniform { min: part(min), max: part(max) },
-        Dist::Exp { mean, max } => Dist::Exp { mean: part(mean), max: part(max) },
-    };
     let of = |step: &Step| {
         held = step.op == Op::Mutex || (held && step.op != Op::MutexUnlock);
         match step.op {
-            Op::Compute if !held => Step { dist: longer(step.dist), ..*step },
+            Op::Compute if !held => Step { dist: step.dist.map(part), ..*step },
             _ => *step,
         }
     };

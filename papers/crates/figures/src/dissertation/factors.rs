@@ -5,12 +5,12 @@
 //! A slowdown is time on the VM over time on the machine itself, less one; throughput is that of
 //! all VMs over that of one VM alone (the text's weighted speedup).
 
-use crate::ctx::mean;
+use crate::ctx::{mean, units_per_s};
 use crate::within::Rule;
 use crate::{Ctx, Entry, Error, Experiment};
 use std::sync::Arc;
 use unspin_scenario::plan::{Dist, Op, Step, Vm};
-use unspin_sim::{Host, Kernel, Setup, Simulated};
+use unspin_sim::{Host, Setup, Simulated};
 
 pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: "dissertation_ch2_fig1", run: fig1 },
@@ -54,10 +54,8 @@ impl<'a> Case<'a> {
     }
 
     fn made(&self, ctx: &Ctx) -> Result<Vec<Arc<Simulated>>, Error> {
-        let plan = ctx.plan(SCENARIO)?;
-        let host = Host { pcpus: self.pcpus, khz: self.khz, ..Host::of_plan(&plan, Kernel::V3_19) };
-        let found = plan.runs.iter().find(|r| r.arm.name == self.arm);
-        let mut run = found.cloned().ok_or_else(|| no_arm(self.arm))?;
+        let (host, mut run) = ctx.arm(SCENARIO, self.arm)?;
+        let host = Host { pcpus: self.pcpus, khz: self.khz, ..host };
         let vm = Vm {
             program: self.program.clone(),
             vcpus: self.vcpus,
@@ -81,10 +79,7 @@ impl<'a> Case<'a> {
 
     /// Units of work per second, of all VMs together.
     fn units_per_s(&self, ctx: &Ctx) -> Result<f64, Error> {
-        Ok(mean(self.made(ctx)?.iter().map(|s| {
-            let units: u64 = s.result.vm.iter().flat_map(|vm| &vm.units).sum();
-            units as f64 * 1e9 / s.result.window_ns as f64
-        })))
+        Ok(mean(self.made(ctx)?.iter().map(|s| units_per_s(&s.result, &s.result.vm))))
     }
 
     /// Time relative to one such instance on the machine itself, less one.
@@ -127,23 +122,13 @@ const NESTED_PAGES: f64 = 0.04;
 /// The program without nested pages: its own work is shorter.
 fn without_nested_pages(program: &[Step]) -> Vec<Step> {
     let part = |x: u32| (f64::from(x) / (1.0 + NESTED_PAGES)).round() as u32;
-    let shorter = |step: &Step| match (step.op, step.dist) {
-        (Op::Compute | Op::ComputeFirst | Op::Critical, Dist::Const { iterations }) => {
-            Step { dist: Dist::Const { iterations: part(iterations) }, ..*step }
-        }
-        (Op::Compute | Op::ComputeFirst | Op::Critical, Dist::Uniform { min, max }) => {
-            Step { dist: Dist::Uniform { min: part(min), max: part(max) }, ..*step }
-        }
-        (Op::Compute | Op::ComputeFirst | Op::Critical, Dist::Exp { mean, max }) => {
-            Step { dist: Dist::Exp { mean: part(mean), max: part(max) }, ..*step }
+    let shorter = |step: &Step| match step.op {
+        Op::Compute | Op::ComputeFirst | Op::Critical => {
+            Step { dist: step.dist.map(part), ..*step }
         }
         _ => *step,
     };
     program.iter().map(shorter).collect()
-}
-
-fn no_arm(name: &str) -> Error {
-    Error::Experiment { id: SCENARIO.into(), text: format!("there is no arm {name}") }
 }
 
 fn slowdowns(ctx: &Ctx, names: &[&str], arm: &str, threads: u32) -> Result<Vec<f64>, Error> {
