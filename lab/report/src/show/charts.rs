@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! All pictures of a document.
 
-use crate::show::place::{count, file_part, layout, places, profile_order, rows_at};
+use crate::show::place::{count, file_part, places, profile_order, rows_at};
 use crate::show::svg::Chart;
 use crate::show::{bands, bars, curves};
 use crate::summary::{Document, Place, Summary};
+use unspin_scenario::Named;
 
 /// All pictures of the document, point by point.
 pub fn charts(d: &Document) -> Vec<Chart> {
@@ -31,7 +32,7 @@ fn caption(s: &Summary, place: &Place) -> String {
         "" => String::new(),
         lock => format!(", lock {lock}"),
     };
-    let cgroups = layout(place.cgroup);
+    let cgroups = place.cgroup.called();
     let vms = count(place.vms, "VM");
     format!("{vms}, cgroups {cgroups}{lock} ({}, {})", s.machine, s.kernel)
 }

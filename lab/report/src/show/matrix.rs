@@ -6,7 +6,7 @@
 
 use crate::lock_table::{Figures, LockTable, BASE_LOCK};
 use crate::show::heat::{heat_map, Cell, Panel};
-use crate::show::place::series;
+use crate::show::place::{count, series};
 use crate::stat::{spread, Verdict};
 use std::fmt::Write;
 
@@ -63,8 +63,7 @@ fn mark(f: &Figures) -> &'static str {
 }
 
 fn grids(page: &mut String, t: &LockTable, profile: &str, vms: u32) {
-    let plural = if vms == 1 { "" } else { "s" };
-    let _ = writeln!(page, "\n#### {profile}, {vms} VM{plural}\n");
+    let _ = writeln!(page, "\n#### {profile}, {}\n", count(vms, "VM"));
     let head = t.arms.join(" | ");
     let rule = "---:|".repeat(t.arms.len());
     let _ = writeln!(page, "| throughput | {head} |\n|---|{rule}");
@@ -109,10 +108,10 @@ fn say(page: &mut String, t: &LockTable, profile: &str) {
             a.2.performance.total_cmp(&b.2.performance)
         };
         let Some(best) = cells.iter().max_by(by_performance) else { continue };
-        let plural = if *vms == 1 { "" } else { "s" };
         let _ = write!(
             page,
-            "* **{vms} VM{plural}**: best: {} under {} ({:.2}{})",
+            "* **{}**: best: {} under {} ({:.2}{})",
+            count(*vms, "VM"),
             best.0,
             best.1,
             best.2.performance,
@@ -167,7 +166,7 @@ fn gains(t: &LockTable, profile: &str, vms: u32, sign: f64) -> Vec<String> {
 
 fn picture(t: &LockTable, profile: &str) -> String {
     let panel = |vms: &u32| Panel {
-        title: format!("{vms} VM{}", if *vms == 1 { "" } else { "s" }),
+        title: count(*vms, "VM"),
         rows: t
             .locks
             .iter()

@@ -3,7 +3,7 @@
 
 use crate::summary::{Document, Place, Row, Summary};
 use unspin_scenario::plan::CgroupLayout;
-use unspin_scenario::IDEAL_ARM;
+use unspin_scenario::{Named, IDEAL_ARM};
 pub(crate) use unspin_text::counted as count;
 
 /// The points at which arms are compared, in the order of the rows.
@@ -93,23 +93,13 @@ fn safe(s: &str) -> String {
 /// A point in the name of a file.
 pub(crate) fn file_part(place: &Place) -> String {
     let lock = if place.lock.is_empty() { String::new() } else { format!("-{}", place.lock) };
-    format!("{}vm-{}{lock}", place.vms, layout(place.cgroup))
-}
-
-/// The name of a cgroup layout in scenarios.
-pub(crate) fn layout(c: CgroupLayout) -> &'static str {
-    match c {
-        CgroupLayout::Flat => "flat",
-        CgroupLayout::Vm => "vm",
-        CgroupLayout::Vcpu => "vcpu",
-        CgroupLayout::Libvirt => "libvirt",
-    }
+    format!("{}vm-{}{lock}", place.vms, place.cgroup.called())
 }
 
 pub(crate) fn cgroups_and_lock(cgroup: CgroupLayout, lock: &str) -> String {
     match lock {
-        "" => layout(cgroup).to_string(),
-        lock => format!("{}, {lock}", layout(cgroup)),
+        "" => cgroup.called().to_string(),
+        lock => format!("{}, {lock}", cgroup.called()),
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A plot of any series: lines if every x is a number, bars if they are names.
 
+use crate::show::place::distinct;
 use crate::show::svg::{colour, curve, paint, Axis, Svg, LEFT, RIGHT, WIDTH};
 
 /// A line, or the bars of one colour.
@@ -70,12 +71,7 @@ fn lines(svg: &mut Svg, plot: &Plot, names: &[&str], axis: &Axis, xs: &[f64], bo
 }
 
 fn bars(svg: &mut Svg, plot: &Plot, names: &[&str], axis: &Axis, bottom: f64) {
-    let mut groups: Vec<&str> = Vec::new();
-    for (x, _) in plot.series.iter().flat_map(|s| &s.points) {
-        if !groups.contains(&x.as_str()) {
-            groups.push(x);
-        }
-    }
+    let groups = distinct(plot.series.iter().flat_map(|s| &s.points).map(|(x, _)| x.as_str()));
     let group = (WIDTH - LEFT - RIGHT) / groups.len().max(1) as f64;
     let width = (group * 0.84 / plot.series.len().max(1) as f64).min(44.0);
     for (i, g) in groups.iter().enumerate() {

@@ -4,8 +4,8 @@
 use crate::show::bands;
 use crate::show::diagnoses::{head, lines};
 use crate::show::place::{
-    arm_order, baseline, cgroups_and_lock, count, distinct, layout, origin, percent, places,
-    profile_order, rows_at,
+    arm_order, baseline, cgroups_and_lock, count, distinct, origin, percent, places, profile_order,
+    rows_at,
 };
 use crate::show::shares::{cpu_shares, has_turns, refusals, turn_shares};
 use crate::show::windows::{adapting, still, window};
@@ -16,7 +16,7 @@ use crate::summary::{
 use std::fmt::Write;
 use unspin_diagnosis::Cause;
 use unspin_scenario::plan::CgroupLayout;
-use unspin_scenario::IDEAL_ARM;
+use unspin_scenario::{Named, IDEAL_ARM};
 use unspin_text::fit::wrap_lines;
 use unspin_text::Framed;
 
@@ -391,7 +391,7 @@ fn wakeups(s: &Summary, width: usize) -> String {
         vec![
             r.profile.clone(),
             r.vms.to_string(),
-            layout(r.cgroup).to_string(),
+            r.cgroup.called().to_string(),
             r.arm.clone(),
             r.count.to_string(),
             us(r.p50_us),
