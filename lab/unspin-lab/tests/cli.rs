@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{fails, lab};
+use common::{fails, lab, made};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use unspin_scratch::Scratch;
@@ -143,8 +143,7 @@ fn results_and_traces_without_content_are_2() {
 
 #[test]
 fn plans_completions_and_manuals_are_printed() {
-    let out = lab(&["plan", "demo"]);
-    assert!(out.status.success());
+    let out = made(&["plan", "demo"]);
     assert!(out.stdout.starts_with(b"{\"schema\":1,\"scenario\":\"demo\""));
     for shell in ["bash", "zsh", "fish"] {
         assert!(lab(&["completions", shell]).stdout.len() > 1000, "{shell}");
@@ -165,8 +164,7 @@ fn a_scenario_is_simulated_alike_by_any_number_of_threads() {
         let args = ["--machine", "sim", "--kernel", "3.19", "--json", "--jobs", jobs, "--out"];
         let mut all = vec!["bench", file.to_str().unwrap()];
         all.extend(args.iter().chain(&[out.to_str().unwrap()]));
-        let ran = lab(&all);
-        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        let ran = made(&all);
         let json: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
         assert_eq!(json["machine"], "sim");
         assert_eq!(json["arms"][0]["arm"], "stock");
@@ -188,8 +186,7 @@ fn a_scenario_is_simulated_alike_by_any_number_of_threads() {
     let text = std::fs::read_to_string(results).unwrap();
     std::fs::write(results, text.replace("\"machine\":\"sim\"", "\"machine\":\"emulated\""))
         .unwrap();
-    let agreed = lab(&["agree", "--seeds", "1", results]);
-    assert!(agreed.status.success(), "{}", String::from_utf8_lossy(&agreed.stderr));
+    let agreed = made(&["agree", "--seeds", "1", results]);
     assert!(String::from_utf8_lossy(&agreed.stdout).contains("| `ebizzy` | 2 × 16 | flat | hvs |"));
     fails(&["bench", "demo", "--machine", "sim", "--kernel", "2.6"], 2, "allowed: 2012, 3.19, 6.1");
     std::fs::remove_file(file).unwrap();
@@ -220,12 +217,10 @@ fn outside_a_checkout_scenarios_are_known_or_their_place_is() {
     let none = said(Some(Path::new("/nonexistent")));
     assert!(none.contains("/usr/share/unspin/scenarios: name a file"), "{none}");
     let pages = dir.join("a/b");
-    let write = || lab(&["man", pages.to_str().unwrap()]);
-    let refused = write();
-    assert_eq!(refused.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("no such directory"));
+    let write = ["man", pages.to_str().unwrap()];
+    fails(&write, 2, "no such directory");
     std::fs::create_dir_all(&pages).unwrap();
-    assert!(write().status.success());
+    made(&write);
     assert!(pages.join("unspin-lab.1").is_file() && !pages.join("unspin-lab-agent.1").exists());
     let page = std::fs::read_to_string(pages.join("unspin-lab-bench.1")).unwrap();
     assert!(page.contains("EXIT STATUS") && page.contains("\\fB77"), "{page}");
@@ -258,8 +253,7 @@ fn locks_are_compared_on_threads() {
     let out = Scratch::new();
     let (scenario, dir) = (file.to_str().unwrap(), out.to_str().unwrap());
     let args = ["bench", scenario, "--profile-dir", "profiles", "--machine", "threads", "--json"];
-    let made = lab(&[&args[..], &["--out", dir]].concat());
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let made = made(&[&args[..], &["--out", dir]].concat());
     let summary: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
     assert_eq!(summary["machine"], "threads");
     assert_eq!(summary["provenance"]["complete"], true);
@@ -316,8 +310,7 @@ fn a_slowdown_is_split_among_five_factors() {
     let path = path.to_str().unwrap();
     let out = scratch("attribute.out", "").with_extension("dir");
     let bench = ["bench", path, "--machine", "sim", "--quiet", "--out", out.to_str().unwrap()];
-    let made = lab(&[&bench[..], &["--attribute", "--json"]].concat());
-    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    let made = made(&[&bench[..], &["--attribute", "--json"]].concat());
     assert!(made.stderr.is_empty(), "nothing but the result: {made:?}");
     let summary: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
     let rows = summary["arms"].as_array().unwrap();
@@ -348,8 +341,7 @@ fn caches_that_siblings_do_not_share_are_named() {
     let out = scratch("cache.out", "").with_extension("dir");
     let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/diagnosis-cache.toml");
     let bench = ["bench", scenario, "--machine", "sim", "--attribute", "--json", "--quiet"];
-    let made = lab(&[&bench[..], &["--out", out.to_str().unwrap()]].concat());
-    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    let made = made(&[&bench[..], &["--out", out.to_str().unwrap()]].concat());
     let summary: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
     let named: Vec<(&str, u64, Option<&str>)> = summary["slowdowns"]
         .as_array()
@@ -385,8 +377,7 @@ fn a_model_is_worked_out_or_its_profile_is_refused() {
                    threads = 1\nms = 2\n[[phase]]\nthreads = 4\nms = 1\n";
     let speedup = |name: &str, text: &str, more: &[&str]| {
         let path = scratch(name, text);
-        let out = lab(&[&["model", "--json", path.to_str().unwrap()], more].concat());
-        assert_eq!(out.status.code(), Some(0), "{out:?}");
+        let out = made(&[&["model", "--json", path.to_str().unwrap()], more].concat());
         let line: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
         line["speedup_vm"].as_f64().unwrap().round() as u32
     };
@@ -408,8 +399,7 @@ fn the_papers_scenarios_are_found_by_name() {
     for (scenario, profile) in
         [("pmtlock", "pmtlock-ebizzy"), ("beyond-oticket-ple", "oticket-lkc")]
     {
-        let out = lab(&["plan", scenario, "--list"]);
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let out = made(&["plan", scenario, "--list"]);
         let listed = String::from_utf8_lossy(&out.stdout).into_owned();
         assert!(listed.contains(profile), "{listed}");
     }
@@ -417,8 +407,7 @@ fn the_papers_scenarios_are_found_by_name() {
     let text = "title = \"t\"\n[host]\npcpus = 16\n[[vm]]\nvcpus = 16\n\
                 workload = \"dissertation-asym-matmul\"\n[[arm]]\nname = \"stock\"\n";
     let file = scratch("matmul.toml", text);
-    let out = lab(&["plan", file.to_str().unwrap()]);
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    made(&["plan", file.to_str().unwrap()]);
     std::fs::remove_file(file).unwrap();
     fails(&["bench", "nosuch"], 2, "pmtlock, pmtlock-hackbench");
 }
@@ -429,8 +418,7 @@ fn the_pictures_of_a_matrix_go_where_they_are_told() {
     let path = |name: &str| dir.text(name);
     let bench = ["bench", "matrix", "--machine", "sim", "--quiet", "--out"];
     let few = ["--profile", "ebizzy", "--arm", "stock", "--lock", "ticket,mcs", "--vms", "2"];
-    let out = lab(&[&bench[..], &[&path("out"), "--repeats", "1"], &few].concat());
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    made(&[&bench[..], &[&path("out"), "--repeats", "1"], &few].concat());
     dir.dir("results");
     for (page, pictures, at) in
         [("docs/m.md", Some("../results"), "results"), ("beside/m.md", None, "beside")]
@@ -440,8 +428,7 @@ fn the_pictures_of_a_matrix_go_where_they_are_told() {
         let (results, file) = (path("out"), page.display().to_string());
         let mut args = vec!["report", &results, "--matrix", &file];
         args.extend(pictures.iter().flat_map(|dir| ["--pictures", dir]));
-        let out = lab(&args);
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        made(&args);
         let text = std::fs::read_to_string(&page).unwrap();
         let files = std::fs::read_dir(dir.join(at)).unwrap().map(|f| f.unwrap().file_name());
         let files = files.map(|f| f.into_string().unwrap()).filter(|f| f.ends_with(".svg"));
@@ -459,13 +446,12 @@ fn what_is_drawn_goes_where_nothing_else_is() {
     let draw = |count, seed| {
         ["generate", "spaces/held-out.toml", "--count", count, "--seed", seed, "--out", out]
     };
-    let said = lab(&draw("3", "5"));
-    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    made(&draw("3", "5"));
     let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
     let first = read("held-out-01.toml");
-    assert!(lab(&draw("4", "5")).status.success());
+    made(&draw("4", "5"));
     assert_eq!(first, read("held-out-01.toml"), "the first of more are the same");
-    assert!(lab(&draw("4", "6")).status.success());
+    made(&draw("4", "6"));
     assert_ne!(first, read("held-out-01.toml"));
     fails(
         &draw("3", "6"),

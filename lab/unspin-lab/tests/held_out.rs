@@ -4,17 +4,12 @@
 
 mod common;
 
+use common::made;
 use std::path::{Path, PathBuf};
 
 /// The least of the bands that must cover. 85 % are aimed at: of six arms fewer than half would be chance
 /// once in 150 tests.
 const COVERED: f64 = 0.5;
-
-fn made(args: &[&str]) -> Vec<u8> {
-    let out = common::lab(args);
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    out.stdout
-}
 
 #[test]
 fn bands_have_what_a_few_scenarios_of_the_release_come_to() {
@@ -42,7 +37,7 @@ fn bands_have_what_a_few_scenarios_of_the_release_come_to() {
     };
     let results: Vec<String> = files.iter().map(results).collect();
     agree.extend(results.iter().flat_map(|dir| ["--held-out", dir.as_str()]));
-    let said: serde_json::Value = serde_json::from_slice(&made(&agree)).unwrap();
+    let said: serde_json::Value = serde_json::from_slice(&made(&agree).stdout).unwrap();
     let scores = &said["held_out"];
     println!("{scores:#}");
     assert_eq!(scores["arms"].as_u64(), count.parse::<u64>().ok().map(|n| 2 * n));

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::lab;
+use common::{fails, lab, said};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -57,10 +57,7 @@ yield_to = "hvs"
 #[track_caller]
 fn made(scenario: &str, out: &str, more: &[&str]) -> String {
     let all = ["bench", scenario, "--machine", "sim", "--out", out];
-    let done = lab(&[&all[..], more].concat());
-    let said = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(done.status.success(), "{said}");
-    said
+    said(&common::made(&[&all[..], more].concat()))
 }
 
 #[track_caller]
@@ -68,9 +65,7 @@ fn refused(scenario: &str, more: &[&str], words: &str) {
     let dir = Dir(Scratch::new());
     let out = dir.path("out");
     let all = ["bench", scenario, "--machine", "sim", "--quiet", "--out", &out];
-    let done = lab(&[&all[..], more].concat());
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.code() == Some(2) && said.contains(words), "{words}: {said}");
+    fails(&[&all[..], more].concat(), 2, words);
 }
 
 fn summary(dir: &Dir, of: &str) -> serde_json::Value {
@@ -90,7 +85,7 @@ fn shares_and_a_bench_that_goes_on_are_the_whole() {
         report.push(dir.path(&format!("shares/shard-{i}-of-3")));
     }
     let report: Vec<&str> = report.iter().map(String::as_str).collect();
-    assert!(lab(&report).status.success());
+    common::made(&report);
     let files =
         ["summary.json", "report.html", "worlds-sample-outcomes.csv", "worlds-sample-design.csv"];
     for file in files {
@@ -188,8 +183,8 @@ fn what_cannot_be_is_refused_before_anything_runs() {
     let dir = Dir(Scratch::new());
     let few = dir.scenario(&[]);
     refused(&few, &["--worlds", "8", "--machine", "threads"], "cannot be used multiple times");
-    let threads = lab(&["bench", &few, "--machine", "threads", "--worlds", "8"]);
-    assert!(String::from_utf8_lossy(&threads.stderr).contains("allowed: --machine sim"));
+    let threads = ["bench", &few, "--machine", "threads", "--worlds", "8"];
+    fails(&threads, 2, "allowed: --machine sim");
     refused(&few, &["--worlds", "1"], "2..=65536");
     refused(&few, &["--worlds", "65537"], "2..=65536");
     refused(&few, &["--worlds", "8", "--input", "host.exit"], "inputs: host.exit_cycles");

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command, run at the top of the checkout.
+//! The command, run at the top of the checkout. Each test program uses its part.
+
+#![allow(dead_code)]
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -11,15 +13,21 @@ pub fn lab(args: &[&str]) -> Output {
 }
 
 /// What it said on standard error, which is never a panic.
-#[allow(dead_code)] // each test program uses its part
 pub fn said(out: &Output) -> String {
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(!said.contains("panicked"), "{said}");
     said
 }
 
+/// Runs it, and expects success.
+#[track_caller]
+pub fn made(args: &[&str]) -> Output {
+    let out = lab(args);
+    assert!(out.status.success(), "{args:?}: {}", said(&out));
+    out
+}
+
 /// Runs it, and expects this exit code and words. Returns what it said.
-#[allow(dead_code)] // each test program uses its part
 #[track_caller]
 pub fn fails(args: &[&str], code: i32, words: &str) -> String {
     let out = lab(args);
