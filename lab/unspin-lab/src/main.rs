@@ -9,6 +9,7 @@ mod load;
 mod machine;
 mod progress;
 mod share;
+mod signals;
 mod worlds;
 
 use clap::FromArgMatches;

@@ -2,6 +2,7 @@
 //! The progress of a plan. Lengths of runs are known in the machine's time; finished runs show how
 //! long a second of it takes.
 
+use crate::worlds::time::length_ms;
 use indicatif::ProgressBar;
 use std::collections::HashMap;
 use std::io::IsTerminal;
@@ -28,21 +29,21 @@ pub struct Progress {
     last_line: Instant,
 }
 
-fn length_ms(plan: &Plan) -> impl Iterator<Item = (u32, u64)> + '_ {
-    plan.runs.iter().map(|r| (r.id, r.stagger_ms + r.warmup_ms + r.window_ms))
+fn lengths_ms(plan: &Plan) -> impl Iterator<Item = (u32, u64)> + '_ {
+    plan.runs.iter().map(|r| (r.id, length_ms(r)))
 }
 
 impl Progress {
     /// Progress of runs on `kernels` kernels each. Hidden progress is counted but not shown.
     pub fn new(plans: &[&Plan], hidden: bool) -> Progress {
-        let total_ms = plans.iter().flat_map(|p| length_ms(p)).map(|(_, ms)| ms).sum();
+        let total_ms = plans.iter().flat_map(|p| lengths_ms(p)).map(|(_, ms)| ms).sum();
         let on_terminal = std::io::stderr().is_terminal() && !hidden;
         let bar = bar(total_ms, on_terminal);
         Progress {
             bar,
             is_hidden: hidden,
             on_terminal,
-            length_ms: plans.iter().flat_map(|p| length_ms(p)).collect(),
+            length_ms: plans.iter().flat_map(|p| lengths_ms(p)).collect(),
             done_ms: 0,
             total_ms,
             runs: 0,
@@ -54,7 +55,7 @@ impl Progress {
 
     /// Counts a plan whose results already exist.
     pub fn skip(&mut self, plan: &Plan) {
-        let ms: u64 = length_ms(plan).map(|(_, ms)| ms).sum();
+        let ms: u64 = lengths_ms(plan).map(|(_, ms)| ms).sum();
         self.skipped_ms += ms;
         self.done_ms += ms;
         self.bar.set_position(self.done_ms);
@@ -91,10 +92,7 @@ impl Progress {
     }
 
     fn show(&mut self, text: &str) {
-        let left = match self.left() {
-            Some(d) => format!("about {} left", human(d)),
-            None => "time left unknown".to_string(),
-        };
+        let left = left_text(self.left());
         let text = if text.is_empty() { left } else { format!("{left}  {text}") };
         self.bar.set_message(printable(&text));
         if !self.on_terminal && !self.is_hidden && self.last_line.elapsed() >= LINE_EVERY {
@@ -119,6 +117,10 @@ impl Progress {
 /// Time for `rest` at the pace of `made` in `spent`; `None` if nothing was made.
 fn left(spent: Duration, made: u64, rest: u64) -> Option<Duration> {
     (made > 0).then(|| spent.mul_f64(rest as f64 / made as f64))
+}
+
+fn left_text(left: Option<Duration>) -> String {
+    left.map_or("time left unknown".to_string(), |left| format!("about {} left", human(left)))
 }
 
 /// Progress of a number of items of unknown length.
@@ -156,10 +158,7 @@ impl Counted {
 
     fn text(&self, spent: Duration, note: &str) -> String {
         let (done, total) = (self.bar.position(), self.bar.length().unwrap_or(0));
-        let left = match left(spent, done, total.saturating_sub(done)) {
-            Some(left) => format!("about {} left", human(left)),
-            None => "time left unknown".to_string(),
-        };
+        let left = left_text(left(spent, done, total.saturating_sub(done)));
         format!("{left}  {done} of {total} {}, {note}", self.what)
     }
 }

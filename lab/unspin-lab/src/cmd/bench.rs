@@ -15,10 +15,12 @@ use crate::machine::{self, sim, Choice, Job, Machine, Takes, Wish};
 use crate::out;
 use crate::progress::Progress;
 use crate::share::Share;
+use crate::signals;
 use crate::worlds::Inputs;
 use anyhow::{bail, Context};
 use drawn::{say_usual, Drawn, WorldArgs};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::SIGHUP;
+use signal_hook::flag::register;
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -96,8 +98,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let why = "--worlds, --design: only a model has worlds";
         return Err(Usage(format!("{why}; allowed: --machine sim, without --attribute")).into());
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    take_signals(&stop)?;
+    let stop = signals::stop()?;
+    // A lost terminal may send the signal twice, by itself and by its shell.
+    if !is_ignored(SIGHUP) {
+        register(SIGHUP, Arc::clone(&stop)).context("cannot take signals")?;
+    }
     // Read all scenarios before the first runs, so that an error in the last one costs no time.
     let mut loaded = Vec::new();
     for s in &args.scenarios {
@@ -151,22 +156,6 @@ struct Bench<'a> {
     /// Directory of its results and its report.
     out: PathBuf,
     stop: &'a AtomicBool,
-}
-
-/// Lets signals that end a bench properly set `stop`.
-fn take_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
-    let take = |signal| signal_hook::flag::register(signal, Arc::clone(stop));
-    for signal in [SIGINT, SIGTERM] {
-        // The second signal ends the program at once.
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(stop))
-            .and_then(|_| take(signal))
-            .context("cannot take signals")?;
-    }
-    // A lost terminal may send the signal twice, by itself and by its shell.
-    if !is_ignored(SIGHUP) {
-        take(SIGHUP).context("cannot take signals")?;
-    }
-    Ok(())
 }
 
 /// Refuses scenarios with the same name, because they would overwrite each other's results.

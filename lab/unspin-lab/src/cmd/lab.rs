@@ -6,13 +6,11 @@ mod speed;
 use crate::exit::{Cannot, Usage};
 use crate::machine::lab::{agent, explain, missing, open, series};
 use crate::machine::Refusal;
-use crate::out;
-use anyhow::{bail, Context};
+use crate::{out, signals};
+use anyhow::bail;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::ValueEnum;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use unspin_computers::{
     Computer, Debian, Emulator, Flavour, Go, KernelPackage, Lab, Program, BOCHS_TOOLS,
@@ -130,18 +128,11 @@ impl Choice {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let stop = Arc::new(AtomicBool::new(false));
-    // The shell's Ctrl-C is for programs in the computer.
-    let signals: &[i32] = match args.command {
-        Command::Shell(_) => &[],
-        _ => &[SIGINT, SIGTERM],
+    let stop = match args.command {
+        // The shell's Ctrl-C is for programs in the computer.
+        Command::Shell(_) => Arc::default(),
+        _ => signals::stop()?,
     };
-    for &signal in signals {
-        // The second signal ends the program at once.
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .context("cannot take signals")?;
-    }
     let mut say = |text: &str| say!("{text}");
     let go = &mut Go::new(&stop, &mut say);
     match &args.command {

@@ -2,6 +2,7 @@
 //! `unspin-lab plan`: the runs that a scenario expands to.
 
 use crate::load::{self, Select};
+use crate::worlds::time::length_ms;
 use std::io::Write;
 use std::path::PathBuf;
 use unspin_scenario::plan::Run;
@@ -40,7 +41,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return Ok(());
     }
     out.write_all(list(&plan.runs, terminal_width()).as_bytes())?;
-    let ms: u64 = plan.runs.iter().map(|r| r.stagger_ms + r.warmup_ms + r.window_ms).sum();
+    let ms: u64 = plan.runs.iter().map(length_ms).sum();
     writeln!(out, "{} runs, about {:.1} s of machine time", plan.runs.len(), ms as f64 / 1e3)?;
     Ok(())
 }

@@ -11,16 +11,15 @@ use crate::machine::emulator::Timed;
 use crate::machine::kvm::{end_with_this_thread, Kvm};
 use crate::machine::Wish;
 use crate::out;
+use crate::signals;
 use crate::sysfs::{root, Module};
 use anyhow::{bail, Context};
 use judge::{Check, Gain};
 use serde::Serialize;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 use unspin_report::{documents, read_files, write_dir, Document};
 use unspin_text::fit::{terminal_width, wrap_lines};
@@ -109,12 +108,7 @@ struct Tried {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let began = Instant::now();
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .context("cannot take signals")?;
-    }
+    let stop = signals::stop()?;
     let wish =
         Wish { pcpus: CPUS, load: true, lab_dir: None, emulator: Timed::default(), stop: &stop };
     // Loads the module if it is not loaded, and unloads it again at the end.

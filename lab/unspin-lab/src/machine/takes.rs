@@ -2,6 +2,7 @@
 //! How long boots and runs of an emulated computer take on this computer, estimated in advance.
 
 use super::guests;
+use crate::worlds::time::length_ms;
 use std::hint::black_box;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ pub fn of(emulator: Emulator, plan: &Plan) -> Takes {
     let slower = slower();
     let runs_s = plan.runs.iter().map(|run| {
         let up = if guests::of(run).next().is_some() { GUESTS_UP_S } else { 0.0 };
-        up + (run.stagger_ms + run.warmup_ms + run.window_ms) as f64 / 1e3
+        up + length_ms(run) as f64 / 1e3
     });
     let per_virtual_s = per_cpu_s * f64::from(plan.host.pcpus);
     Takes { boot_s: boot_s * slower, runs_s: runs_s.sum::<f64>() * per_virtual_s * slower }

@@ -6,6 +6,7 @@
 use super::{Job, Machine, Refusal, Sink, Wish};
 use crate::exit::{Cannot, Usage};
 use crate::host;
+use crate::worlds::time::length_ms;
 use anyhow::{bail, Context};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -141,7 +142,7 @@ fn process(task: &Task, stop: &AtomicBool) -> anyhow::Result<RunResult> {
 /// Waits until the process has ended; an error if it had to be killed.
 fn wait(child: &mut Child, task: &Task, stop: &AtomicBool) -> anyhow::Result<()> {
     let run = &task.run;
-    let length = Duration::from_millis(run.stagger_ms + run.warmup_ms + run.window_ms);
+    let length = Duration::from_millis(length_ms(run));
     let allowed = length + GRACE + OVERTIME;
     let began = Instant::now();
     // A result has a few kilobytes at most, so the process never blocks on its output.

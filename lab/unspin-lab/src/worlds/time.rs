@@ -11,7 +11,7 @@ use unspin_text::counted;
 /// or draw fewer.
 const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Simulated length of a run, in ms.
+/// Length of a run, in ms of the machine's time.
 pub fn length_ms(run: &Run) -> u64 {
     run.stagger_ms + run.warmup_ms + run.window_ms
 }
