@@ -192,51 +192,64 @@ soak-slices: ## lease and a test-and-set lock with and without extended time sli
 		UNSPIN_CPUS=$$cpus cargo test --release --locked -p unspin-computers --test slices -- --ignored --nocapture || exit; \
 	done
 
-# Where distributions have these things. Without UNITS no units are installed.
+# Where distributions have these things. Without UNITS no units are installed. make wants $$ for each $ of a path.
 UNSPIN ?= target/release/unspin
 UNSPIN_LAB ?= target/release/unspin-lab
 PREFIX ?= /usr
 ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/site-functions
 UNITS ?= $(PREFIX)/lib/systemd/system
+MAN := share/man/man1
+BASH_COMPLETIONS := share/bash-completion/completions
+FISH_COMPLETIONS := share/fish/vendor_completions.d
+
+# One word of the shell, whatever is in it; and a path below DESTDIR as such a word.
+quoted = '$(subst ','\'',$(1))'
+below = $(call quoted,$(DESTDIR)$(1))
+# All users may read what is installed, whatever the caller's umask is.
+INSTALL := umask 022 && install -D
+
+# $(1): the command's file; $(2): its name. Unlike install -d, mkdir leaves directories as they are that are there.
+define INSTALL_COMMAND
+$(INSTALL) -m 755 $(call quoted,$(1)) $(call below,$(PREFIX)/bin/$(2))
+umask 022 && mkdir -p $(call below,$(PREFIX)/$(MAN)) $(call below,$(PREFIX)/$(BASH_COMPLETIONS)) \
+	$(call below,$(PREFIX)/$(FISH_COMPLETIONS)) $(call below,$(ZSH_COMPLETIONS))
+$(call quoted,$(1)) man $(call below,$(PREFIX)/$(MAN))
+$(call quoted,$(1)) completions bash >$(call below,$(PREFIX)/$(BASH_COMPLETIONS)/$(2))
+$(call quoted,$(1)) completions zsh >$(call below,$(ZSH_COMPLETIONS)/_$(2))
+$(call quoted,$(1)) completions fish >$(call below,$(PREFIX)/$(FISH_COMPLETIONS)/$(2).fish)
+chmod 644 $(call below,$(PREFIX)/$(MAN)/$(2))*.1 $(call below,$(PREFIX)/$(BASH_COMPLETIONS)/$(2)) \
+	$(call below,$(ZSH_COMPLETIONS)/_$(2)) $(call below,$(PREFIX)/$(FISH_COMPLETIONS)/$(2).fish)
+endef
 
 install: ## install what the package unspin has, without building: the command, manual pages, completions, units; below DESTDIR
-	install -D -m 755 $(UNSPIN) $(DESTDIR)$(PREFIX)/bin/unspin
-	install -D -m 644 debian/unspin.toml $(DESTDIR)/etc/unspin/unspin.toml
-	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,man/man1 bash-completion/completions fish/vendor_completions.d) \
-		$(DESTDIR)$(ZSH_COMPLETIONS)
-	$(UNSPIN) man $(DESTDIR)$(PREFIX)/share/man/man1
-	$(UNSPIN) completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/unspin
-	$(UNSPIN) completions zsh >$(DESTDIR)$(ZSH_COMPLETIONS)/_unspin
-	$(UNSPIN) completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/unspin.fish
+	$(call INSTALL_COMMAND,$(UNSPIN),unspin)
+	$(INSTALL) -m 644 debian/unspin.toml $(call below,/etc/unspin/unspin.toml)
 ifneq ($(UNITS),)
-	install -D -m 644 -t $(DESTDIR)$(UNITS) debian/unspin.service
-	install -m 644 debian/unspin.unspin-export.service $(DESTDIR)$(UNITS)/unspin-export.service
-	install -m 644 debian/unspin.unspin-shape.service $(DESTDIR)$(UNITS)/unspin-shape.service
-	install -m 644 debian/unspin.unspin-schedule.service $(DESTDIR)$(UNITS)/unspin-schedule.service
+	$(INSTALL) -m 644 debian/unspin.service $(call below,$(UNITS)/unspin.service)
+	$(INSTALL) -m 644 debian/unspin.unspin-export.service $(call below,$(UNITS)/unspin-export.service)
+	$(INSTALL) -m 644 debian/unspin.unspin-shape.service $(call below,$(UNITS)/unspin-shape.service)
+	$(INSTALL) -m 644 debian/unspin.unspin-schedule.service $(call below,$(UNITS)/unspin-schedule.service)
 endif
 
 install-lab: ## install what the package unspin-lab has, without building: the command, scenarios, profiles, manual pages; below DESTDIR
-	install -D -m 755 $(UNSPIN_LAB) $(DESTDIR)$(PREFIX)/bin/unspin-lab
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/unspin/scenarios scenarios/*.toml
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/unspin/profiles profiles/*.toml
-	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,man/man1 bash-completion/completions fish/vendor_completions.d) \
-		$(DESTDIR)$(ZSH_COMPLETIONS)
-	$(UNSPIN_LAB) man $(DESTDIR)$(PREFIX)/share/man/man1
-	$(UNSPIN_LAB) completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/unspin-lab
-	$(UNSPIN_LAB) completions zsh >$(DESTDIR)$(ZSH_COMPLETIONS)/_unspin-lab
-	$(UNSPIN_LAB) completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/unspin-lab.fish
+	$(call INSTALL_COMMAND,$(UNSPIN_LAB),unspin-lab)
+	$(INSTALL) -m 644 -t $(call below,$(PREFIX)/share/unspin/scenarios) scenarios/*.toml
+	$(INSTALL) -m 644 -t $(call below,$(PREFIX)/share/unspin/profiles) profiles/*.toml
 
+install-dev: CMAKE_FILES = $(PREFIX)/share/cmake/unspin-locks
+install-dev: PKG_CONFIG_FILES = $(PREFIX)/share/pkgconfig
 install-dev: ## install what the package libunspin-locks-dev has: headers of the locks, for pkg-config and CMake, too; below DESTDIR
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include/unspin core/locks/*.h core/locks/locks.hpp
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/cmake/unspin-locks contrib/locks/unspin-locks-config.cmake
-	install -d $(DESTDIR)$(PREFIX)/share/pkgconfig
-	version=$$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml) && \
-		sed "s|@PREFIX@|$(PREFIX)|; s|@VERSION@|$$version|" contrib/locks/unspin-locks.pc.in \
-			>$(DESTDIR)$(PREFIX)/share/pkgconfig/unspin-locks.pc && \
+	$(INSTALL) -m 644 -t $(call below,$(PREFIX)/include/unspin) core/locks/*.h core/locks/locks.hpp
+	$(INSTALL) -m 644 -t $(call below,$(CMAKE_FILES)) contrib/locks/unspin-locks-config.cmake
+	umask 022 && mkdir -p $(call below,$(PKG_CONFIG_FILES))
+	prefix=$$(printf '%s' $(call quoted,$(PREFIX)) | sed 's/[\\&|]/\\&/g') && \
+		version=$$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml) && \
+		sed "s|@PREFIX@|$$prefix|; s|@VERSION@|$$version|" contrib/locks/unspin-locks.pc.in \
+			>$(call below,$(PKG_CONFIG_FILES)/unspin-locks.pc) && \
 		sed "s|@VERSION@|$$version|" contrib/locks/unspin-locks-config-version.cmake.in \
-			>$(DESTDIR)$(PREFIX)/share/cmake/unspin-locks/unspin-locks-config-version.cmake
-	chmod 644 $(DESTDIR)$(PREFIX)/share/pkgconfig/unspin-locks.pc \
-		$(DESTDIR)$(PREFIX)/share/cmake/unspin-locks/unspin-locks-config-version.cmake
+			>$(call below,$(CMAKE_FILES)/unspin-locks-config-version.cmake)
+	chmod 644 $(call below,$(PKG_CONFIG_FILES)/unspin-locks.pc) \
+		$(call below,$(CMAKE_FILES)/unspin-locks-config-version.cmake)
 
 # The program with the C library and those of libbpf in it. A target that is named keeps build scripts dynamic.
 STATIC_TARGET := x86_64-unknown-linux-gnu

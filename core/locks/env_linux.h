@@ -9,10 +9,11 @@
 #ifndef UNSPIN_LOCKS_ENV_LINUX_H
 #define UNSPIN_LOCKS_ENV_LINUX_H
 
+/* First: glibc's headers include some of the kernel's. */
+#include "headers_linux.h"
+
 #include <errno.h>
 #include <limits.h>
-#include <linux/futex.h>
-#include <linux/posix_types.h>
 #include <sched.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -19,6 +19,8 @@
 #endif
 
 /* All that the headers include, before the names below are other ones. */
+#include "headers_linux.h"
+
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -27,8 +29,6 @@
 #include <cstdint>
 #include <cstring>
 #include <ctime>
-#include <linux/futex.h>
-#include <linux/posix_types.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>

@@ -62,7 +62,8 @@ static inline struct unspin_slice_area *unspin_slice_area(void)
 {
 #ifdef UNSPIN_SLICE_KNOWN
 	if (&__rseq_size && &__rseq_offset && __rseq_size > 32)
-		return (struct unspin_slice_area *)((char *)__builtin_thread_pointer() + __rseq_offset);
+		/* The C library aligns the area. `void *` tells -Wcast-align so. */
+		return (struct unspin_slice_area *)(void *)((char *)__builtin_thread_pointer() + __rseq_offset);
 #endif
 	return NULL;
 }

@@ -5,7 +5,9 @@
 mod script;
 
 use script::script;
+use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use unspin_scratch::Scratch;
@@ -222,6 +224,63 @@ fn what_make_install_installs_is_what_the_packages_list() {
             assert!(root().join(path).exists(), "{list}: {path}");
         }
     }
+}
+
+/// All directories and programs have mode 755, and other files 644.
+fn assert_for_all_users(path: &Path) {
+    let mode = fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let is_program = path.parent().unwrap().ends_with("bin");
+    let wanted = if path.is_dir() || is_program { 0o755 } else { 0o644 };
+    assert_eq!(mode, wanted, "{}: {mode:o}", path.display());
+    if path.is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            assert_for_all_users(&entry.unwrap().path());
+        }
+    }
+}
+
+/// Paths with characters that the shell, sed or make reads otherwise.
+#[test]
+fn all_users_may_read_what_is_installed_whatever_its_path() {
+    let odd = r#"o'd d "$x" & |\1"#;
+    let dir = Scratch::new();
+    let (unspin, lab) = (dir.join("built").join(odd), dir.join("built").join(odd).join("lab"));
+    fs::create_dir_all(&lab).unwrap();
+    for command in [unspin.join("unspin"), lab.join("unspin")] {
+        script(&command, r#"[ "$1" = man ] && echo "$0" >"$2/${UNSPIN_NAME}.1" || echo "$2""#);
+    }
+    let targets: [(&[&str], &str, &str); 5] = [
+        (&["install"], "DESTDIR", "unspin"),
+        (&["install-lab"], "DESTDIR", "unspin-lab"),
+        (&["install-dev"], "DESTDIR", ""),
+        (&["-C", "core/kmod", "dkms-tree"], "DEST", ""),
+        (&["-C", "core/guest-module", "dkms-tree"], "DEST", ""),
+    ];
+    for (target, place, name) in targets {
+        let installed = |to: &Path, prefix: &str| -> BTreeSet<String> {
+            let words = [
+                format!("{place}={}", to.display()),
+                format!("PREFIX={prefix}"),
+                format!("UNSPIN={}", unspin.join("unspin").display()),
+                format!("UNSPIN_LAB={}", lab.join("unspin").display()),
+            ];
+            let mut make = Command::new("sh");
+            make.args(["-c", r#"umask 077 && exec make -s "$@""#, "sh"]).args(target);
+            make.args(words.map(|word| word.replace('$', "$$"))).env("UNSPIN_NAME", name);
+            let out = make.current_dir(root()).output().unwrap();
+            assert!(out.status.success(), "{target:?}: {}", String::from_utf8_lossy(&out.stderr));
+            assert_for_all_users(to);
+            let inside = |file: &PathBuf| format!("/{}", file.strip_prefix(to).unwrap().display());
+            files(to).iter().map(|file| inside(file).replace(prefix, "/usr")).collect()
+        };
+        let prefix = format!("/opt/{odd}");
+        let plain = installed(&dir.join("plain"), "/usr");
+        assert!(!plain.is_empty(), "{target:?}");
+        assert_eq!(installed(&dir.join(odd), &prefix), plain, "{target:?}");
+    }
+    let file = dir.join(odd).join("opt").join(odd).join("share/pkgconfig/unspin-locks.pc");
+    let text = fs::read_to_string(file).unwrap();
+    assert!(text.starts_with(&format!("prefix=/opt/{odd}\n")), "{text}");
 }
 
 /// apt's choice of headers on an empty system, with a repository that has these packages.

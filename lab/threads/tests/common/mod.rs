@@ -156,6 +156,15 @@ pub fn i386() -> Option<[&'static str; 4]> {
     Some(["-m32", "-static", "-idirafter", headers])
 }
 
+/// Whether this computer has a program. Prints a line that says so if it has not.
+pub fn has(tool: &str) -> bool {
+    let there = Command::new(tool).arg("--version").output().is_ok();
+    if !there {
+        println!("SKIPPED: no {tool} on this computer");
+    }
+    there
+}
+
 /// Compiles a program of `programs` against the headers in `locks`; `of` tells apart its builds.
 pub fn build(locks: &Path, name: &str, of: &str, flags: &[&str]) -> PathBuf {
     let out = scratch().join(format!("{name}-{of}"));
