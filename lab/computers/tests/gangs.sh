@@ -183,7 +183,7 @@ held_up() {
 		settle is $STUCK 0 || return
 		sleep 0.$((hold % 5 + 2))
 	done
-	for n in $a $b $c; do is $U/vms/$n-0/turns_refused none || return; done
+	for n in $a $b $c; do becomes $U/vms/$n-0/turns_refused none || { who_runs; return 1; }; done
 }
 check "a planner that is held up again and again costs no VM its turns" held_up
 echo 80 > $STUCK
