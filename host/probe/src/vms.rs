@@ -25,8 +25,6 @@ pub struct SeenVm {
     /// What its guest accesses. `None`: unknown, because the probe is not detailed, or the kernel does not
     /// show it.
     pub accesses: Option<BTreeMap<Access, Accessed>>,
-    /// Number of exits for accesses that were not recorded for lack of room.
-    pub accesses_lost: u64,
 }
 
 impl SeenVm {
@@ -43,7 +41,6 @@ impl SeenVm {
             monitor_ns: self.monitor_ns.saturating_sub(before.monitor_ns),
             wanting_ns: wanting.map(|(many, ns)| ns.saturating_sub(of(many))).collect(),
             accesses: accesses.map(since),
-            accesses_lost: self.accesses_lost.saturating_sub(before.accesses_lost),
         }
     }
 }
@@ -123,7 +120,6 @@ impl Vms {
                 monitor_ns,
                 wanting_ns: if is_detailed { wanting(&sums) } else { Vec::new() },
                 accesses: knows_accesses.then(|| accesses.remove(number).unwrap_or_default()),
-                accesses_lost: sums.accesses_lost,
             };
             all.insert(*pid, seen);
         }
@@ -169,7 +165,6 @@ mod tests {
             monitor_ns: 7,
             wanting_ns: vec![1, 2],
             accesses: accesses(&[(0x70, 9), (0x71, 5)]),
-            accesses_lost: 0,
         };
         let since = after.since(&before);
         assert_eq!(since.accesses, accesses(&[(0x70, 5), (0x71, 5)]));
