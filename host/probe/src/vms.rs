@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::layout::{
     self, bytes, from_bytes, AccessKey, Cpu, Share, Vm, OTHERS, VMM, VMS_MAX, WANTING,
 };
-use crate::maps::Table;
+use crate::maps::{self, Table};
 use crate::plan::Extent;
 use crate::sum;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
@@ -56,10 +56,7 @@ pub struct Vms {
 impl Vms {
     /// `extent`: that of the attached programs.
     pub fn of(object: &Object, cpus: u32, extent: Extent) -> Result<Vms, Error> {
-        let find = "find the map accesses of the BPF programs";
-        let map = object.maps().find(|map| map.name() == "accesses");
-        let map = map.ok_or_else(|| Error::failed(find, "it is missing"))?;
-        let accesses = MapHandle::try_from(&map).map_err(|e| Error::failed(find, e))?;
+        let accesses = maps::handle(object, "accesses")?;
         Ok(Vms { sums: Table::shared(object, "vm_sums")?, accesses, extent, cpus })
     }
 
