@@ -9,8 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use unspin_cli::bounds;
 use unspin_host::Host;
-
-const MODE: &str = "mode";
+use unspin_uapi::MODE;
 
 /// Attempts to set a VM: a new VM's files appear a moment after its directory.
 const TRIES: u32 = 3;
