@@ -186,20 +186,12 @@ pub(crate) fn can_build(root: &Path, release: &str) -> Result<(), String> {
 
 /// Loads the module from `file`, or the one installed for this kernel.
 pub fn insert(file: Option<&Path>) -> anyhow::Result<()> {
-    let mut command = match file {
-        Some(file) => {
-            // Unlike modprobe, insmod does not load dependencies.
-            let _ = Command::new("modprobe").args(["-q", "kvm"]).status();
-            let mut c = Command::new("insmod");
-            c.arg(file);
-            c
-        }
-        None => {
-            let mut c = Command::new("modprobe");
-            c.arg("unspin");
-            c
-        }
-    };
+    if file.is_some() {
+        // Unlike modprobe, insmod does not load dependencies.
+        let _ = Command::new("modprobe").args(["-q", "kvm"]).status();
+    }
+    let mut command = Command::new(if file.is_some() { "insmod" } else { "modprobe" });
+    command.arg(file.unwrap_or("unspin".as_ref()));
     let out = command.output().context("cannot start modprobe or insmod (package kmod)")?;
     if out.status.success() {
         return Ok(());

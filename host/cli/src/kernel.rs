@@ -21,39 +21,28 @@ pub(crate) struct Unsupported {
 
 /// Kernels for which core/kmod/compat/compat.h refuses the build, or on which the module refuses to load.
 pub(crate) const UNSUPPORTED: [Unsupported; 6] = [
-    Unsupported {
-        id: "no-modules",
-        lines: &[],
-        needs: &["CONFIG_MODULES"],
-        what: "loads no modules",
-    },
-    Unsupported {
-        id: "realtime",
-        lines: &["CONFIG_PREEMPT_RT=y"],
-        needs: &[],
-        what: "is PREEMPT_RT",
-    },
+    Unsupported { id: "no-modules", needs: &["CONFIG_MODULES"], what: "loads no modules", ..ANY },
+    Unsupported { id: "realtime", lines: &["CONFIG_PREEMPT_RT=y"], what: "is PREEMPT_RT", ..ANY },
     Unsupported {
         id: "cfi",
         lines: &["CONFIG_CFI_CLANG=y", "CONFIG_CFI=y"],
-        needs: &[],
         what: "checks indirect calls (CFI)",
+        ..ANY
     },
     Unsupported {
         id: "lto",
         lines: &["CONFIG_LTO_CLANG=y"],
-        needs: &[],
         what: "was built with link-time optimization (LTO)",
+        ..ANY
     },
     Unsupported {
         id: "btf",
-        lines: &[],
         needs: &["CONFIG_DEBUG_INFO_BTF", "CONFIG_DEBUG_INFO_BTF_MODULES", "CONFIG_BPF_EVENTS"],
         what: "has no type information (BTF) of KVM",
+        ..ANY
     },
     Unsupported {
         id: "no-ftrace",
-        lines: &[],
         needs: &[
             "CONFIG_FTRACE",
             "CONFIG_FUNCTION_TRACER",
@@ -63,8 +52,11 @@ pub(crate) const UNSUPPORTED: [Unsupported; 6] = [
             "CONFIG_TRACEPOINTS",
         ],
         what: "cannot redirect functions (ftrace, kprobes, tracepoints)",
+        ..ANY
     },
 ];
+
+const ANY: Unsupported = Unsupported { id: "", lines: &[], needs: &[], what: "" };
 
 /// The configuration of a kernel; empty if the host does not show it.
 pub(crate) struct Config(String);

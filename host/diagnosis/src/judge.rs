@@ -4,6 +4,7 @@
 use crate::access::Group;
 use crate::cause::{Cause, Sure};
 use crate::state::{State, Times};
+use serde::Serialize;
 use State::*;
 
 /// The smallest share of the vCPUs' wall time for a dominant cause.
@@ -63,7 +64,7 @@ pub struct Did {
 }
 
 /// The loss of a VM to a cause.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Loss {
     pub cause: Cause,
     /// vCPU-seconds per second of wall time, for [`Cause::Monitor`] CPU-seconds; `None` if unknown.

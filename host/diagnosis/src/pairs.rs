@@ -2,6 +2,8 @@
 //! Experiments that switch between two settings, A and B: the order of their phases, and the confidence
 //! interval of the difference.
 
+use serde::Serialize;
+
 /// Quantiles of Student's distribution, 97.5 %, by degrees of freedom from 1 on.
 const STUDENT: [f64; 30] = [
     12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281, 2.2010,
@@ -13,8 +15,9 @@ const STUDENT: [f64; 30] = [
 const NORMAL: f64 = 1.959_964;
 
 /// A mean, and its 95 % confidence interval.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Interval {
+    #[serde(rename = "value")]
     pub mean: f64,
     pub low: f64,
     pub high: f64,

@@ -37,8 +37,6 @@ pub struct Kvm {
     pub pause_loop_exits: Option<bool>,
     /// Whether the processor virtualizes guests' interrupt controllers (APICv, AVIC).
     pub apicv: Option<bool>,
-    /// Whether it also delivers interrupts between vCPUs.
-    pub ipi_virtualization: Option<bool>,
 }
 
 impl Kvm {
@@ -51,7 +49,6 @@ impl Kvm {
             "N" | "0" => Some(false),
             _ => None,
         };
-        let avic = switch("kvm_amd/parameters/avic");
         // KVM sets these to 0 if the processor does not support them.
         let pauses = number("kvm_intel/parameters/ple_gap")
             .or(number("kvm_amd/parameters/pause_filter_count"));
@@ -59,8 +56,8 @@ impl Kvm {
             halt_poll_ns: number("kvm/parameters/halt_poll_ns"),
             ple_window: number("kvm_intel/parameters/ple_window").filter(|window| *window > 0),
             pause_loop_exits: pauses.map(|count| count > 0),
-            apicv: switch("kvm_intel/parameters/enable_apicv").or(avic),
-            ipi_virtualization: switch("kvm_intel/parameters/enable_ipiv").or(avic),
+            apicv: switch("kvm_intel/parameters/enable_apicv")
+                .or(switch("kvm_amd/parameters/avic")),
         }
     }
 }
@@ -78,15 +75,15 @@ mod tests {
             ("kvm_intel/parameters/ple_window", "4096\n"),
             ("kvm_intel/parameters/ple_gap", "128\n"),
             ("kvm_intel/parameters/enable_apicv", "N\n"),
-            ("kvm_intel/parameters/enable_ipiv", "?\n"),
         ]);
         let expected = Kvm {
             halt_poll_ns: Some(200_000),
             ple_window: Some(4096),
             pause_loop_exits: Some(true),
             apicv: Some(false),
-            ipi_virtualization: None,
         };
         assert_eq!(Kvm::read(&root), expected);
+        root.line("kvm_intel/parameters/enable_apicv", "?");
+        assert_eq!(Kvm::read(&root).apicv, None);
     }
 }

@@ -374,10 +374,7 @@ impl Hands for Host {
                     found => Ok(Some(found?.ino())),
                 }
             }
-            Target::Affinity { tid }
-            | Target::Slice { tid }
-            | Target::Nice { tid }
-            | Target::Policy { tid } => Ok(self.start_time(*tid)),
+            of_thread => Ok(of_thread.thread().and_then(|tid| self.start_time(tid))),
         }
     }
 
@@ -389,10 +386,7 @@ impl Hands for Host {
             }
             Target::Affinity { tid } => Ok(cpus::list(&self.allowed_cpus(*tid))),
             Target::Slice { tid } => Ok(slice::of(*tid)?.to_string()),
-            Target::Nice { tid } => {
-                let nice = self.nice(*tid).ok_or(ErrorKind::NotFound)?;
-                Ok(nice.to_string())
-            }
+            Target::Nice { tid } => Ok(self.nice(*tid).ok_or(ErrorKind::NotFound)?.to_string()),
             Target::Policy { tid } => Ok(policy::of(*tid)?.to_string()),
         }
     }
@@ -417,15 +411,9 @@ impl Hands for Host {
                     false => cpus::set_affinity(*tid, &cpus),
                 }
             }
-            Target::Slice { tid } => {
-                slice::set(*tid, value.parse().map_err(|_| ErrorKind::InvalidInput)?)
-            }
-            Target::Nice { tid } => {
-                set_nice(*tid, value.parse().map_err(|_| ErrorKind::InvalidInput)?)
-            }
-            Target::Policy { tid } => {
-                policy::set(*tid, value.parse().map_err(|_| ErrorKind::InvalidInput)?)
-            }
+            Target::Slice { tid } => slice::set(*tid, number(value)?),
+            Target::Nice { tid } => set_nice(*tid, number(value)?),
+            Target::Policy { tid } => policy::set(*tid, number(value)?),
         }
     }
 
@@ -465,6 +453,10 @@ fn monitor_of<'a>(files: &Path, args: &'a [&'a [u8]]) -> Started<'a> {
             .map_or(started, |(program, rest)| (Monitor::of(program, rest), program, rest));
     }
     (Monitor::of(exe, rest), program, rest)
+}
+
+fn number<T: FromStr>(text: &str) -> io::Result<T> {
+    text.parse().map_err(|_| ErrorKind::InvalidInput.into())
 }
 
 fn set_nice(tid: u32, nice: i32) -> io::Result<()> {

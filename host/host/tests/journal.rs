@@ -81,16 +81,10 @@ impl Tree {
         let dir = Scratch::new();
         let tree = Tree { dir, threads: RefCell::default(), left: Rc::new(Cell::new(usize::MAX)) };
         for (index, target) in tree.targets().iter().enumerate() {
-            match target {
-                Target::File { path } => {
-                    tree.dir.line(path, &before(index));
-                }
-                Target::Affinity { tid }
-                | Target::Slice { tid }
-                | Target::Nice { tid }
-                | Target::Policy { tid } => {
-                    tree.threads.borrow_mut().insert(*tid, (1, before(index)));
-                }
+            if let Target::File { path } = target {
+                tree.dir.line(path, &before(index));
+            } else if let Some(tid) = target.thread() {
+                tree.threads.borrow_mut().insert(tid, (1, before(index)));
             }
         }
         tree
@@ -106,22 +100,16 @@ impl Tree {
     /// Replaces a target by another one of the same name: a thread with a reused id, or a recreated
     /// cgroup.
     fn replace(&self, target: &Target, value: &str) {
-        match target {
-            Target::File { path } => {
-                let dir = path.parent().unwrap();
-                // Keep the old directory elsewhere, so that its inode is not reused.
-                let name = format!("old-{}", fs::read_dir(&self.dir).unwrap().count());
-                fs::rename(dir, self.dir.join(name)).unwrap();
-                self.dir.write(path, value);
-            }
-            Target::Affinity { tid }
-            | Target::Slice { tid }
-            | Target::Nice { tid }
-            | Target::Policy { tid } => {
-                let mut threads = self.threads.borrow_mut();
-                let (start, is) = threads.get_mut(tid).unwrap();
-                (*start, *is) = (*start + 1, value.into());
-            }
+        if let Target::File { path } = target {
+            let dir = path.parent().unwrap();
+            // Keep the old directory elsewhere, so that its inode is not reused.
+            let name = format!("old-{}", fs::read_dir(&self.dir).unwrap().count());
+            fs::rename(dir, self.dir.join(name)).unwrap();
+            self.dir.write(path, value);
+        } else if let Some(tid) = target.thread() {
+            let mut threads = self.threads.borrow_mut();
+            let (start, is) = threads.get_mut(&tid).unwrap();
+            (*start, *is) = (*start + 1, value.into());
         }
     }
 
@@ -133,36 +121,25 @@ impl Tree {
 impl Hands for Tree {
     fn key(&self, target: &Target) -> io::Result<Option<u64>> {
         step(&self.left)?;
-        match target {
-            Target::File { .. } => self.host().key(target),
-            Target::Affinity { tid }
-            | Target::Slice { tid }
-            | Target::Nice { tid }
-            | Target::Policy { tid } => Ok(self.threads.borrow().get(tid).map(|thread| thread.0)),
+        match target.thread() {
+            None => self.host().key(target),
+            Some(tid) => Ok(self.threads.borrow().get(&tid).map(|thread| thread.0)),
         }
     }
 
     fn read(&self, target: &Target) -> io::Result<String> {
         step(&self.left)?;
-        match target {
-            Target::File { .. } => self.host().read(target),
-            Target::Affinity { tid }
-            | Target::Slice { tid }
-            | Target::Nice { tid }
-            | Target::Policy { tid } => Ok(self.threads.borrow()[tid].1.clone()),
+        match target.thread() {
+            None => self.host().read(target),
+            Some(tid) => Ok(self.threads.borrow()[&tid].1.clone()),
         }
     }
 
     fn write(&self, target: &Target, value: &str) -> io::Result<()> {
         step(&self.left)?;
-        match target {
-            Target::File { .. } => self.host().write(target, value)?,
-            Target::Affinity { tid }
-            | Target::Slice { tid }
-            | Target::Nice { tid }
-            | Target::Policy { tid } => {
-                self.threads.borrow_mut().get_mut(tid).unwrap().1 = value.into();
-            }
+        match target.thread() {
+            None => self.host().write(target, value)?,
+            Some(tid) => self.threads.borrow_mut().get_mut(&tid).unwrap().1 = value.into(),
         }
         step(&self.left)
     }

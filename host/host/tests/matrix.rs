@@ -208,7 +208,7 @@ fn note(fake: &Fake, layout: usize, vm: usize) {
         // The pod has been deleted.
         _ => return,
     };
-    fake.write(&format!("1/root/{path}"), text.as_bytes());
+    fake.write(&format!("1/root/{path}"), text);
 }
 
 fn cell(fake: &Fake, number: usize, monitor: &Monitor, layout: usize, is_named: bool) -> Cell {
@@ -221,7 +221,7 @@ fn cell(fake: &Fake, number: usize, monitor: &Monitor, layout: usize, is_named: 
     fake.comm(pid, pid, "main");
     fake.comm(pid, pid + 9, "IO mon) S (x");
     let (lines, given) = LAYOUTS[layout];
-    fake.write(&format!("{pid}/cgroup"), format!("{}\n", filled(lines, number)).as_bytes());
+    fake.write(&format!("{pid}/cgroup"), format!("{}\n", filled(lines, number)));
     note(fake, layout, number);
     let mut names: BTreeMap<Kind, String> =
         given.iter().map(|(kind, name)| (*kind, filled(name, number))).collect();
@@ -257,9 +257,9 @@ fn cell(fake: &Fake, number: usize, monitor: &Monitor, layout: usize, is_named: 
         };
         fake.comm(pid, tid, &comm);
         let task = format!("{pid}/task/{tid}");
-        fake.write(&format!("{task}/syscall"), format!("{call}\n").as_bytes());
+        fake.write(&format!("{task}/syscall"), format!("{call}\n"));
         let rest = "S ".to_string() + &"0 ".repeat(39) + &format!("{ticks} 0 0\n");
-        fake.write(&format!("{task}/stat"), format!("{tid} (a) b) {rest}").as_bytes());
+        fake.write(&format!("{task}/stat"), format!("{tid} (a) b) {rest}"));
         if !matches!(monitor.shows, Shows::Nothing) {
             vcpus.push((*vcpu, tid));
         }
@@ -268,10 +268,7 @@ fn cell(fake: &Fake, number: usize, monitor: &Monitor, layout: usize, is_named: 
         // A kernel thread, copied from a vCPU's.
         let task = format!("{pid}/task/{}", pid + 9);
         fake.write(&format!("{task}/syscall"), b"16 0x14 0xae80 0x0 0x0 0x0 0x0 0x7 0x8\n");
-        fake.write(
-            &format!("{task}/stat"),
-            format!("{} (x) S 1 1 1 0 -1 16448 0\n", pid + 9).as_bytes(),
-        );
+        fake.write(&format!("{task}/stat"), format!("{} (x) S 1 1 1 0 -1 16448 0\n", pid + 9));
     }
     vcpus.sort_unstable();
     Cell { pid, monitor: monitor.name, names, count, vcpus }

@@ -71,9 +71,9 @@ fn a_vm_is_seen_beside_what_cannot_be_read() {
     fake.write("10/fd/3", b"no link");
     let name = b"qemu:\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\xe6";
     let fields = b") S 1 1 1 0 -1 0 0 0 0 0 3 4 0 0 20 -7 2 0 77 0\n";
-    fake.write("10/stat", &[b"10 (", name.as_slice(), fields].concat());
+    fake.write("10/stat", [b"10 (", name.as_slice(), fields].concat());
     let status = b"\nTgid:\t10\nUid:\t1\t7\t1\t1\nCpus_allowed_list:\t0-1\n";
-    fake.write("10/status", &[b"Name:\t", name.as_slice(), status].concat());
+    fake.write("10/status", [b"Name:\t", name.as_slice(), status].concat());
     fake.write("10/cgroup", b"9:memory:/\xff\n4:cpu:/vms\n");
     let host = Host::at(&fake.0);
     let vm = host.vm_process(10).unwrap();
@@ -108,6 +108,11 @@ fn a_vm_is_found_after_its_first_thread_has_ended() {
     assert_eq!(host.vm_process(13).as_ref(), Some(&vm), "by a thread");
 }
 
+/// A thread waits within KVM_RUN of the vCPU with this descriptor.
+fn runs(fake: &Fake, pid: u32, tid: u32, fd: u32) {
+    fake.write(&format!("{pid}/task/{tid}/syscall"), format!("16 {fd:#x} 0xae80 0x0\n"));
+}
+
 /// Old kernels do not number descriptors. A process whose threads are named as vCPUs has only as many as
 /// KVM reports.
 #[test]
@@ -119,12 +124,7 @@ fn vcpus_are_those_that_kvm_has() {
         Some((vm.vcpu_count, vcpus, vm.is_all_known()))
     };
     let qemu: &[&[u8]] = &[b"/usr/bin/qemu-system-x86_64"];
-    let call = |pid: u32, tid: u32, fd: u32| {
-        fake.write(
-            &format!("{pid}/task/{tid}/syscall"),
-            format!("16 {fd:#x} 0xae80 0x0\n").as_bytes(),
-        );
-    };
+    let call = |pid: u32, tid: u32, fd: u32| runs(&fake, pid, tid, fd);
     fake.process(10, qemu, VM, &[(10, "kvm"), (12, "kvm"), (11, "kvm")]);
     fake.descriptor(10, 20, "anon_inode:kvm-vcpu");
     fake.descriptor(10, 21, "anon_inode:kvm-vcpu");
@@ -199,13 +199,10 @@ fn there_are_no_more_vcpus_than_kvm_has() {
             fake.descriptor(pid, fd, &format!("anon_inode:kvm-vcpu:{vcpu}"));
         }
     };
-    let runs = |pid: u32, tid: u32, fd: u32| {
-        let call = format!("16 {fd:#x} 0xae80 0x0\n");
-        fake.write(&format!("{pid}/task/{tid}/syscall"), call.as_bytes());
-    };
+    let runs = |pid: u32, tid: u32, fd: u32| runs(&fake, pid, tid, fd);
     let has_ticks = |pid: u32, tid: u32| {
         let stat = format!("{tid} (x) S {}7 0 0\n", "0 ".repeat(39));
-        fake.write(&format!("{pid}/task/{tid}/stat"), stat.as_bytes());
+        fake.write(&format!("{pid}/task/{tid}/stat"), stat);
     };
     begin(100, &[0, 1, 2, 3], "exe", 13);
     (101..113).for_each(|tid| has_ticks(100, tid));
@@ -298,7 +295,7 @@ fn a_vmid_is_believed_from_the_host() {
         (40, "/user.slice/user@1000.service/qemu.slice/105.scope", None),
     ] {
         fake.process(pid, &[b"/usr/bin/kvm", b"-id", b"104"], VM, &[(pid, "kvm")]);
-        fake.write(&format!("{pid}/cgroup"), format!("0::{group}\n").as_bytes());
+        fake.write(&format!("{pid}/cgroup"), format!("0::{group}\n"));
         let vm = Host::at(&fake.0).vm_process(pid).unwrap();
         assert_eq!(vm.names.get(Kind::Vmid).map(ToString::to_string).as_deref(), vmid, "{group}");
     }

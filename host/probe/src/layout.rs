@@ -263,32 +263,14 @@ fn states_of(entries: &[u64; TIMES]) -> Times {
 /// It has no padding, and any bytes are a valid value.
 pub unsafe trait Plain: Copy + Default {}
 
-// SAFETY: a number.
-unsafe impl Plain for u32 {}
-// SAFETY: repr(C), numbers that follow each other without holes.
-unsafe impl Plain for Cpu {}
-// SAFETY: as above.
-unsafe impl Plain for First {}
-// SAFETY: as above.
-unsafe impl Plain for Share {}
-// SAFETY: as above.
-unsafe impl Plain for Vcpu {}
-// SAFETY: as above.
-unsafe impl Plain for Together {}
-// SAFETY: as above.
-unsafe impl Plain for Runs {}
-// SAFETY: as above.
-unsafe impl Plain for Taker {}
-// SAFETY: as above.
-unsafe impl Plain for Vm {}
-// SAFETY: as above.
-unsafe impl Plain for AccessKey {}
-// SAFETY: as above.
-unsafe impl Plain for Access {}
-// SAFETY: as above.
-unsafe impl Plain for Took {}
-// SAFETY: as above.
-unsafe impl Plain for Settings {}
+macro_rules! plain {
+    ($($numbers:ty)*) => {$(
+        // SAFETY: a number, or repr(C) and numbers that follow each other without holes.
+        unsafe impl Plain for $numbers {}
+    )*};
+}
+
+plain!(u32 Cpu First Share Vcpu Together Runs Taker Vm AccessKey Access Took Settings);
 
 pub fn bytes<T: Plain>(value: &T) -> &[u8] {
     let at: *const T = value;

@@ -21,9 +21,17 @@ pub struct Table<V> {
     value: PhantomData<V>,
 }
 
+/// The map of the programs with this name. libbpf prefixes the names of sections with the object's name.
+pub fn handle(object: &Object, name: &str) -> Result<MapHandle, Error> {
+    let find = format!("find the map {name} of the BPF programs");
+    let is_it = |found: &str| found == name || name.starts_with('.') && found.ends_with(name);
+    let map = object.maps().find(|map| is_it(&map.name().to_string_lossy()));
+    let map = map.ok_or_else(|| Error::failed(&find, "it is missing"))?;
+    MapHandle::try_from(&map).map_err(|e| Error::failed(&find, e))
+}
+
 impl<V: Plain> Table<V> {
-    /// The map with this name, whose values must have the size of `V`. libbpf prefixes the names of sections
-    /// with the object's name.
+    /// The map with this name, whose values must have the size of `V`.
     pub fn of(object: &Object, name: &'static str) -> Result<Table<V>, Error> {
         Self::with(object, name, libc::PROT_READ)
     }
@@ -34,13 +42,10 @@ impl<V: Plain> Table<V> {
     }
 
     fn with(object: &Object, name: &'static str, rights: i32) -> Result<Table<V>, Error> {
-        let find = format!("find the map {name} of the BPF programs");
-        let is_it = |found: &str| found == name || name.starts_with('.') && found.ends_with(name);
-        let map = object.maps().find(|map| is_it(&map.name().to_string_lossy()));
-        let map = map.ok_or_else(|| Error::failed(&find, "it is missing"))?;
-        let map = MapHandle::try_from(&map).map_err(|e| Error::failed(&find, e))?;
+        let map = handle(object, name)?;
         if map.value_size() as usize != size_of::<V>() {
-            return Err(Error::failed(&find, "it belongs to another build"));
+            let find = format!("find the map {name} of the BPF programs");
+            return Err(Error::failed(find, "it belongs to another build"));
         }
         let mapped = Mapped::of(&map, rights);
         Ok(Table { map, mapped, name, value: PhantomData })

@@ -170,16 +170,7 @@ impl Plan {
         }
         Ok(plan)
     }
-}
 
-/// Whether KVM is loaded with the module for a vendor's processors, such as kvm_intel. Another host's types may come
-/// without its list of modules.
-fn has_vendor(sys: &Path) -> bool {
-    let Ok(modules) = std::fs::read_dir(sys.join("module")) else { return true };
-    modules.flatten().any(|module| module.file_name().as_encoded_bytes().starts_with(b"kvm_"))
-}
-
-impl Plan {
     /// What is unknown on this kernel, a sentence each.
     pub fn unknown(&self) -> impl Iterator<Item = &'static str> {
         let throttled = (self.throttling == Throttling::Unknown)
@@ -189,6 +180,13 @@ impl Plan {
             .then_some("why guests exit is unknown: KVM is neither kvm_intel nor kvm_amd here");
         throttled.into_iter().chain(accesses).chain(reasons)
     }
+}
+
+/// Whether KVM is loaded with the module for a vendor's processors, such as kvm_intel. Another host's types may come
+/// without its list of modules.
+fn has_vendor(sys: &Path) -> bool {
+    let Ok(modules) = std::fs::read_dir(sys.join("module")) else { return true };
+    modules.flatten().any(|module| module.file_name().as_encoded_bytes().starts_with(b"kvm_"))
 }
 
 /// Checks whether programs fit.

@@ -3,7 +3,7 @@
 
 use crate::error::Error;
 use crate::layout::{bytes, from_bytes, Process, Runs, Taker, Took, Vcpu};
-use crate::maps::Table;
+use crate::maps::{self, Table};
 use crate::wait;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
 use std::collections::BTreeMap;
@@ -37,11 +37,7 @@ pub struct Counted {
 
 impl Counted {
     pub fn of(object: &Object) -> Result<Counted, Error> {
-        let find = "find the map takers of the BPF programs";
-        let map = object.maps().find(|map| map.name() == "takers");
-        let map = map.ok_or_else(|| Error::failed(find, "it is missing"))?;
-        let takers = MapHandle::try_from(&map).map_err(|e| Error::failed(find, e))?;
-        Ok(Counted { takers, runs: Table::of(object, "runs")? })
+        Ok(Counted { takers: maps::handle(object, "takers")?, runs: Table::of(object, "runs")? })
     }
 
     /// Adds a vCPU's unfinished wait.

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::layout::{
     self, bytes, from_bytes, AccessKey, Cpu, Share, Vm, OTHERS, VMM, VMS_MAX, WANTING,
 };
-use crate::maps::Table;
+use crate::maps::{self, Table};
 use crate::plan::Extent;
 use crate::sum;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
@@ -25,8 +25,6 @@ pub struct SeenVm {
     /// What its guest accesses. `None`: unknown, because the probe is not detailed, or the kernel does not
     /// show it.
     pub accesses: Option<BTreeMap<Access, Accessed>>,
-    /// Number of exits for accesses that were not recorded for lack of room.
-    pub accesses_lost: u64,
 }
 
 impl SeenVm {
@@ -43,7 +41,6 @@ impl SeenVm {
             monitor_ns: self.monitor_ns.saturating_sub(before.monitor_ns),
             wanting_ns: wanting.map(|(many, ns)| ns.saturating_sub(of(many))).collect(),
             accesses: accesses.map(since),
-            accesses_lost: self.accesses_lost.saturating_sub(before.accesses_lost),
         }
     }
 }
@@ -59,10 +56,7 @@ pub struct Vms {
 impl Vms {
     /// `extent`: that of the attached programs.
     pub fn of(object: &Object, cpus: u32, extent: Extent) -> Result<Vms, Error> {
-        let find = "find the map accesses of the BPF programs";
-        let map = object.maps().find(|map| map.name() == "accesses");
-        let map = map.ok_or_else(|| Error::failed(find, "it is missing"))?;
-        let accesses = MapHandle::try_from(&map).map_err(|e| Error::failed(find, e))?;
+        let accesses = maps::handle(object, "accesses")?;
         Ok(Vms { sums: Table::shared(object, "vm_sums")?, accesses, extent, cpus })
     }
 
@@ -123,7 +117,6 @@ impl Vms {
                 monitor_ns,
                 wanting_ns: if is_detailed { wanting(&sums) } else { Vec::new() },
                 accesses: knows_accesses.then(|| accesses.remove(number).unwrap_or_default()),
-                accesses_lost: sums.accesses_lost,
             };
             all.insert(*pid, seen);
         }
@@ -169,7 +162,6 @@ mod tests {
             monitor_ns: 7,
             wanting_ns: vec![1, 2],
             accesses: accesses(&[(0x70, 9), (0x71, 5)]),
-            accesses_lost: 0,
         };
         let since = after.since(&before);
         assert_eq!(since.accesses, accesses(&[(0x70, 5), (0x71, 5)]));

@@ -1,26 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Accesses of a small guest under this computer's KVM are counted, each with its name.
 
+mod common;
 mod guest;
 
+use common::{computes, loaded, this_thread};
 use guest::Guest;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use unspin_diagnosis::{groups, State};
-use unspin_probe::{Error, Probe, Thread};
+use unspin_probe::{Probe, Thread};
 
 const ROUNDS: u64 = 200;
 
 /// `None`, and a message, if this computer cannot run the test.
 fn needed() -> Option<(Probe, Guest)> {
-    let probe = match Probe::load_detailed(false) {
-        Ok(probe) => probe,
-        Err(e) if e.is_of_this_computer() && !matches!(e, Error::Verifier { .. }) => {
-            println!("SKIPPED: BPF programs in this computer's kernel: {e}");
-            return None;
-        }
-        Err(e) => panic!("{e}"),
-    };
+    let probe = loaded(Probe::load_detailed(false))?;
     match Guest::new() {
         Ok(guest) => Some((probe, guest)),
         Err(e) => {
@@ -28,11 +23,6 @@ fn needed() -> Option<(Probe, Guest)> {
             None
         }
     }
-}
-
-fn this_thread() -> Thread {
-    // SAFETY: it has no arguments and cannot fail.
-    Thread { tid: unsafe { libc::gettid() } as u32, pid: std::process::id() }
 }
 
 #[test]
@@ -85,10 +75,7 @@ fn how_many_want_a_cpu_is_counted() {
             std::thread::spawn(move || {
                 tell.send(this_thread()).unwrap();
                 std::thread::sleep(Duration::from_millis(100));
-                let start = Instant::now();
-                while start.elapsed() < Duration::from_millis(50 + 50 * number) {
-                    std::hint::spin_loop();
-                }
+                computes(Duration::from_millis(50 + 50 * number));
                 std::thread::sleep(Duration::from_millis(100));
             })
         })
@@ -119,10 +106,7 @@ fn a_thread_that_is_dropped_wants_no_cpu() {
     let computing = std::thread::spawn(move || {
         tell.send(this_thread()).unwrap();
         begun.recv().unwrap();
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_millis(700) {
-            std::hint::spin_loop();
-        }
+        computes(Duration::from_millis(700));
     });
     let (own, other) = (this_thread(), hear.recv().unwrap());
     probe.watch(&BTreeSet::from([own, other])).unwrap();

@@ -1,31 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! This computer's kernel accepts the programs, and they count what its threads do.
 
+mod common;
+
+use common::{computes, loaded, this_thread};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use unspin_diagnosis::State;
 use unspin_probe::{Error, Probe, Takers, Thread};
 
-fn computes(time: Duration) {
-    let start = Instant::now();
-    while start.elapsed() < time {
-        std::hint::spin_loop();
-    }
-}
-
 /// For the programs any registered thread is a vCPU; this one never enters a guest.
-fn is_on_a_cpu_ready_or_asleep(loaded: Result<Probe, Error>) {
-    let mut probe = match loaded {
-        Ok(probe) => probe,
-        Err(e) if e.is_of_this_computer() && !matches!(e, Error::Verifier { .. }) => {
-            println!("SKIPPED: BPF programs in this computer's kernel: {e}");
-            return;
-        }
-        Err(e) => panic!("{e}"),
-    };
-    // SAFETY: it has no arguments and cannot fail.
-    let tid = unsafe { libc::gettid() } as u32;
-    let thread = Thread { tid, pid: std::process::id() };
+fn is_on_a_cpu_ready_or_asleep(probe: Result<Probe, Error>) {
+    let Some(mut probe) = loaded(probe) else { return };
+    let thread = this_thread();
     probe.watch(&BTreeSet::from([thread])).unwrap();
     std::thread::sleep(Duration::from_millis(20));
     let before = probe.read().unwrap()[&thread].clone();
@@ -55,20 +42,13 @@ fn a_thread_is_on_a_cpu_ready_or_asleep() {
 /// A thread that /proc shows as running may be in a guest, in its VMM, or waiting for a CPU.
 #[test]
 fn nothing_is_known_of_a_thread_before_its_first_event() {
-    let mut probe = match Probe::load(false) {
-        Ok(probe) => probe,
-        Err(e) if e.is_of_this_computer() && !matches!(e, Error::Verifier { .. }) => {
-            return println!("SKIPPED: BPF programs: {e}")
-        }
-        Err(e) => panic!("{e}"),
-    };
-    let (told, tids) = std::sync::mpsc::channel();
+    let Some(mut probe) = loaded(Probe::load(false)) else { return };
+    let (told, threads) = std::sync::mpsc::channel();
     let computing = std::thread::spawn(move || {
-        // SAFETY: it has no arguments and cannot fail.
-        told.send(unsafe { libc::gettid() } as u32).unwrap();
+        told.send(this_thread()).unwrap();
         computes(Duration::from_millis(200));
     });
-    let thread = Thread { tid: tids.recv().unwrap(), pid: std::process::id() };
+    let thread = threads.recv().unwrap();
     for _ in 0..50 {
         probe.watch(&BTreeSet::from([thread])).unwrap();
         let seen = probe.read().unwrap()[&thread].clone();
@@ -106,26 +86,19 @@ fn a_cpu() -> usize {
 /// CPU. Other threads may have the CPU, too.
 #[test]
 fn siblings_on_one_cpu_stop_each_other() {
-    let mut probe = match Probe::load_with_takers(false) {
-        Ok(probe) => probe,
-        Err(e) if e.is_of_this_computer() && !matches!(e, Error::Verifier { .. }) => {
-            return println!("SKIPPED: BPF programs: {e}")
-        }
-        Err(e) => panic!("{e}"),
-    };
+    let Some(mut probe) = loaded(Probe::load_with_takers(false)) else { return };
     let (cpu, pid) = (a_cpu(), std::process::id());
-    let (told, tids) = std::sync::mpsc::channel();
+    let (told, begun) = std::sync::mpsc::channel();
     let computing = |_| {
         let told = told.clone();
         std::thread::spawn(move || {
             stays_on(cpu);
-            // SAFETY: it has no arguments and cannot fail.
-            told.send(unsafe { libc::gettid() } as u32).unwrap();
+            told.send(this_thread()).unwrap();
             computes(Duration::from_millis(700));
         })
     };
     let threads: Vec<_> = (0..2).map(computing).collect();
-    let both: BTreeSet<Thread> = tids.iter().take(2).map(|tid| Thread { tid, pid }).collect();
+    let both: BTreeSet<Thread> = begun.iter().take(2).collect();
     probe.watch(&both).unwrap();
     std::thread::sleep(Duration::from_millis(100));
     // Times and takers are not read at the same moment, so read the times between two readings of

@@ -9,11 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use unspin_cli::bounds;
 use unspin_host::Host;
+use unspin_uapi::MODE;
 
-const MODE: &str = "mode";
-
-/// Attempts to set a VM: a new VM's files appear a moment after its directory.
-const TRIES: u32 = 3;
+/// Attempts to set a VM, for those who look again: a new VM's files appear a moment after its directory.
+pub const TRIES: u32 = 3;
 
 /// Settings that were applied, and the values before.
 pub struct Keeper {
@@ -62,17 +61,8 @@ impl Changed {
 
 impl Keeper {
     /// Sets the defaults and all present VMs. If the module refuses the defaults, it returns an error
-    /// and changes nothing.
-    pub fn start(module: Module, host: Host, config: Config) -> anyhow::Result<Keeper> {
-        Keeper::with(module, host, config, TRIES)
-    }
-
-    /// As [`Keeper::start`], for one look only: reports at once why the module refuses a VM's settings.
-    pub fn once(module: Module, host: Host, config: Config) -> anyhow::Result<Keeper> {
-        Keeper::with(module, host, config, 1)
-    }
-
-    fn with(module: Module, host: Host, config: Config, tries: u32) -> anyhow::Result<Keeper> {
+    /// and changes nothing. `tries`: a VM is reported when the module has refused its settings this often.
+    pub fn start(module: Module, host: Host, config: Config, tries: u32) -> anyhow::Result<Keeper> {
         let default = Changed::new(module.defaults());
         let mut keeper = Keeper {
             module,
@@ -280,7 +270,7 @@ mod tests {
     }
 
     fn keeper(fake: &Fake, text: &str) -> Keeper {
-        Keeper::start(fake.module(), fake.host(), config(text)).unwrap()
+        Keeper::start(fake.module(), fake.host(), config(text), TRIES).unwrap()
     }
 
     const WEB: &str = "[default]\nmode = \"observe\"\n\
@@ -447,7 +437,7 @@ mod tests {
     fn a_single_look_tells_at_once_who_is_refused() {
         let fake = Fake::new();
         fake.vm("41-0", "web");
-        let once = || Keeper::once(fake.module(), fake.host(), config(WEB)).unwrap();
+        let once = || Keeper::start(fake.module(), fake.host(), config(WEB), 1).unwrap();
         assert!(!once().is_refused());
         // Even root cannot write this.
         let mode = fake.path("sys/vms/41-0/mode");

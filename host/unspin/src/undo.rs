@@ -2,6 +2,7 @@
 //! Changes of host settings that are restored in every case.
 
 use crate::exit::Cannot;
+use crate::host::is_root;
 use anyhow::{bail, Context};
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Write};
@@ -80,13 +81,7 @@ impl Undo {
 
     /// Restores what can be of these threads; the rest stays for the end.
     pub fn put_back_threads(&mut self, is_one: impl Fn(u32) -> bool) -> anyhow::Result<()> {
-        let is_of = |target: &Target| match target {
-            Target::File { .. } => false,
-            Target::Affinity { tid }
-            | Target::Slice { tid }
-            | Target::Nice { tid }
-            | Target::Policy { tid } => is_one(*tid),
-        };
+        let is_of = |target: &Target| target.thread().is_some_and(&is_one);
         self.journal.put_back_those(&self.host, &is_of).map(drop).map_err(explain)
     }
 
@@ -116,8 +111,7 @@ pub fn told(change: &Change, back: &Back) -> Option<String> {
 }
 
 fn explain(e: Error) -> anyhow::Error {
-    // SAFETY: it has no arguments and cannot fail.
-    let is_root = unsafe { libc::geteuid() } == 0;
+    let is_root = is_root();
     let only_root = "only root may change settings of this host: use sudo";
     match &e {
         Error::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => {

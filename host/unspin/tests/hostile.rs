@@ -10,7 +10,7 @@ use std::ffi::{CString, OsStr};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 use unspin_cli::fake::Fake;
 use unspin_text::fit::cells;
@@ -83,9 +83,10 @@ fn host() -> Fake {
     host
 }
 
+/// The command on this host; `args` are its name and its options.
 fn unspin(host: &Fake, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-    command.args(args).stdin(Stdio::null()).arg("--proc").arg(host.path("proc"));
+    command.arg(args[0]).arg("--proc").arg(host.path("proc")).args(&args[1..]).stdin(Stdio::null());
     command
 }
 
@@ -101,8 +102,8 @@ fn set(host: &Fake, vm: &OsStr) -> Command {
     command
 }
 
-fn neighbours(host: &Fake) -> Command {
-    unspin(host, &["neighbours", "--seconds", "0.1"])
+fn neighbours(host: &Fake, args: &[&str]) -> Command {
+    unspin(host, &[&["neighbours", "--seconds", "0.1"], args].concat())
 }
 
 fn check(host: &Fake) -> Command {
@@ -123,11 +124,6 @@ fn fits(text: &[u8], width: usize, what: &str) {
     }
 }
 
-#[track_caller]
-fn output(mut command: Command) -> Output {
-    command.output().unwrap()
-}
-
 #[test]
 fn no_name_breaks_a_table_or_a_message() {
     let host = host();
@@ -136,13 +132,9 @@ fn no_name_breaks_a_table_or_a_message() {
     let line = format!("/usr/bin/qemu-system-x86_64\0-name\0{evil}\0");
     shaped.dir.write(format!("proc/{}/cmdline", shaped.vm), line);
     for width in [40, 80] {
-        let columns = |mut command: Command| {
-            command.env("COLUMNS", width.to_string());
-            output(command)
-        };
-        for (what, command) in [
+        for (what, mut command) in [
             ("status", status(&host)),
-            ("neighbours", neighbours(&host)),
+            ("neighbours", neighbours(&host, &[])),
             (
                 "set",
                 set(&host, OsStr::from_bytes(&[b"\x1b\n\xff".as_slice(), &[b'x'; 5000]].concat())),
@@ -158,16 +150,12 @@ fn no_name_breaks_a_table_or_a_message() {
             ("diagnose", unspin(&host, &["diagnose", "nosuch"])),
             ("check", check(&host)),
         ] {
-            let out = columns(command);
+            let out = command.env("COLUMNS", width.to_string()).output().unwrap();
             fits(&out.stdout, width, what);
             fits(&out.stderr, width, what);
         }
     }
-    let none = {
-        let mut command = status(&host);
-        command.env_remove("COLUMNS");
-        output(command)
-    };
+    let none = status(&host).env_remove("COLUMNS").output().unwrap();
     fits(&none.stdout, 80, "without a terminal");
 }
 
@@ -178,11 +166,7 @@ fn whatever_is_shown_is_taken() {
     let vms = host.host().vm_processes().unwrap();
     assert_eq!(vms.len(), names().len());
     let found = |given: &str| {
-        let mut command = neighbours(&host);
-        let out = output({
-            command.args(["--json", "--", given]);
-            command
-        });
+        let out = neighbours(&host, &["--json", "--", given]).output().unwrap();
         let json: Value = serde_json::from_slice(&out.stdout)
             .unwrap_or_else(|_| panic!("{given}: {}", said(&out)));
         json["vms"][0]["pid"].as_u64().unwrap()
@@ -196,9 +180,8 @@ fn whatever_is_shown_is_taken() {
         assert_eq!(found(&format!("name:{name}")), pid, "{name}");
     };
     ["104", "41-0", "web", "vmid:104", "pid:41"].into_iter().for_each(by_name);
-    let mut command = status(&host);
-    command.env("COLUMNS", "40");
-    let table = String::from_utf8(output(command).stdout).unwrap();
+    let table = status(&host).env("COLUMNS", "40").output().unwrap();
+    let table = String::from_utf8(table.stdout).unwrap();
     let end = table.find("yields").unwrap();
     let mut seen = std::collections::BTreeSet::new();
     for line in table[..end].lines().filter(|line| line.starts_with("│ ")) {
@@ -206,11 +189,7 @@ fn whatever_is_shown_is_taken() {
         let is_whole = cells.len() > 3 && cells[1].ends_with("-0") && !cells[2].is_empty();
         if is_whole && cells[2].contains('…') && seen.insert(cells[2].to_string()) {
             let pid: u64 = cells[1].trim_end_matches("-0").parse().unwrap();
-            let mut command = neighbours(&host);
-            let out = output({
-                command.args(["--", cells[2]]);
-                command
-            });
+            let out = neighbours(&host, &["--", cells[2]]).output().unwrap();
             match out.status.code() {
                 Some(2) => {
                     assert!(said(&out).contains(&format!("{pid}")), "{line}: {}", said(&out))
@@ -227,12 +206,12 @@ fn a_vm_that_is_not_there_is_1_everywhere_and_one_without_a_name_is_shown() {
     host.vm("41-0", "web");
     host.vm("42-0", "");
     fs::write(host.path("proc/42/cmdline"), "/usr/bin/kvm\0").unwrap();
-    for command in [
+    for mut command in [
         set(&host, OsStr::new("nosuch")),
         unspin(&host, &["neighbours", "nosuch"]),
         set(&host, OsStr::new("99-0")),
     ] {
-        let out = output(command);
+        let out = command.output().unwrap();
         assert_eq!(out.status.code(), Some(1), "{}", said(&out));
         assert!(said(&out).starts_with("unspin: no VM \""), "{}", said(&out));
         assert!(
@@ -241,7 +220,7 @@ fn a_vm_that_is_not_there_is_1_everywhere_and_one_without_a_name_is_shown() {
             said(&out)
         );
     }
-    let table = String::from_utf8(output(status(&host)).stdout).unwrap();
+    let table = String::from_utf8(status(&host).output().unwrap().stdout).unwrap();
     assert!(table.contains("│ 42-0 │ pid:42 │"), "{table}");
 }
 
@@ -266,12 +245,11 @@ fn a_file_without_an_end_is_not_read() {
             fs::File::create(&path).unwrap().set_len(1 << 42).unwrap();
         }
     };
-    for (pid, name, is_fifo) in [(42, "a", true), (43, "b", false)] {
+    for (pid, is_fifo) in [(42, true), (43, false)] {
         for file in ["cmdline", "cgroup", "stat"] {
             replace(&format!("proc/{pid}/{file}"), is_fifo);
         }
         replace(&format!("proc/{pid}/task/{pid}/comm"), is_fifo);
-        let _ = name;
     }
     for (name, is_fifo) in [("c", true), ("d", false)] {
         for file in ["cpu.stat", "cpu.max", "cpu.idle", "cgroup.procs", "cgroup.events"] {
@@ -285,9 +263,9 @@ fn a_file_without_an_end_is_not_read() {
     replace("proc/config.gz", true);
     replace("proc/sys/kernel/version", false);
     host.write("proc/sys/kernel/osrelease", "6.12.20");
-    for (what, command) in [
+    for (what, mut command) in [
         ("status", status(&host)),
-        ("neighbours", neighbours(&host)),
+        ("neighbours", neighbours(&host, &[])),
         ("diagnose", unspin(&host, &["diagnose", "web", "--seconds", "0.1"])),
         (
             "shape",
@@ -295,7 +273,6 @@ fn a_file_without_an_end_is_not_read() {
         ),
         ("check", check(&host)),
     ] {
-        let mut command = command;
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let end = Instant::now() + WAIT;
@@ -343,7 +320,7 @@ fn many_vms_are_shaped_in_little_time() {
     let mut command = unspin(&host, &["shape", "--dry-run", "--once", "--json"]);
     command.args(["--synthetic-vcpus", "1,0.5", "--cgroups"]).arg(host.path("sys/fs/cgroup"));
     let begun = Instant::now();
-    let out = output(command);
+    let out = command.output().unwrap();
     let json: Value =
         serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", said(&out)));
     assert_eq!(json["vms"].as_array().unwrap().len(), 700, "{}", said(&out));
@@ -363,14 +340,12 @@ fn many_vms_in_one_cgroup_make_no_long_document() {
             host.write(&format!("proc/{tid}/cgroup"), "0::/runner.service");
         }
     }
-    let out = output(neighbours(&host));
+    let out = neighbours(&host, &[]).output().unwrap();
     let text = String::from_utf8(out.stdout).unwrap();
     let notes = text.split_once("\n* ").unwrap().1.split_whitespace();
     let notes = notes.collect::<Vec<_>>().join(" ");
     assert!(notes.contains(" and 988 more share ") && notes.len() < 1000, "{notes}");
-    let mut command = neighbours(&host);
-    command.arg("--json");
-    let out = output(command);
+    let out = neighbours(&host, &["--json"]).output().unwrap();
     assert!(out.stdout.len() < 2 << 20, "{} bytes", out.stdout.len());
     let json: Value = serde_json::from_slice(&out.stdout).unwrap();
     let vms = json["vms"].as_array().unwrap();

@@ -103,11 +103,20 @@ impl Host {
     }
 }
 
+/// A file, and its contents.
+type Change<'c> = (&'c str, &'c [u8]);
+
+/// The host with these files: the verdict, and the ids of the reasons.
+#[track_caller]
+fn is_judged(changes: &[Change], verdict: &str, reasons: &str) {
+    let host = Host::new();
+    changes.iter().for_each(|(path, bytes)| host.file(path, bytes));
+    let (is, ids, text) = host.judged(&[]);
+    assert_eq!((&*is, &*ids.join(" ")), (verdict, reasons), "{text}");
+}
+
 #[test]
 fn the_worst_reason_is_the_verdict_and_comes_first() {
-    let (verdict, ids, text) = Host::new().judged(&[]);
-    assert_eq!((&*verdict, &*ids.join(" ")), ("can", "taint"), "{text}");
-    type Change<'c> = (&'c str, &'c [u8]);
     let built_in: Change = ("proc/modules", b"ext4 1 0\n");
     let emulated: Change = ("proc/cpuinfo", b"flags : fpu hypervisor\n");
     let realtime: Change = ("sys/kernel/realtime", b"1\n");
@@ -133,7 +142,9 @@ fn the_worst_reason_is_the_verdict_and_comes_first() {
     let loaded: Change = ("sys/module/unspin/version", env!("CARGO_PKG_VERSION").as_bytes());
     let latin: Change =
         ("proc/version", b"Linux version 6.12.43 (j\xf6@a) (clang version 19.1.7)\n");
-    let cases: [(&[Change], &str, &str); 28] = [
+    let cases: [(&[Change], &str, &str); 30] = [
+        (&[], "can", "taint"),
+        (&[loaded], "can", "loaded"),
         (&[(clocks, b"hpet acpi_pm \n")], "cannot", "tsc taint"),
         (&[(clocks, b"tsc hpet acpi_pm \n")], "can", "taint"),
         (&[(arch, b"aarch64\n"), emulated], "cannot", "architecture taint"),
@@ -163,13 +174,8 @@ fn the_worst_reason_is_the_verdict_and_comes_first() {
         (&[redirected], "cannot", "redirected taint"),
         (&[("sys/module/unspin/version", b"0.0.9\n")], "can_with", "version"),
     ];
-    for (changes, wanted, reasons) in cases {
-        let host = Host::new();
-        for (path, bytes) in changes {
-            host.file(path, bytes);
-        }
-        let (verdict, ids, text) = host.judged(&[]);
-        assert_eq!((&*verdict, &*ids.join(" ")), (wanted, reasons), "{text}");
+    for (changes, verdict, reasons) in cases {
+        is_judged(changes, verdict, reasons);
     }
 }
 
@@ -178,8 +184,7 @@ fn the_worst_reason_is_the_verdict_and_comes_first() {
 fn what_a_kernel_lacks_is_named() {
     let boot = "boot/config-6.12.43+deb13-amd64";
     let (running, build) = ("proc/config.gz", "lib/modules/6.12.43+deb13-amd64/build/.config");
-    type File<'f> = (&'f str, &'f [u8]);
-    let cases: [(&[File], &str, &str); 14] = [
+    let cases: [(&[Change], &str, &str); 14] = [
         (&[(boot, b"CONFIG_X86_64=y\n")], "cannot", "no-modules btf no-ftrace taint"),
         (&[(boot, b"# CONFIG_64BIT is not set\n")], "cannot", "architecture taint"),
         (&[(boot, b"# CONFIG_KVM is not set\n")], "cannot", "no-kvm taint"),
@@ -195,11 +200,8 @@ fn what_a_kernel_lacks_is_named() {
         (&[(running, CONFIG_GZ), (boot, b"CONFIG_LTO_NONE=y\n")], "cannot", "cfi lto taint"),
         (&[(running, b"CONFIG_CFI=y\n")], "can", "taint"),
     ];
-    for (files, wanted, reasons) in cases {
-        let host = Host::new();
-        files.iter().for_each(|(path, bytes)| host.file(path, bytes));
-        let (verdict, ids, text) = host.judged(&[]);
-        assert_eq!((&*verdict, &*ids.join(" ")), (wanted, reasons), "{text}");
+    for (changes, verdict, reasons) in cases {
+        is_judged(changes, verdict, reasons);
     }
 }
 
@@ -249,20 +251,13 @@ fn a_kernel_that_shows_no_configuration_is_known_by_its_version() {
 #[test]
 fn what_is_no_release_is_no_kernel() {
     for release in ["", "x", "6", "6.8.0 x", "6.8.0-\u{1b}[2J", "6.8.0/../../etc", "6.8.0-$(id)"] {
-        let host = Host::new();
-        host.kernel(release);
-        let (verdict, ids, text) = host.judged(&[]);
-        assert_eq!((&*verdict, &*ids.join(" ")), ("cannot", "no-release"), "{text}");
+        let line = format!("{release}\n");
+        is_judged(&[("proc/sys/kernel/osrelease", line.as_bytes())], "cannot", "no-release");
     }
-}
-
-#[test]
-fn a_module_of_this_version_is_loaded_already() {
     let host = Host::new();
-    let version = format!("{}\n", env!("CARGO_PKG_VERSION"));
-    host.file("sys/module/unspin/version", version.as_bytes());
-    let (verdict, ids, _) = host.judged(&[]);
-    assert_eq!((&*verdict, &*ids[0]), ("can", "loaded"));
+    host.remove("proc/sys/kernel/osrelease");
+    let (verdict, ids, text) = host.judged(&[]);
+    assert_eq!((&*verdict, &*ids.join(" ")), ("cannot", "no-release"), "{text}");
 }
 
 #[test]
@@ -324,14 +319,6 @@ fn a_module_that_is_no_file_is_wrong_usage() {
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
         assert!(out.status.code() == Some(2) && said.contains(file), "{said}");
     }
-}
-
-#[test]
-fn a_host_that_does_not_show_its_kernel_is_judged() {
-    let host = Host::new();
-    std::fs::remove_file(host.0.join("proc/sys/kernel/osrelease")).unwrap();
-    let (verdict, ids, text) = host.judged(&[]);
-    assert_eq!((&*verdict, &*ids.join(" ")), ("cannot", "no-release"), "{text}");
 }
 
 /// A static `unspin` in a container uses another host's /proc and /sys.

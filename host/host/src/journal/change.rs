@@ -23,6 +23,19 @@ pub enum Target {
     Policy { tid: u32 },
 }
 
+impl Target {
+    /// The thread whose setting it is; `None` for a file.
+    pub fn thread(&self) -> Option<u32> {
+        match self {
+            Target::File { .. } => None,
+            Target::Affinity { tid }
+            | Target::Slice { tid }
+            | Target::Nice { tid }
+            | Target::Policy { tid } => Some(*tid),
+        }
+    }
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -3,7 +3,7 @@
 
 use crate::config::{Config, FILE, HELP};
 use crate::exit::{said, Cannot, Told, FAILED, USAGE};
-use crate::keep::Keeper;
+use crate::keep::{Keeper, TRIES};
 use crate::sysfs::{root, Module};
 use crate::{host, notify};
 use anyhow::Context;
@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return stay(args, config);
     }
     let module = Module::open_same_version(&args.sysfs)?;
-    let keeper = Keeper::once(module, Host::at(&args.proc), config)?;
+    let keeper = Keeper::start(module, Host::at(&args.proc), config, 1)?;
     match (keeper.is_ambiguous(), keeper.is_refused()) {
         (true, _) => Err(Told(USAGE).into()),
         (false, true) => Err(Told(FAILED).into()),
@@ -84,7 +84,7 @@ fn stay(args: &Args, config: Config) -> anyhow::Result<()> {
     let _alone = Lock::take(&args.run_dir)?;
     let loaded = Loaded::new(args)?;
     let module = Module::open_same_version(&args.sysfs)?;
-    let mut keeper = Keeper::start(module, Host::at(&args.proc), config)?;
+    let mut keeper = Keeper::start(module, Host::at(&args.proc), config, TRIES)?;
     notify::tell("READY=1");
     while keep(args, &mut keeper, &signals) {}
     if keeper.has_module() {

@@ -152,8 +152,7 @@ const OVERVIEW: &[Column] = &[
     ("average", |f| percent(f, Of::INEFFICIENCY_AVG.file())),
     ("Mcycles wasted", |f| {
         let number = |counter: Counter| number(f, counter.file());
-        let wasted = number(Counter::SPIN_CYCLES)? + number(Counter::SWITCH_CYCLES)?;
-        Some(format!("{:.1}", wasted / 1e6))
+        Some(millions(number(Counter::SPIN_CYCLES)? + number(Counter::SWITCH_CYCLES)?))
     }),
     ("epochs", |f| text(f, Of::EPOCHS.file())),
     ("rounds", |f| text(f, Of::ROUNDS.file())),
@@ -179,14 +178,12 @@ const TURNS: &[Column] = &[
         text(f, Of::VCRD.file()).map(|high| if high == "0" { "LOW" } else { "HIGH" }.to_string())
     }),
     ("turns", |f| text(f, Of::TURNS.file())),
-    ("Mcycles in them", |f| Some(format!("{:.1}", number(f, Of::TURN_CYCLES.file())? / 1e6))),
+    ("Mcycles in them", |f| number(f, Of::TURN_CYCLES.file()).map(millions)),
     ("parks", |f| text(f, Counter::PARKS.file())),
     ("late", |f| text(f, Counter::PARKS_LATE.file())),
     ("missed", |f| text(f, Counter::PARKS_MISSED.file())),
-    ("Mcycles parked", |f| Some(format!("{:.1}", number(f, Counter::PARKED_CYCLES.file())? / 1e6))),
-    ("Mcycles overstayed", |f| {
-        Some(format!("{:.1}", number(f, Counter::OVERSTAY_CYCLES.file())? / 1e6))
-    }),
+    ("Mcycles parked", |f| number(f, Counter::PARKED_CYCLES.file()).map(millions)),
+    ("Mcycles overstayed", |f| number(f, Counter::OVERSTAY_CYCLES.file()).map(millions)),
     ("holes filled", |f| text(f, Counter::FILLS.file())),
     ("user samples", |f| text(f, Counter::USER_SAMPLES.file())),
     ("user spins", |f| text(f, Counter::USER_SPINS.file())),
@@ -270,6 +267,10 @@ fn text(files: &Files, key: &str) -> Option<String> {
 
 fn number(files: &Files, key: &str) -> Option<f64> {
     files.get(key)?.parse().ok()
+}
+
+fn millions(number: f64) -> String {
+    format!("{:.1}", number / 1e6)
 }
 
 fn percent(files: &Files, key: &str) -> Option<String> {

@@ -27,6 +27,7 @@ const OF_CAUSES: [&str; 6] = [
 ];
 
 /// The facts at one point in time.
+#[derive(Default)]
 pub struct Facts {
     kvm: Kvm,
     tsc_khz: Option<u32>,
@@ -104,11 +105,10 @@ impl Facts {
             numa_balancing: self.numa_balancing,
             module: self.module.clone(),
             caches: self.caches.clone(),
-            sched_ext: None,
             groups: Arc::clone(&self.groups),
             turn: self.turn.wrapping_add(1),
-            seen: BTreeMap::new(),
             vms: old.filter_map(set).map(of_vm).collect(),
+            ..Facts::default()
         };
         facts.look_at(places, vms, detail);
         facts
@@ -121,13 +121,7 @@ impl Facts {
             kvm: Kvm::read(&place::sys().join("module")),
             tsc_khz: unspin_host::tsc_khz(),
             numa_balancing: balancing.is_ok_and(|text| text.trim() != "0"),
-            module: None,
-            caches: BTreeMap::new(),
-            sched_ext: None,
-            groups: Arc::default(),
-            turn: 0,
-            seen: BTreeMap::new(),
-            vms: BTreeMap::new(),
+            ..Facts::default()
         }
     }
 
@@ -137,14 +131,9 @@ impl Facts {
         Facts {
             kvm: Kvm { ple_window: Some(4096), ..Kvm::default() },
             tsc_khz: Some(2_000_000),
-            numa_balancing: false,
             module: Some(BTreeMap::new()),
-            caches: BTreeMap::new(),
-            sched_ext: None,
-            groups: Arc::default(),
-            turn: 0,
-            seen: BTreeMap::new(),
             vms: files.into_iter().map(|(pid, files)| (pid, of_vm(files))).collect(),
+            ..Facts::default()
         }
     }
 

@@ -52,6 +52,11 @@ impl Kernel {
         let sysfs = sysfs.to_path_buf();
         Kernel { host, sysfs, detail, probe, scan, facts, preferred: None, left_out: 0 }
     }
+
+    /// From now on, records which vCPU woke which, for this long.
+    pub fn keep_wakers(&mut self, time: Duration) {
+        self.probe.keep_wakers(time);
+    }
 }
 
 /// The kernel compares thread ids of the first PID namespace, so this process must be in it.
@@ -66,13 +71,6 @@ fn in_the_hosts_namespace() -> anyhow::Result<()> {
         )
         .into()),
         _ => Ok(()),
-    }
-}
-
-impl Kernel {
-    /// From now on, records which vCPU woke which, for this long.
-    pub fn keep_wakers(&mut self, time: Duration) {
-        self.probe.keep_wakers(time);
     }
 }
 

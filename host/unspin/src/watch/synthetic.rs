@@ -142,7 +142,6 @@ fn idles(vcpus: usize, time: Duration) -> SeenVm {
         monitor_ns: ns / 1000,
         wanting_ns,
         accesses: Some(BTreeMap::from([(clock, accessed)])),
-        accesses_lost: 0,
     }
 }
 

@@ -51,7 +51,7 @@ pub struct OfVm {
     states: Option<Map<String, Value>>,
     vcpu: Vec<OfVcpu>,
     kernel: Counts,
-    causes: Vec<OfCause>,
+    causes: Vec<Loss>,
     dominant: Option<Cause>,
     /// Share of the wall time that other exits take; `None` is unknown.
     remainder: Option<f64>,
@@ -63,8 +63,6 @@ pub struct OfVm {
     /// Whether its vCPUs' threads take turns.
     #[serde(skip)]
     take_turns: bool,
-    #[serde(skip)]
-    losses: Vec<Loss>,
     #[serde(skip)]
     held: Option<Held>,
     #[serde(skip)]
@@ -85,27 +83,6 @@ struct OfVcpu {
     exits: Map<String, Value>,
     switches: u64,
     wakes: u64,
-}
-
-#[derive(Serialize)]
-struct OfCause {
-    cause: &'static str,
-    lost_s_per_s: Option<f64>,
-    share: Option<f64>,
-    sure: &'static str,
-    stands_on: String,
-}
-
-impl From<&Loss> for OfCause {
-    fn from(loss: &Loss) -> OfCause {
-        OfCause {
-            cause: loss.cause.name(),
-            lost_s_per_s: loss.lost_s_per_s,
-            share: loss.share,
-            sure: loss.sure.name(),
-            stands_on: loss.stands_on.clone(),
-        }
-    }
 }
 
 fn seconds(ns: u64) -> f64 {
@@ -215,14 +192,13 @@ impl OfVm {
             states: seconds_by_state(&all.times),
             vcpu: vcpus.iter().map(of_vcpu).collect(),
             kernel: facts.counts(facts_before, vm.pid),
-            causes: losses.iter().map(OfCause::from).collect(),
             dominant: dominant(&losses),
             remainder: (all.vcpus > 0).then(|| remainder(&all)),
             cost: Cost::new(&all),
             advice: advice(&all, &losses, &facts.setting(vm)),
             title: title(vm),
             take_turns: vm.take_turns,
-            losses,
+            causes: losses,
             held: Held::of(&all),
             lines: (of_vcpus, line),
             did: all,
@@ -350,7 +326,7 @@ impl OfVm {
         }
         say("", "");
         let mut text = lines.join("\n") + "\n";
-        text += &table::of_causes(&self.losses, width);
+        text += &table::of_causes(&self.causes, width);
         text.push('\n');
         text += &table::of_states(&self.did, width);
         text.push('\n');

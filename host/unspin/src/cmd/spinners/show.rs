@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The counts, as tables and as JSON.
 
+use crate::cmd::diagnose::show::title;
 use crate::fit::{cut_end, percent, wrap_lines};
 use serde::Serialize;
 use std::fmt::Write;
@@ -216,10 +217,6 @@ impl OfVm {
         );
         text
     }
-}
-
-fn title(vm: &VmProcess) -> String {
-    crate::cmd::diagnose::show::title(vm)
 }
 
 fn total(counts: &Counts) -> u64 {

@@ -5,31 +5,18 @@
 use ratatui::style::Color;
 use unspin_diagnosis::Cause;
 
-pub fn letter(cause: Cause) -> char {
+/// The letter of a cause, and its colour.
+pub fn look(cause: Cause) -> (char, Color) {
     match cause {
-        Cause::Contention => 'C',
-        Cause::SpinSwitch => 'S',
-        Cause::IdleSwitch => 'I',
-        Cause::Ipi => 'P',
-        Cause::UserSpin => 'U',
-        Cause::Cache => 'H',
-        Cause::Device => 'D',
-        Cause::Msr => 'M',
-        Cause::Monitor => 'O',
-    }
-}
-
-pub fn color(cause: Cause) -> Color {
-    match cause {
-        Cause::Contention => Color::Red,
-        Cause::SpinSwitch => Color::Yellow,
-        Cause::IdleSwitch => Color::Blue,
-        Cause::Ipi => Color::Magenta,
-        Cause::UserSpin => Color::Cyan,
-        Cause::Cache => Color::Green,
-        Cause::Device => Color::LightRed,
-        Cause::Msr => Color::LightMagenta,
-        Cause::Monitor => Color::LightBlue,
+        Cause::Contention => ('C', Color::Red),
+        Cause::SpinSwitch => ('S', Color::Yellow),
+        Cause::IdleSwitch => ('I', Color::Blue),
+        Cause::Ipi => ('P', Color::Magenta),
+        Cause::UserSpin => ('U', Color::Cyan),
+        Cause::Cache => ('H', Color::Green),
+        Cause::Device => ('D', Color::LightRed),
+        Cause::Msr => ('M', Color::LightMagenta),
+        Cause::Monitor => ('O', Color::LightBlue),
     }
 }
 
@@ -55,9 +42,9 @@ mod tests {
 
     #[test]
     fn causes_are_told_apart() {
-        let letters: BTreeSet<char> = Cause::ALL.iter().map(|cause| letter(*cause)).collect();
+        let letters: BTreeSet<char> = Cause::ALL.iter().map(|cause| look(*cause).0).collect();
         assert_eq!(letters.len(), Cause::ALL.len());
-        let is_in_name = |cause: &Cause| cause.name().contains(letter(*cause).to_ascii_lowercase());
+        let is_in_name = |cause: &Cause| cause.name().contains(look(*cause).0.to_ascii_lowercase());
         assert!(Cause::ALL.iter().all(is_in_name));
     }
 

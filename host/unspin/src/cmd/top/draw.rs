@@ -63,7 +63,7 @@ fn head(app: &App, every: Duration, area: Rect, buffer: &mut Buffer) {
 /// Each cause with its letter in its name: `Contention Spin-switch ... mOnitor`.
 fn legend() -> Vec<Span<'static>> {
     let part = |cause: &Cause| {
-        let letter = bar::letter(*cause);
+        let (letter, _) = bar::look(*cause);
         let (before, after) =
             cause.name().split_once(letter.to_ascii_lowercase()).unwrap_or_default();
         let letter = Span::styled(letter.to_string(), cause_style(*cause));

@@ -25,5 +25,5 @@ pub fn rows(area: Rect, from: u16, to: u16) -> Rect {
 }
 
 pub fn cause_style(cause: Cause) -> Style {
-    Style::new().fg(Color::Black).bg(bar::color(cause))
+    Style::new().fg(Color::Black).bg(bar::look(cause).1)
 }

@@ -156,7 +156,7 @@ fn draw_bar(line: &Line, area: Rect, style: Style, buffer: &mut Buffer) {
     let mut left = Rect { x: area.x + 2, width, ..area };
     for (cause, cells) in bar::cells(&line.lost, width) {
         let part = take(&mut left, cells);
-        let text = bar::letter(cause).to_string().repeat(cells.into());
+        let text = bar::look(cause).0.to_string().repeat(cells.into());
         put(buffer, part, &text, cause_style(cause));
     }
 }

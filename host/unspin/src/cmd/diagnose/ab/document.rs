@@ -40,7 +40,7 @@ struct Ab {
     diagnosed: Option<f64>,
     /// The time that B regains, derived from the work, as a share of B's pace. `None` without
     /// `--work`.
-    found: Option<Between>,
+    found: Option<Interval>,
     notes: Vec<String>,
     #[serde(skip)]
     title: String,
@@ -79,20 +79,7 @@ struct Work {
     a_per_s: f64,
     b_per_s: f64,
     /// Work in B relative to A; `None` if a phase did no work.
-    ratio: Option<Between>,
-}
-
-#[derive(Serialize)]
-struct Between {
-    value: f64,
-    low: f64,
-    high: f64,
-}
-
-impl From<Interval> for Between {
-    fn from(of: Interval) -> Between {
-        Between { value: of.mean, low: of.low, high: of.high }
-    }
+    ratio: Option<Interval>,
 }
 
 /// B - A in each round, of a number per phase; `None` if one is unknown.
@@ -136,7 +123,7 @@ fn work(windows: &[Window]) -> Option<Work> {
     Some(Work {
         a_per_s: mean(windows, false, &of)?,
         b_per_s: mean(windows, true, &of)?,
-        ratio: ratio(windows).map(Between::from),
+        ratio: ratio(windows),
     })
 }
 
@@ -165,7 +152,7 @@ impl Document {
             states: State::ALL.iter().map(state).filter(seen).collect(),
             work: work(windows),
             diagnosed: mean(windows, false, &|w| w.losses[switch.cause as usize].share),
-            found: ratio(windows).map(|ratio| ratio.map(|ratio| 1.0 - 1.0 / ratio).into()),
+            found: ratio(windows).map(|ratio| ratio.map(|ratio| 1.0 - 1.0 / ratio)),
             notes: notes(asked, switch, windows),
             title: title(vm),
         };
@@ -208,7 +195,7 @@ impl Ab {
         let Some(work) = &self.work else { return text };
         let _ = writeln!(text, "work: {:.1} /s in A, {:.1} /s in B", work.a_per_s, work.b_per_s);
         let (Some(ratio), Some(found)) = (&work.ratio, &self.found) else { return text };
-        let may_be_none = match (ratio.low..=ratio.high).contains(&1.0) {
+        let may_be_none = match ratio.holds(1.0) {
             true => ": not significant",
             false => "",
         };
@@ -216,10 +203,10 @@ impl Ab {
             text,
             "experiment: B does {:.3} times the work of A (95 %: {:.3} to {:.3}){may_be_none}. B \
              regains {} of the time ({} to {}).",
-            ratio.value,
+            ratio.mean,
             ratio.low,
             ratio.high,
-            percent(found.value),
+            percent(found.mean),
             percent(found.low),
             percent(found.high)
         );
