@@ -8,11 +8,11 @@
 /// the number of the first wrong field.
 macro_rules! assert_judged {
     ($check:expr, $params:ident: $($field:ident: [$($value:expr => $verdict:literal),+]),+) => {{
-        let good = $params::default();
-        assert_eq!(unsafe { ($check)(&good) }, 0);
+        let (check, good) = ($check, $params::default());
+        assert_eq!(unsafe { check(&good) }, 0);
         $($({
             let params = $params { $field: $value, ..good };
-            assert_eq!(unsafe { ($check)(&params) }, $verdict, "{params:?}");
+            assert_eq!(unsafe { check(&params) }, $verdict, "{params:?}");
         })+)+
     }};
 }
