@@ -72,17 +72,21 @@ fn main() {
 
 /// Every lock, then the arms, then the peers.
 fn subjects(crate_dir: &Path, locks_dir: &Path) -> Vec<Subject> {
-    let mut subjects: Vec<Subject> = locks::LOCKS
-        .iter()
-        .map(|lock| Subject {
-            name: lock.name.to_string(),
-            header: locks_dir.join(lock.header),
-            prefix: format!("unspin_{}", lock.name),
-            node: lock.node,
-            peer: false,
-            define: Vec::new(),
-        })
-        .collect();
+    let subject = |name: &str, header: PathBuf, prefix: String| Subject {
+        name: name.to_string(),
+        header,
+        prefix,
+        node: false,
+        peer: false,
+        define: Vec::new(),
+    };
+    let mut subjects = Vec::new();
+    for lock in locks::LOCKS {
+        let prefix = format!("unspin_{}", lock.name);
+        let subject = subject(lock.name, locks_dir.join(lock.header), prefix);
+        subjects.push(Subject { node: lock.node, ..subject });
+    }
+    let arms = crate_dir.join("c/arms.h");
     for lock in ["preemptable", "pv_preemptable"] {
         for (arm, tau) in
             [("tau_code", "UNSPIN_PREEMPTABLE_TAU_CODE_NS"), ("tau_short", "ARM_TAU_SHORT_NS")]
@@ -91,24 +95,12 @@ fn subjects(crate_dir: &Path, locks_dir: &Path) -> Vec<Subject> {
             if lock == "pv_preemptable" {
                 define.push(("ARM_PV", None));
             }
-            subjects.push(Subject {
-                name: format!("{lock}_{arm}"),
-                header: crate_dir.join("c/arms.h"),
-                prefix: format!("arm_{lock}"),
-                node: false,
-                peer: false,
-                define,
-            });
+            let subject = subject(&format!("{lock}_{arm}"), arms.clone(), format!("arm_{lock}"));
+            subjects.push(Subject { define, ..subject });
         }
     }
-    subjects.push(Subject {
-        name: "pv_ticket_2048".to_string(),
-        header: crate_dir.join("c/arms.h"),
-        prefix: "arm_pv_ticket".to_string(),
-        node: false,
-        peer: false,
-        define: vec![("ARM_TICKET", None)],
-    });
+    let halts_soon = subject("pv_ticket_2048", arms, "arm_pv_ticket".to_string());
+    subjects.push(Subject { define: vec![("ARM_TICKET", None)], ..halts_soon });
     for peer in [
         "pthread_spin",
         "pthread_mutex",
@@ -121,14 +113,8 @@ fn subjects(crate_dir: &Path, locks_dir: &Path) -> Vec<Subject> {
         "std_mutex",
         "parking_lot",
     ] {
-        subjects.push(Subject {
-            name: peer.to_string(),
-            header: crate_dir.join("c/peers.h"),
-            prefix: format!("peer_{peer}"),
-            node: peer == "ck_mcs",
-            peer: true,
-            define: Vec::new(),
-        });
+        let subject = subject(peer, crate_dir.join("c/peers.h"), format!("peer_{peer}"));
+        subjects.push(Subject { node: peer == "ck_mcs", peer: true, ..subject });
     }
     subjects
 }

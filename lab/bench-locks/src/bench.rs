@@ -19,7 +19,7 @@ pub fn bucket_end_ticks(bucket: usize) -> u64 {
 
 /// What to measure. Mirrors `struct bench_config`.
 #[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Config {
     /// At least 1.
     pub threads: u32,

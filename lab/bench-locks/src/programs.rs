@@ -31,61 +31,35 @@ enum Speed {
 
 struct Program {
     name: &'static str,
-    /// Words of the command. The first is looked for in PATH, `SELF` is this program and `DATA` a file of
-    /// 7 MB.
-    words: &'static [&'static str],
+    /// The command. Its first word is looked for in PATH, `SELF` is this program and `DATA` a file of 7 MB.
+    command: &'static str,
     speed: Speed,
 }
 
 const PROGRAMS: [Program; 5] = [
     Program {
         name: "sysbench mutex, 1 mutex",
-        words: &[
-            "sysbench",
-            "mutex",
-            "--threads=8",
-            "--mutex-num=1",
-            "--mutex-locks=200000",
-            "--mutex-loops=1",
-            "run",
-        ],
+        command: "sysbench mutex --threads=8 --mutex-num=1 --mutex-locks=200000 --mutex-loops=1 run",
         speed: Speed::Time,
     },
     Program {
         name: "sysbench mutex, 4096 mutexes",
-        words: &[
-            "sysbench",
-            "mutex",
-            "--threads=8",
-            "--mutex-num=4096",
-            "--mutex-locks=200000",
-            "--mutex-loops=1",
-            "run",
-        ],
+        command: "sysbench mutex --threads=8 --mutex-num=4096 --mutex-locks=200000 --mutex-loops=1 run",
         speed: Speed::Time,
     },
     Program {
         name: "sysbench threads, 4 mutexes",
-        words: &[
-            "sysbench",
-            "threads",
-            "--threads=8",
-            "--thread-locks=4",
-            "--thread-yields=100",
-            "--time=1",
-            "--events=0",
-            "run",
-        ],
+        command: "sysbench threads --threads=8 --thread-locks=4 --thread-yields=100 --time=1 --events=0 run",
         speed: Speed::Output("total number of events:"),
     },
     Program {
         name: "pbzip2",
-        words: &["pbzip2", "-k", "-f", "-p8", "-b1", "-c", "DATA"],
+        command: "pbzip2 -k -f -p8 -b1 -c DATA",
         speed: Speed::Time,
     },
     Program {
         name: "pthread_spin, the clock read between",
-        words: &["SELF", "--as-program"],
+        command: "SELF --as-program",
         speed: Speed::Output("rounds:"),
     },
 ];
@@ -126,7 +100,7 @@ impl Program {
         let own = std::env::current_exe()?;
         let file = dir.join("data");
         let mut words: Vec<PathBuf> = before.iter().map(|word| word.to_path_buf()).collect();
-        words.extend(self.words.iter().map(|&word| match word {
+        words.extend(self.command.split(' ').map(|word| match word {
             "SELF" => own.clone(),
             "DATA" => file.clone(),
             word => PathBuf::from(word),
@@ -176,7 +150,8 @@ pub fn compare(
     std::fs::write(dir.join("data"), data())?;
     let mut ratios = BTreeMap::new();
     for program in &PROGRAMS {
-        let installed = program.words[0] == "SELF" || in_path(program.words[0]);
+        let first = program.command.split(' ').next().unwrap_or_default();
+        let installed = first == "SELF" || in_path(first);
         tell(program.name, installed);
         if installed {
             ratios.insert(program.name, program.compare(unspin, runs, dir)?);

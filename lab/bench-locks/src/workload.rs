@@ -122,10 +122,8 @@ impl Setup {
             window_ms: self.window_ms,
             waits: 1,
             locks: 1,
-            gap_us: 0,
-            places: 0,
-            busy: 0,
             realtime: u32::from(self.realtime),
+            ..Config::default()
         };
         let long = self.long_iterations;
         match part {

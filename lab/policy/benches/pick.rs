@@ -7,10 +7,10 @@
 mod gang_load;
 mod steps;
 
-use gang_load::{everywhere, Load, LAYOUTS};
+use gang_load::{scattered, Load, LAYOUTS};
 use std::hint::black_box;
 use std::time::Instant;
-use steps::{instructions, pick, pick_looked, ready, scattered};
+use steps::{instructions, pick, pick_looked, ready};
 use unspin_policy::gang::{fill, Filler, FILLERS_MAX};
 use unspin_policy::kvm_stock::{Search, Variant, Vcpu, Yield};
 
@@ -68,7 +68,7 @@ fn turns() {
     println!("\nVMs of 8 vCPUs that all spin, on as many pCPUs");
     println!("{:>6} {:>8} {:>8} {:>14} {:>10}", "VMs", "vCPUs", "cache", "instructions", "us");
     for count in [16, 64, 256] {
-        let set = everywhere(count);
+        let set = (0..count).collect();
         for layout in LAYOUTS {
             for known in [false, true] {
                 let mut load = Load::new(count, layout, known, &set);

@@ -61,7 +61,7 @@ impl Default for Params {
     }
 }
 
-crate::param_error! {
+crate::param_error! { aple_params_check:
     WindowInit = "window_init_cycles is outside window_min_cycles..window_max_cycles",
     WindowMin = "window_min_cycles is 0",
     WindowMax = "window_max_cycles is below window_min_cycles",
@@ -86,13 +86,6 @@ impl Params {
     /// Algorithm 1 to the letter: δ is 1024 cycles in every round, exits alone end an epoch.
     pub fn paper() -> Self {
         Params { delta_max_cycles: 1024, epoch_min_us: 0, ..Params::default() }
-    }
-
-    /// Whether the parameters make sense together. [`State::epoch_end`] stays within
-    /// bounds either way.
-    pub fn check(&self) -> Result<(), ParamError> {
-        // SAFETY: a valid reference for the duration of the call.
-        ParamError::of(unsafe { sys::aple_params_check(self) })
     }
 }
 

@@ -41,19 +41,11 @@ impl Default for Params {
     }
 }
 
-crate::param_error! {
+crate::param_error! { demand_params_check:
     Threshold = "threshold_ppm is not in 1..1000000",
     Look = "look_us is 0",
     Hold = "hold_us is 0",
     HoldMax = "hold_max_us is below hold_us",
-}
-
-impl Params {
-    /// Whether the parameters are valid. [`Host::step`] is safe with invalid ones, too.
-    pub fn check(&self) -> Result<(), ParamError> {
-        // SAFETY: a valid reference for the duration of the call.
-        ParamError::of(unsafe { sys::demand_params_check(self) })
-    }
 }
 
 /// One VM. The caller keeps it from step to step.

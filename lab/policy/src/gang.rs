@@ -42,8 +42,6 @@ pub const CLAMP_TURNS: u64 = 2;
 pub const APART_TURNS: u32 = 8;
 /// Number of pools. vCPUs of further pools count as those of the last one.
 pub const POOLS_MAX: usize = 8;
-/// Passes that look for vCPUs above their limit.
-pub const FILL_PASSES: u64 = 8;
 /// The most that an unpinned vCPU is due, in eighths of the turn.
 pub const MOST_EIGHTHS: u64 = 7;
 /// Length of the first turn.

@@ -4,7 +4,7 @@
 //! Shan, Ding, Gehani, "APPLES", IEEE TPDS 2017, sections 3.2, 3.3 and 4.4.
 //!
 //! ```
-//! use unspin_policy::hvs::{pick, Category, Flags, Slot};
+//! use unspin_policy::hvs::{decide, Category, Decision, Flags, Slot};
 //!
 //! let slots = [
 //!     Slot::default(),                           // 0 spins and asks
@@ -12,15 +12,15 @@
 //!     Slot::ready(Category::ResourceWaiter, 20), // 2 and 3: their time slices ended,
 //!     Slot::ready(Category::ResourceWaiter, 30), //   3 last
 //! ];
-//! assert_eq!(pick(&slots, 0, 0, Flags::PAPER), Some(3));
-//! assert_eq!(pick(&slots, 0, 1 << 3, Flags::PAPER), Some(2)); // 3 could not be boosted
-//! assert_eq!(pick(&slots, 0, 0, Flags::CCH), Some(1));
+//! assert_eq!(decide(&slots, 0, 0, Flags::PAPER), Decision::Vcpu(3));
+//! assert_eq!(decide(&slots, 0, 1 << 3, Flags::PAPER), Decision::Vcpu(2)); // 3 could not be boosted
+//! assert_eq!(decide(&slots, 0, 0, Flags::CCH), Decision::Vcpu(1));
 //! ```
 
 use crate::sys;
-use unspin_uapi::{any_of, flags, Variant};
+use unspin_uapi::{flags, Variant};
 
-/// Most vCPUs of a VM for [`pick`]; above, it picks none. There [`Waiting::look`] chooses the vCPUs
+/// Most vCPUs of a VM for [`decide`]; above, it picks none. There [`Waiting::look`] chooses the vCPUs
 /// among which [`decide_looked`] decides.
 pub const SLOTS_MAX: usize = 64;
 /// Most vCPUs a VM may have for [`Waiting::look`].
@@ -69,7 +69,7 @@ pub struct Slot {
     pub category: u8,
     /// Not 0 if the scheduler would run it.
     pub ready: u8,
-    /// Not 0 if it was picked since it was last preempted. [`pick`] ignores it.
+    /// Not 0 if it was picked since it was last preempted. [`decide`] ignores it.
     pub yielded_mark: u8,
     /// Not 0 if it is on a core now.
     pub running: u8,
@@ -106,9 +106,9 @@ impl Flags {
     /// vCPUs preempted in user mode rank below all others.
     pub const USER_MODE_LAST: Flags = Flags(flags::USER_MODE_LAST);
     /// If the scheduler refuses a yield, the next in rank is tried; only a vCPU that was yielded to
-    /// is marked. [`pick`] ignores it.
+    /// is marked. [`decide`] ignores it.
     pub const RETRY: Flags = Flags(flags::RETRY);
-    /// A preempted vCPU stays on its list until it is picked or preempted again. [`pick`] ignores it.
+    /// A preempted vCPU stays on its list until it is picked or preempted again. [`decide`] ignores it.
     pub const TRUE_LISTS: Flags = Flags(flags::TRUE_LISTS);
     /// Resource-waiters oldest first.
     pub const CPTH_R: Flags = Flags(flags::COUNTER_TIME_RESOURCE);
@@ -137,31 +137,9 @@ impl std::ops::BitOr for Flags {
     }
 }
 
-/// A name that is no variant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownVariant(pub String);
-
-impl std::fmt::Display for UnknownVariant {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let names = any_of(Variant::ALL.iter().map(|v| v.name()));
-        write!(f, "{:?} is no HVS variant: {names}", self.0)
-    }
-}
-
-impl std::error::Error for UnknownVariant {}
-
 impl From<Variant> for Flags {
     fn from(variant: Variant) -> Flags {
         Flags(variant.flags())
-    }
-}
-
-impl std::str::FromStr for Flags {
-    type Err = UnknownVariant;
-
-    /// Parses the names of scenarios and of the module's `hvs_variant`.
-    fn from_str(name: &str) -> Result<Self, UnknownVariant> {
-        Variant::of(name).map(Flags::from).ok_or_else(|| UnknownVariant(name.to_owned()))
     }
 }
 
@@ -179,16 +157,6 @@ pub fn category_on_preempt(
         sys::hvs_category_on_preempt(in_ple_exit.into(), displaced.into(), yielded_mark, flags.0)
     };
     Category::from_number(number).expect("policy/hvs.c returns a category")
-}
-
-/// The index of the best candidate, if any: ready, preempted, not `caller`, and not among the bits
-/// of `excluded` (those that could not be boosted just now). Of equal ranks, the first after
-/// `caller` wins, cyclically. `None` with more than [`SLOTS_MAX`] slots.
-pub fn pick(slots: &[Slot], caller: usize, excluded: u64, flags: Flags) -> Option<usize> {
-    match decide(slots, caller, excluded, flags) {
-        Decision::Vcpu(index) => Some(index),
-        Decision::Nobody | Decision::GiveWay | Decision::Complete => None,
-    }
 }
 
 /// What a spinning vCPU should do with its core.
@@ -226,7 +194,9 @@ impl Decision {
     }
 }
 
-/// As [`pick`], but distinguishes "none", "give way" and "complete"; the latter two need
+/// Yields to the best candidate, if any: ready, preempted, not `caller`, and not among the bits of
+/// `excluded` (those that could not be boosted just now). Of equal ranks, the first after `caller` wins,
+/// cyclically. [`Decision::Nobody`] with more than [`SLOTS_MAX`] slots; "give way" and "complete" need
 /// [`Flags::QUORUM`].
 pub fn decide(slots: &[Slot], caller: usize, excluded: u64, flags: Flags) -> Decision {
     let count = u32::try_from(slots.len()).unwrap_or(u32::MAX);

@@ -20,9 +20,17 @@
 //! * [`vcrd`]: whether the vCPUs of a VM should run together (ASMan, HPDC 2011, section 4.3).
 
 /// Defines `ParamError`: a field of `Params` that is out of its range, and its message for users. The
-/// fields are in the order of the numbers that the check in C returns, from 1 on.
+/// fields are in the order of the numbers that `$check` in C returns, from 1 on.
 macro_rules! param_error {
-    ($($field:ident = $text:literal,)+) => {
+    ($check:ident: $($field:ident = $text:literal,)+) => {
+        impl Params {
+            /// Whether the parameters are valid. All functions are safe with invalid ones, too.
+            pub fn check(&self) -> Result<(), ParamError> {
+                // SAFETY: a valid reference for the duration of the call.
+                ParamError::of(unsafe { crate::sys::$check(self) })
+            }
+        }
+
         /// A field of [`Params`] that is out of its range.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum ParamError {

@@ -7,8 +7,6 @@
 pub const SAMPLES_MAX: usize = 16;
 /// Most bytes between the samples of a loop.
 pub const RANGE_MAX_BYTES: u32 = 256;
-/// Largest distance of a loop's PAUSE from a sample.
-pub const MARGIN_BYTES: u32 = 16;
 
 /// Limits for a loop, and for still registers. docs/userspin.md explains the defaults.
 #[repr(C)]

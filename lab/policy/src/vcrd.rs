@@ -54,7 +54,7 @@ impl Default for Params {
 /// Largest number of possible values.
 pub const VALUES_MAX: usize = 32;
 
-crate::param_error! {
+crate::param_error! { vcrd_params_check:
     Threshold = "threshold_log2_cycles is above 63",
     Values = "values is not in 1..32",
     Step = "step_us is 0",
@@ -65,12 +65,6 @@ crate::param_error! {
 }
 
 impl Params {
-    /// Whether the parameters are valid. [`State::event`] stays within bounds either way.
-    pub fn check(&self) -> Result<(), ParamError> {
-        // SAFETY: a valid reference for the duration of the call.
-        ParamError::of(unsafe { sys::vcrd_params_check(self) })
-    }
-
     /// Whether a wait for a spin-lock is over-threshold (section 4.2): an adjusting event.
     pub fn is_over_threshold(&self, waited_cycles: u64) -> bool {
         // SAFETY: a valid reference for the duration of the call.

@@ -7,7 +7,7 @@ mod gang_load;
 #[path = "../benches/steps/mod.rs"]
 mod steps;
 
-use gang_load::{everywhere, Layout, Load, LAYOUTS};
+use gang_load::{Layout, Load, LAYOUTS};
 use std::hint::black_box;
 use steps::instructions;
 
@@ -19,7 +19,7 @@ const TURNS: [(usize, u64, Option<u64>); 3] =
 #[test]
 fn a_turn_costs_no_more_than_its_ceiling() {
     for (count, alone, crowded) in TURNS {
-        let set = everywhere(count);
+        let set = (0..count).collect();
         for layout in LAYOUTS {
             for known in [false, true] {
                 // Each instruction takes microseconds to step, where the processor has no counter.

@@ -14,26 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// One fault.
-struct Mutant {
-    file: String,
-    /// A text that is found once in the file.
-    line: String,
-    becomes: String,
-    rejected_by: String,
-}
-
-fn mutants() -> Vec<Mutant> {
-    let all: BTreeMap<String, Vec<[String; 3]>> =
-        toml::from_str(include_str!("mutants.toml")).unwrap();
-    let of_file = |(file, faults): (String, Vec<[String; 3]>)| {
-        faults.into_iter().map(move |[line, becomes, rejected_by]| {
-            let file = file.clone();
-            Mutant { file, line, becomes, rejected_by }
-        })
-    };
-    all.into_iter().flat_map(of_file).collect()
-}
+/// One fault: a text that is found once in the file, what it becomes, and the check that rejects it.
+type Fault = [String; 3];
 
 macro_rules! list {
     ($($module:ident: $name:ident,)*) => {
@@ -121,8 +103,11 @@ fn check_named(name: &str) -> fn(&Api) {
 }
 
 /// Why a mutant counts as surviving; `None` if it was rejected.
-fn survives(unchanged: &Unchanged, number: usize, mutant: &Mutant) -> Option<String> {
-    let Mutant { file, line, becomes, rejected_by } = mutant;
+fn survives(
+    unchanged: &Unchanged,
+    number: usize,
+    (file, [line, becomes, rejected_by]): (&str, &Fault),
+) -> Option<String> {
     let source = std::fs::read_to_string(source(file)).unwrap();
     if source.matches(line).count() != 1 {
         return Some(format!("{file}: {line:?} is not there exactly once"));
@@ -135,9 +120,14 @@ fn survives(unchanged: &Unchanged, number: usize, mutant: &Mutant) -> Option<Str
 #[test]
 fn each_mutant_is_rejected() {
     let unchanged = Unchanged::new();
-    let all = mutants();
-    for mutant in &all {
-        check_named(&mutant.rejected_by);
+    let of_files: BTreeMap<String, Vec<Fault>> =
+        toml::from_str(include_str!("mutants.toml")).unwrap();
+    let all: Vec<(&str, &Fault)> = of_files
+        .iter()
+        .flat_map(|(file, faults)| faults.iter().map(move |fault| (file.as_str(), fault)))
+        .collect();
+    for (_, [.., rejected_by]) in &all {
+        check_named(rejected_by);
     }
 
     // Every rejection is a panic; only this test's own verdict is for the reader.
@@ -149,7 +139,7 @@ fn each_mutant_is_rejected() {
         let numbers = std::iter::repeat_with(|| next.fetch_add(1, Relaxed));
         numbers
             .take_while(|&number| number < all.len())
-            .filter_map(|number| survives(&unchanged, number, &all[number]))
+            .filter_map(|number| survives(&unchanged, number, all[number]))
             .collect()
     };
     let survivors: Vec<String> = std::thread::scope(|scope| {
@@ -157,7 +147,7 @@ fn each_mutant_is_rejected() {
         let workers: Vec<_> = (0..workers).map(|_| scope.spawn(some)).collect();
         workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
     });
-    let named: BTreeSet<&str> = all.iter().map(|mutant| mutant.rejected_by.as_str()).collect();
+    let named: BTreeSet<&str> = all.iter().map(|(_, [.., by])| by.as_str()).collect();
     let unwell: Vec<&str> =
         named.into_iter().filter(|name| !passes(check_named(name), &unchanged.api)).collect();
     std::panic::set_hook(hook);

@@ -44,7 +44,6 @@ mod setup;
 pub const RANGES: &str = include_str!("core/ranges.toml");
 
 pub use core::{Change, Costs, CreditHost, GroupCosts, Host, IdleState, Kernel, State};
-pub use engine::{Queue, Timer, TIMERS_MAX};
 pub use error::Error;
 pub use guest::{lock_params, Budgets, Stalls};
 pub use host::{CoschedulingStats, TurnsSeen, NEIGHBOURS};

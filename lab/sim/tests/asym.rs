@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::{constant, run, setup, step};
+use common::{busy, constant, refused, run, setup, simulated, step, vms};
 use unspin_scenario::plan::{Asym, Dist, Op, Run, Step, Window};
-use unspin_sim::{simulate_setup, Host, Kernel, Setup};
+use unspin_sim::{Host, Kernel, Setup};
 
 const NONE: Asym = Asym {
     time: false,
@@ -25,10 +25,6 @@ const PARTS: [Asym; 5] = [
     ALL,
 ];
 
-fn hog() -> Vec<Step> {
-    vec![step(Op::Compute, constant(20_000), 0)]
-}
-
 /// Units of the first VM, the others computing.
 fn units_beside_hogs(kernel: Kernel, program: Vec<Step>, vms: u32, asym: Asym) -> u64 {
     let mut r: Run = run(vms, 4, program);
@@ -37,9 +33,9 @@ fn units_beside_hogs(kernel: Kernel, program: Vec<Step>, vms: u32, asym: Asym) -
     r.window_ms = 4000;
     let mut setup = setup(kernel, &r);
     for vm in &mut setup.vms[1..] {
-        vm.program = hog();
+        vm.program = busy();
     }
-    simulate_setup(&setup).unwrap().result.vm[0].units.iter().sum()
+    simulated(&setup).result.vm[0].units.iter().sum()
 }
 
 /// Phases whose lengths differ between the vCPUs, longer than a period: who arrives early at the
@@ -62,10 +58,10 @@ fn time_goes_to_those_whom_the_others_wait_for() {
 #[test]
 fn vms_stay_equal() {
     for asym in PARTS {
-        let mut r = run(4, 4, hog());
+        let mut r = run(4, 4, busy());
         r.arm.asym = asym;
         r.window_ms = 2000;
-        let result = simulate_setup(&setup(Kernel::V3_19, &r)).unwrap().result;
+        let result = simulated(&setup(Kernel::V3_19, &r)).result;
         let cpu = result.vm.iter().map(|vm| vm.cpu_ns.iter().sum::<u64>());
         for ns in cpu {
             assert!(ns.abs_diff(result.window_ns) < result.window_ns / 20, "{asym:?}: {ns}");
@@ -80,7 +76,7 @@ fn weights_twice_as_large_change_nothing() {
         let mut r = run(3, 4, common::sleeping(1500, 500)).weighted(&weights);
         r.cgroup = unspin_scenario::plan::CgroupLayout::Vm;
         r.arm.asym = ALL;
-        simulate_setup(&setup(Kernel::V3_19, &r)).unwrap().result.vm
+        vms(&setup(Kernel::V3_19, &r))
     };
     assert_eq!(by(1), by(2));
 }
@@ -89,6 +85,6 @@ fn weights_twice_as_large_change_nothing() {
 fn parameters_that_contradict_each_other_are_refused() {
     let mut host = Host::lab(4, Kernel::V3_19);
     host.asym.latency_min_us = 0;
-    let error = simulate_setup(&Setup::new(&host, &run(1, 4, hog()))).unwrap_err().to_string();
-    assert!(error.contains("asymmetric vCPUs: latency_min_us is 0"), "{error}");
+    let why = "asymmetric vCPUs: latency_min_us is 0";
+    refused(&Setup::new(&host, &run(1, 4, busy())), why);
 }

@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{constant, contended, run, step, sum_ns};
+use common::{constant, contended, refused, run, simulated, step, sum_ns, total, vms};
 use unspin_scenario::plan::{CgroupLayout, Op};
 use unspin_scenario::result::VmResult;
-use unspin_sim::{simulate_setup, Host, Kernel, Setup};
+use unspin_sim::{Host, Kernel, Setup};
 
 const KERNELS: [Kernel; 3] = [Kernel::V3_19, Kernel::V6_1, Kernel::V6_12];
 
@@ -20,7 +20,7 @@ fn shares(kernel: Kernel, capped: bool, busy: u32, idle: u32, weights: &[u32]) -
         sleeper.program = vec![step(Op::Block, constant(20_000_000), 0)];
     }
     let host = Host { capped, ..Host::lab(4, kernel) };
-    let made = simulate_setup(&Setup::new(&host, &r)).unwrap().result;
+    let made = simulated(&Setup::new(&host, &r)).result;
     let of = |vm: &VmResult| {
         let spent = vm.attribution.unwrap();
         assert_eq!(sum_ns(&spent), made.window_ns * 4);
@@ -60,14 +60,12 @@ fn a_cap_that_nobody_reaches_changes_nothing_much() {
 #[test]
 fn caps_without_cgroups_are_refused() {
     let host = Host { capped: true, ..Host::lab(4, Kernel::V6_12) };
-    let error = simulate_setup(&Setup::new(&host, &run(1, 4, contended(1000, 400)))).unwrap_err();
-    assert!(error.to_string().contains("caps need cgroups"), "{error}");
+    refused(&Setup::new(&host, &run(1, 4, contended(1000, 400))), "caps need cgroups");
 }
 
 fn exits(host: &Host, cpl: u8) -> u64 {
     let r = run(2, 4, contended(1000, 4000)).with(|vm| vm.cpl = cpl);
-    let made = simulate_setup(&Setup::new(host, &r)).unwrap().result;
-    made.vm.iter().map(|vm| vm.module.as_ref().unwrap().ple_exits).sum()
+    total(&vms(&Setup::new(host, &r)), |m| m.ple_exits)
 }
 
 #[test]

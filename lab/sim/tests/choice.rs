@@ -3,16 +3,16 @@
 
 mod common;
 
-use common::{arm, contended, run, setup, sleeping};
+use common::{arm, contended, run, setup, sleeping, total, vms};
 use unspin_scenario::plan::{CgroupLayout, Run, Step, Window, YieldTo};
 use unspin_scenario::result::ModuleStats;
-use unspin_sim::{simulate_setup, Host, Kernel, Setup};
+use unspin_sim::{Host, Kernel, Setup};
 use unspin_uapi::Variant;
 
 /// Counts of all VMs together.
 fn counts(kernel: Kernel, run: &Run) -> impl Fn(fn(&ModuleStats) -> u64) -> u64 {
-    let vms = simulate_setup(&setup(kernel, run)).unwrap().result.vm;
-    move |of| vms.iter().map(|vm| of(vm.module.as_ref().unwrap())).sum()
+    let vms = vms(&setup(kernel, run));
+    move |of| total(&vms, of)
 }
 
 fn under(vms: u32, program: Vec<Step>, yield_to: YieldTo) -> Run {
@@ -54,10 +54,8 @@ fn one_exit_selects_one_candidate_in_the_papers() {
             ..under(3, contended(1000, 400), YieldTo::Module(variant)).weighted(&[100, 100, 600])
         };
         let host = Host { capped: true, ..Host::lab(4, Kernel::V6_12) };
-        let vms = simulate_setup(&Setup::new(&host, &run)).unwrap().result.vm;
-        let of = |of: fn(&ModuleStats) -> u64| -> u64 {
-            vms.iter().map(|vm| of(vm.module.as_ref().unwrap())).sum()
-        };
+        let vms = vms(&Setup::new(&host, &run));
+        let of = |of: fn(&ModuleStats) -> u64| total(&vms, of);
         let took = of(|m| m.yields_resource_waiter + m.yields_lock_waiter + m.yields_yielded);
         (of(|m| m.yields_failed), took, of(|m| m.yields_none), of(|m| m.ple_exits))
     };

@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{constant, contended, run, step, unpinned};
+use common::{busy, constant, contended, run, simulated, step, unpinned};
 use unspin_scenario::plan::{CgroupLayout, Coscheduling, Dist, Op, Run, Step, Window};
 use unspin_scenario::result::VmResult;
-use unspin_sim::{simulate_setup, Host, Kernel, Setup, Simulated, VmSetup};
+use unspin_sim::{Host, Kernel, Setup, Simulated, VmSetup};
 
 const WAYS: [Coscheduling; 4] =
     [Coscheduling::None, Coscheduling::Con, Coscheduling::Vcrd, Coscheduling::VcrdPle];
@@ -36,14 +36,6 @@ fn machine(capped: bool, way: Coscheduling, vms: &[(Vec<Step>, u32)]) -> Setup {
 
 fn idle() -> Vec<Step> {
     vec![step(Op::Block, constant(0), 0)]
-}
-
-fn busy() -> Vec<Step> {
-    vec![step(Op::Compute, constant(20_000), 0)]
-}
-
-fn simulated(setup: &Setup) -> Simulated {
-    simulate_setup(setup).unwrap()
 }
 
 /// Share of the window a vCPU of the VM was on a pCPU: its online rate.
@@ -212,8 +204,7 @@ fn what_does_not_go_together_is_refused() {
     let refused = |change: fn(&mut Setup), why: &str| {
         let mut setup = machine(false, Coscheduling::Con, &[(busy(), 1)]);
         change(&mut setup);
-        let error = simulate_setup(&setup).unwrap_err().to_string();
-        assert!(error.contains(why), "{error}");
+        common::refused(&setup, why);
     };
     refused(|s| s.run.arm.turn_us = Some(6000), "Credit has none");
     refused(|s| s.run.arm.asym.time = true, "need the fair scheduler");

@@ -3,14 +3,10 @@
 
 mod common;
 
-use common::{arm, constant, contended, run, setup, sleeping, step};
+use common::{arm, constant, contended, run, setup, sleeping, step, total, vms};
 use unspin_scenario::plan::{CgroupLayout, Op, Window, YieldTo};
 use unspin_scenario::result::VmResult;
-use unspin_sim::{simulate_setup, Costs, Kernel, Setup};
-
-fn vms(setup: &Setup) -> Vec<VmResult> {
-    simulate_setup(setup).unwrap().result.vm
-}
+use unspin_sim::{Costs, Kernel, Setup};
 
 fn with(setup: &Setup, change: fn(&mut Costs)) -> Setup {
     let mut setup = setup.clone();
@@ -20,12 +16,9 @@ fn with(setup: &Setup, change: fn(&mut Costs)) -> Setup {
 
 /// Cycles a PLE exit takes, with the way back from a switch.
 fn exit_cycles(vms: &[VmResult]) -> u64 {
-    let of = |f: fn(&unspin_scenario::result::ModuleStats) -> u64| -> u64 {
-        vms.iter().map(|vm| f(vm.module.as_ref().unwrap())).sum()
-    };
-    let exits = of(|m| m.ple_exits);
+    let exits = total(vms, |m| m.ple_exits);
     assert!(exits > 200, "only {exits} exits");
-    of(|m| m.wasteful_switch_cycles) / exits
+    total(vms, |m| m.wasteful_switch_cycles) / exits
 }
 
 /// With one VM there is no vCPU to switch to: an exit takes as long whenever it is decided.

@@ -166,7 +166,7 @@ fn turned() -> Vec<(&'static str, Setup)> {
             run = unpinned(run);
         }
         run.vms[1].program = sleeping(1000, 400);
-        run.vms[2].program = vec![step(Op::Compute, constant(20_000), 0)];
+        run.vms[2].program = common::busy();
         run.vms[2].spin_intensive = false;
         Setup::new(&Host::lab(if pinned { 4 } else { 6 }, kernel), &run)
     };

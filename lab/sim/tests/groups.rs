@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{constant, run, step};
+use common::{constant, run, step, vms};
 use unspin_scenario::plan::{CgroupLayout, Op, Run};
 use unspin_scenario::result::VmResult;
-use unspin_sim::{simulate_setup, Host, Kernel, Setup};
+use unspin_sim::{Host, Kernel, Setup};
 
 const VCPUS: u32 = 16;
 
@@ -23,7 +23,7 @@ fn beside_hogs(kernel: Kernel, cgroup: CgroupLayout, busy: u32) -> Vec<VmResult>
         r.vms[0].vcpus = busy;
         r.vms[0].pin.truncate(busy as usize);
     }
-    simulate_setup(&Setup::new(&Host::server(VCPUS, kernel), &r)).unwrap().result.vm
+    vms(&Setup::new(&Host::server(VCPUS, kernel), &r))
 }
 
 /// How long it waits for a pCPU each time it wakes, ms.

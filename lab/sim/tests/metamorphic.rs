@@ -3,15 +3,11 @@
 
 mod common;
 
-use common::{arm, constant, contended, run, setup, sleeping, step};
+use common::{arm, constant, contended, run, setup, simulated, sleeping, step, total, vms};
 use unspin_scenario::plan::{ApleParams, CgroupLayout, Dist, LockKind, Op, Run, Window, YieldTo};
 use unspin_scenario::result::{Attribution, Factors, ModuleStats, Stalls, VmResult};
-use unspin_sim::{simulate_setup, Costs, Host, Kernel, Setup, VmSetup};
+use unspin_sim::{Costs, Host, Kernel, Setup, VmSetup};
 use unspin_uapi::Variant;
-
-fn vms(setup: &Setup) -> Vec<VmResult> {
-    simulate_setup(setup).unwrap().result.vm
-}
 
 fn arms() -> Vec<(Window, YieldTo)> {
     let aple = Window::Aple(ApleParams { epoch_ple_exits: 50, ..ApleParams::default() });
@@ -128,7 +124,7 @@ fn counting_stalls_changes_nothing() {
         let mut setup = setup(kernel, &run);
         let without = vms(&setup);
         setup.stall_ns = Some(5_000);
-        let counted = simulate_setup(&setup).unwrap();
+        let counted = simulated(&setup);
         assert_eq!(work(&counted.result.vm), work(&without));
         let stalls: u64 = counted.locks.iter().map(|l| l.stalls.all()).sum();
         assert!(stalls > 0, "{kernel:?} {:?}", run.arm);
@@ -152,7 +148,7 @@ fn waits_of_so_many_turns_are_stalls_of_that_time() {
         for (bucket, long) in BUCKETS.into_iter().zip(&mut long) {
             let cycles = u64::from(costs.pause_loop_cycles) << bucket;
             setup.stall_ns = Some((cycles * 1_000_000 + khz / 2) / khz);
-            let counted = simulate_setup(&setup).unwrap();
+            let counted = simulated(&setup);
             for (vm, locks) in counted.result.vm.iter().zip(&counted.locks) {
                 let Stalls { free, held } = vm.stalls.as_ref().unwrap();
                 let by_time = locks.stalls;
@@ -316,9 +312,7 @@ fn what_ple_does_not_see_it_does_not_stop() {
         setup
     };
     let seen = run(2, 4, contended(1000, 400));
-    let exits = |setup: &Setup| -> u64 {
-        vms(setup).iter().map(|vm| vm.module.as_ref().unwrap().ple_exits).sum()
-    };
+    let exits = |setup: &Setup| total(&vms(setup), |m| m.ple_exits);
     assert!(exits(&setup(Kernel::V6_12, &seen)) > 0);
     assert_eq!(exits(&setup(Kernel::V6_12, &user)), 0);
     assert_eq!(exits(&setup(Kernel::V6_12, &off)), 0);

@@ -3,14 +3,14 @@
 
 mod common;
 
-use common::{constant, run, step, unpinned};
-use unspin_scenario::plan::{CgroupLayout, Op, Run};
+use common::{run, unpinned};
+use unspin_scenario::plan::{CgroupLayout, Run};
 use unspin_sim::{check, simulate, Host, Kernel};
 
 /// Two VMs that always compute on the same four pCPUs, of which one has the quota.
 fn busy(capped: usize, quota_ppm: Option<u32>) -> Run {
-    let program = vec![step(Op::Compute, constant(20_000), 0)];
-    let mut run = Run { cgroup: CgroupLayout::Vcpu, window_ms: 2000, ..run(2, 4, program) };
+    let run = run(2, 4, common::busy());
+    let mut run = Run { cgroup: CgroupLayout::Vcpu, window_ms: 2000, ..run };
     run.vms[capped].quota_ppm = quota_ppm;
     run
 }

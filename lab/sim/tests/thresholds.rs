@@ -75,7 +75,7 @@ fn who_never_halts_pays_for_no_idle_state() {
     let work = |states: &'static [IdleState]| {
         units(&made(LockKind::Ticket, contended(20_000, 1_000), |s| s.host.idle_states = states))
     };
-    let (free, deep) = (work(&[]), work(&IdleState::SANDY_BRIDGE));
+    let (free, deep) = (work(&[]), work(&IdleState::NEHALEM));
     // But to come up: one wake-up.
     assert!((deep / free - 1.0).abs() < 0.01, "{deep} {free}");
 }

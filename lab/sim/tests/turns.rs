@@ -4,20 +4,16 @@
 
 mod common;
 
-use common::{arm, constant, contended, run, sleeping, step, turns};
+use common::{arm, busy, constant, contended, run, simulated, sleeping, step, total, turns};
 use proptest::prelude::*;
 use unspin_scenario::plan::{
     Asym, CgroupLayout, Coscheduling, CoschedulingMechanism, Dist, Op, Run, Step, Window, YieldTo,
 };
-use unspin_scenario::result::VmResult;
-use unspin_sim::{simulate_setup, Host, Kernel, Setup, Simulated};
+use unspin_scenario::result::{ModuleStats, VmResult};
+use unspin_sim::{Host, Kernel, Setup, Simulated};
 
 fn cases() -> u32 {
     std::env::var("UNSPIN_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(1000) / 10
-}
-
-fn simulated(setup: &Setup) -> Simulated {
-    simulate_setup(setup).unwrap()
 }
 
 /// VMs of four vCPUs on four pCPUs, under HVS and in turns.
@@ -28,20 +24,16 @@ fn in_turns(way: Coscheduling, vms: u32, program: Vec<Step>) -> Setup {
     Setup::new(&Host::lab(4, Kernel::V6_12), &run)
 }
 
-fn busy() -> Vec<Step> {
-    vec![step(Op::Compute, constant(20_000), 0)]
-}
-
 fn units(of: &Simulated) -> u64 {
     of.result.vm.iter().flat_map(|vm| &vm.units).sum()
 }
 
-fn module(vm: &VmResult) -> &unspin_scenario::result::ModuleStats {
+fn module(vm: &VmResult) -> &ModuleStats {
     vm.module.as_ref().unwrap()
 }
 
-fn sum(of: &Simulated, count: fn(&unspin_scenario::result::ModuleStats) -> u64) -> u64 {
-    of.result.vm.iter().map(|vm| count(module(vm))).sum()
+fn sum(of: &Simulated, count: fn(&ModuleStats) -> u64) -> u64 {
+    total(&of.result.vm, count)
 }
 
 fn spinning_in_user_space() -> Vec<Step> {
@@ -181,8 +173,7 @@ fn what_does_not_go_together_is_refused() {
     let refused = |way, change: fn(&mut Setup), why: &str| {
         let mut setup = in_turns(way, 2, busy());
         change(&mut setup);
-        let error = simulate_setup(&setup).unwrap_err().to_string();
-        assert!(error.contains(why), "{error}");
+        common::refused(&setup, why);
     };
     refused(Coscheduling::Vcrd, |_| (), "needs Credit");
     refused(Coscheduling::VcrdUser, |_| (), "do not spin in user space");

@@ -73,6 +73,22 @@ static inline void sleep_ms(long ms)
 		;
 }
 
+static inline void start(pthread_t *thread, int threads, void *(*run)(void *), void *argument)
+{
+	int i;
+
+	for (i = 0; i < threads; i++)
+		EXPECT(!pthread_create(&thread[i], NULL, run, argument));
+}
+
+static inline void join(pthread_t *thread, int threads)
+{
+	int i;
+
+	for (i = 0; i < threads; i++)
+		EXPECT(!pthread_join(thread[i], NULL));
+}
+
 /* Memory that fork() shares. */
 static inline void *shared_memory(size_t bytes)
 {

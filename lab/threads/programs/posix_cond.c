@@ -95,15 +95,12 @@ static void no_signal_is_lost(void)
 	pthread_t thread[WAITERS];
 	struct queue queue;
 	unsigned int kind;
-	int i;
 
 	for (kind = 0; kind < KINDS; kind++) {
 		make(&queue, kinds[kind], PTHREAD_PROCESS_PRIVATE);
-		for (i = 0; i < WAITERS; i++)
-			EXPECT(!pthread_create(&thread[i], NULL, take, &queue));
+		start(thread, WAITERS, take, &queue);
 		give(&queue);
-		for (i = 0; i < WAITERS; i++)
-			EXPECT(!pthread_join(thread[i], NULL));
+		join(thread, WAITERS);
 		unmake(&queue);
 	}
 }
@@ -157,20 +154,17 @@ static void a_broadcast_wakes_all(void)
 	pthread_t thread[WAITERS];
 	struct queue queue;
 	unsigned int kind;
-	int i;
 
 	for (kind = 0; kind < KINDS; kind++) {
 		make(&queue, kinds[kind], PTHREAD_PROCESS_PRIVATE);
-		for (i = 0; i < WAITERS; i++)
-			EXPECT(!pthread_create(&thread[i], NULL, wait_for_end, &queue));
+		start(thread, WAITERS, wait_for_end, &queue);
 		while (waiting(&queue) < WAITERS)
 			sleep_ms(1);
 		EXPECT(!pthread_mutex_lock(&queue.mutex));
 		queue.end = true;
 		EXPECT(!pthread_cond_broadcast(&queue.changed));
 		EXPECT(!pthread_mutex_unlock(&queue.mutex));
-		for (i = 0; i < WAITERS; i++)
-			EXPECT(!pthread_join(thread[i], NULL));
+		join(thread, WAITERS);
 		EXPECT(!queue.waiting);
 		unmake(&queue);
 	}

@@ -52,13 +52,10 @@ static void exclude(pthread_mutex_t *mutex)
 {
 	struct contended contended = { .mutex = mutex };
 	pthread_t thread[THREADS];
-	int i;
 
 	contended.until_ns = now_ns(CLOCK_MONOTONIC) + CONTENTION_NS;
-	for (i = 0; i < THREADS; i++)
-		EXPECT(!pthread_create(&thread[i], NULL, add, &contended));
-	for (i = 0; i < THREADS; i++)
-		EXPECT(!pthread_join(thread[i], NULL));
+	start(thread, THREADS, add, &contended);
+	join(thread, THREADS);
 	EXPECT(contended.rounds >= THREADS && contended.counter == contended.rounds);
 }
 
@@ -128,23 +125,12 @@ static void *wait_once(void *mutex)
 
 static void start_waiters(pthread_mutex_t *mutex, pthread_t *thread, int threads)
 {
-	int i;
-
 	atomic_store(&waiting, 0);
-	for (i = 0; i < threads; i++)
-		EXPECT(!pthread_create(&thread[i], NULL, wait_once, mutex));
+	start(thread, threads, wait_once, mutex);
 	while (atomic_load(&waiting) < threads)
 		sleep_ms(1);
 	/* Long enough for waiters to halt. */
 	sleep_ms(30);
-}
-
-static void join(pthread_t *thread, int threads)
-{
-	int i;
-
-	for (i = 0; i < threads; i++)
-		EXPECT(!pthread_join(thread[i], NULL));
 }
 
 static void is_free_when_all_waiters_are_gone(void)
@@ -252,8 +238,7 @@ static void fork_handlers_hold_locks(void)
 
 	EXPECT(!pthread_atfork(lock_at_fork, unlock_at_fork, unlock_at_fork));
 	contended.until_ns = now_ns(CLOCK_MONOTONIC) + 2 * CONTENTION_NS;
-	for (i = 0; i < 2; i++)
-		EXPECT(!pthread_create(&thread[i], NULL, add, &contended));
+	start(thread, 2, add, &contended);
 	while (now_ns(CLOCK_MONOTONIC) < contended.until_ns) {
 		child = fork();
 		EXPECT(child >= 0);
@@ -392,12 +377,10 @@ static void waiting_takes_no_system_call_each_time(void)
 	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 	struct contended contended = { .mutex = &mutex };
 	pthread_t thread[2];
-	int i;
 
 	atomic_store(&asked_for_class, 0);
 	contended.until_ns = now_ns(CLOCK_MONOTONIC) + CONTENTION_NS;
-	for (i = 0; i < 2; i++)
-		EXPECT(!pthread_create(&thread[i], NULL, find_it_taken, &contended));
+	start(thread, 2, find_it_taken, &contended);
 	join(thread, 2);
 	EXPECT(asked_for_class <= 2 * (2 + CONTENTION_NS / 1000000) + found_taken / 2);
 }

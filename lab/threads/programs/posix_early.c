@@ -36,17 +36,14 @@ __attribute__((visibility("default"))) void *wait_for_both(void *unused)
 __attribute__((visibility("default"))) void give_up_all(void)
 {
 	pthread_t thread[2];
-	int i;
 
 	EXPECT(pthread_mutex_trylock(&mutex) == EBUSY);
 	EXPECT(pthread_spin_trylock(&spin) == EBUSY);
-	for (i = 0; i < 2; i++)
-		EXPECT(!pthread_create(&thread[i], NULL, wait_for_both, NULL));
+	start(thread, 2, wait_for_both, NULL);
 	sleep_ms(30);
 	EXPECT(!pthread_spin_unlock(&spin));
 	EXPECT(!pthread_mutex_unlock(&mutex));
-	for (i = 0; i < 2; i++)
-		EXPECT(!pthread_join(thread[i], NULL));
+	join(thread, 2);
 	wait_for_both(NULL);
 }
 
@@ -84,19 +81,16 @@ static void fork_with_an_early_handler(void)
 {
 	pthread_t waiter[2];
 	pid_t child;
-	int i;
 
 	EXPECT(!pthread_mutex_lock(&over_fork));
-	for (i = 0; i < 2; i++)
-		EXPECT(!pthread_create(&waiter[i], NULL, wait_over_fork, NULL));
+	start(waiter, 2, wait_over_fork, NULL);
 	sleep_ms(30);
 	child = fork();
 	EXPECT(child >= 0);
 	if (!child)
 		_exit(0);
 	EXPECT(!pthread_mutex_unlock(&over_fork));
-	for (i = 0; i < 2; i++)
-		EXPECT(!pthread_join(waiter[i], NULL));
+	join(waiter, 2);
 	reap(child);
 }
 

@@ -83,13 +83,10 @@ static void *high(void *unused)
 static void who_waits_leaves_the_cpu(void)
 {
 	pthread_t thread[3];
-	int i;
 
-	EXPECT(!pthread_create(&thread[0], NULL, low, NULL));
-	for (i = 1; i < 3; i++)
-		EXPECT(!pthread_create(&thread[i], NULL, high, NULL));
-	for (i = 0; i < 3; i++)
-		EXPECT(!pthread_join(thread[i], NULL));
+	start(thread, 1, low, NULL);
+	start(thread + 1, 2, high, NULL);
+	join(thread, 3);
 }
 
 /* A class that the thread's children do not have is one all the same, as rtkit and PipeWire set it. */
@@ -145,8 +142,7 @@ static void a_class_may_come_while_one_waits(void)
 		EXPECT(!set_class(atomic_load(&waiter_tid), HIGH));
 	}
 	EXPECT(!pthread_join(holder, NULL));
-	for (i = 0; i < 2; i++)
-		EXPECT(!pthread_join(waiter[i], NULL));
+	join(waiter, 2);
 }
 
 int main(int argc, char **argv)

@@ -78,16 +78,14 @@ static void threads_and_processes_exclude_each_other(void)
 	int i;
 
 	shared->until_ns = now_ns(CLOCK_MONOTONIC) + CONTENTION_NS;
-	for (i = 0; i < THREADS; i++)
-		EXPECT(!pthread_create(&thread[i], NULL, add, shared));
+	start(thread, THREADS, add, shared);
 	child = fork();
 	EXPECT(child >= 0);
 	if (!child) {
 		add(shared);
 		_exit(0);
 	}
-	for (i = 0; i < THREADS; i++)
-		EXPECT(!pthread_join(thread[i], NULL));
+	join(thread, THREADS);
 	reap(child);
 	for (i = 0; i <= THREADS; i++)
 		rounds += shared->rounds[i];

@@ -50,7 +50,6 @@ static void *helps(void *argument)
 static void a_stopped_waiter_delays_nobody(void)
 {
 	pthread_t waiter, helper[HELPERS];
-	int i;
 
 	sem_init(&stopped, 0, 0);
 	sem_init(&go_on, 0, 0);
@@ -64,10 +63,8 @@ static void a_stopped_waiter_delays_nobody(void)
 	while (sem_wait(&stopped))
 		;
 	EXPECT(!pthread_mutex_unlock(&mutex));
-	for (i = 0; i < HELPERS; i++)
-		EXPECT(!pthread_create(&helper[i], NULL, helps, NULL));
-	for (i = 0; i < HELPERS; i++)
-		EXPECT(!pthread_join(helper[i], NULL));
+	start(helper, HELPERS, helps, NULL);
+	join(helper, HELPERS);
 	EXPECT(!sem_post(&go_on));
 	EXPECT(!pthread_join(waiter, NULL));
 	EXPECT(counter == HELPERS * ROUNDS + 1);

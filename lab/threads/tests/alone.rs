@@ -100,29 +100,21 @@ const MUTANTS: &[(&str, &str, &str, &str, &str)] = &[
     ("linux_env", "env_linux.h", "if (key > 31)", "if (0)", "of many"),
 ];
 
-#[test]
-fn locks_keep_their_rules_with_one_thread() {
-    check(&mut Command::new(build(&locks_dir(), "alone", "right", &[]))).expect("every rule");
-}
-
-#[test]
-fn waiters_for_a_lock_that_is_held_for_long_sleep() {
-    check(&mut Command::new(build(&locks_dir(), "held", "right", &[]))).expect("few wake-ups");
+fn finds_every_rule_kept(program: &str, of: &str, flags: &[&str]) {
+    check(&mut Command::new(build(&locks_dir(), program, of, flags)))
+        .unwrap_or_else(|said| panic!("{program} {of}: {said}"));
 }
 
 /// A kernel that extends time slices is played: no kernel of the lab is built with it.
 #[test]
-fn a_holder_asks_for_a_longer_slice_where_there_is_one() {
-    check(&mut Command::new(build(&locks_dir(), "slice", "right", &[]))).expect("every rule");
-}
-
-#[test]
-fn a_linux_program_gets_its_rate_its_naps_and_its_wake_ups() {
+fn rules_are_kept() {
+    for program in ["alone", "held", "slice"] {
+        finds_every_rule_kept(program, "right", &[]);
+    }
     for (of, flags) in
         [("private", &[][..]), ("shared", &["-DSHARED"]), ("filtered", &["-DFILTERED"])]
     {
-        check(&mut Command::new(build(&locks_dir(), "linux_env", of, flags)))
-            .unwrap_or_else(|said| panic!("{of}: {said}"));
+        finds_every_rule_kept("linux_env", of, flags);
     }
 }
 
@@ -194,8 +186,7 @@ fn a_wrong_kind_of_futex_does_not_compile() {
 fn naps_are_as_long_in_32_bit_programs() {
     let Some(i386) = i386() else { return };
     for (of, flags) in [("i386", &[][..]), ("i386-time64", &TIME64[..])] {
-        let program = build(&locks_dir(), "linux_env", of, &[&i386, flags].concat());
-        check(&mut Command::new(program)).unwrap_or_else(|said| panic!("{of}: {said}"));
+        finds_every_rule_kept("linux_env", of, &[&i386, flags].concat());
     }
 }
 

@@ -10,15 +10,15 @@
 
 mod common;
 
-use common::{in_parallel, locks_dir, scratch};
+use common::{check, in_parallel, locks_dir, locks_with, scratch};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock};
 use unspin_threads::locks::{by_name, Lock, LOCKS};
 
-/// Which threads may get the lock before others.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// Which threads may get the lock before others; the numbers are those of the checker's option `order`.
+#[derive(Clone, Copy)]
 enum Order {
     /// Any.
     Any,
@@ -220,8 +220,7 @@ fn is_full() -> bool {
 
 /// Runs a compiler.
 fn compile(command: &mut Command) {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    check(command).unwrap_or_else(|said| panic!("{command:?}: {said}"));
 }
 
 /// What is built here; removed at the end.
@@ -300,12 +299,7 @@ enum Verdict {
 
 fn search(lock: &Lock, program: &Path, options: &str) -> Verdict {
     let (.., order) = ORDERS.iter().find(|(l, ..)| *l == lock.name).expect("in ORDERS");
-    let order = match order {
-        Order::Line => "order=1",
-        Order::Strict => "order=2",
-        Order::InTime => "order=3",
-        Order::Any => "order=0",
-    };
+    let order = format!("order={}", *order as u8);
     let mut command = Command::new(program);
     let output = command.args(options.split(' ')).arg(order).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).trim().to_string();
@@ -371,23 +365,10 @@ fn sites(lock: &'static Lock) -> Vec<Site> {
     sites
 }
 
-/// The locks' headers, that of `lock` with another text.
-fn changed_headers(lock: &Lock, name: &str, text: &str) -> PathBuf {
-    let dir = work().join(format!("{name}.d"));
-    std::fs::create_dir_all(&dir).unwrap();
-    for entry in std::fs::read_dir(locks_dir()).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|e| e == "h") {
-            std::fs::copy(&path, dir.join(path.file_name().unwrap())).unwrap();
-        }
-    }
-    std::fs::write(dir.join(lock.header), text).unwrap();
-    dir
-}
-
 /// The first search that rejects a wrong lock, or none.
 fn rejected(lock: &Lock, name: &str, text: &str) -> Option<(&'static str, String)> {
-    let program = build(lock, &changed_headers(lock, name, text), name, None);
+    let headers = locks_with(work().join(format!("{name}.d")), lock.header, text);
+    let program = build(lock, &headers, name, None);
     WRONG.iter().find_map(|options| match search(lock, &program, options) {
         Verdict::Rejected(check, _) => Some((*options, check)),
         Verdict::Holds(_) | Verdict::Incomplete(_) => None,

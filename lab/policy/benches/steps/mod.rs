@@ -7,14 +7,11 @@
 mod counting;
 
 pub use counting::instructions;
+
+use crate::gang_load::scattered;
 use std::hint::black_box;
 use unspin_policy::hvs::{Category, Flags, Look, Slot, Waiting, SLOTS_MAX};
 use unspin_policy::sys;
-
-/// No two times alike.
-pub fn scattered(i: usize) -> u64 {
-    (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
 
 /// All but vCPU 0 are ready: three quarters lock waiters, the last a resource waiter.
 pub fn ready(count: usize) -> Vec<Slot> {

@@ -161,7 +161,7 @@ pub fn delta_0_keeps_the_window(api: &Api) {
     let fixed = Params { delta_cycles: 0, ..Params::default() };
     assert!(windows_for(api, &fixed, 20_000, 30).iter().all(|&window| window == 8192));
     let fixed = Params::fixed(700);
-    assert_eq!(api.params_check(&fixed), 0);
+    assert_eq!(unsafe { (api.aple_params_check)(&fixed) }, 0);
     assert!(windows_for(api, &fixed, 20_000, 30).iter().all(|&window| window == 700));
     // Set to 0 in the middle of a round, far from T0: back to T0 at once.
     let params = Params::default();
@@ -256,24 +256,11 @@ pub fn inefficiency_without_cpu_time(api: &Api) {
 }
 
 pub fn params_are_judged(api: &Api) {
-    let good = Params::default();
-    let cases = [
-        (good, 0),
-        (Params { window_init_cycles: 4095, ..good }, 1),
-        (Params { window_init_cycles: 32769, ..good }, 1),
-        (Params { window_init_cycles: 4096, ..good }, 0),
-        (Params { window_init_cycles: 32768, ..good }, 0),
-        (Params { window_min_cycles: 0, ..good }, 2),
-        (Params { window_max_cycles: 4095, ..good }, 3),
-        (Params { delta_cycles: 32769, ..good }, 4),
-        (Params { delta_cycles: 32768, ..good }, 0),
-        (Params { epoch_ple_exits: 0, ..good }, 5),
-        (Params { epoch_ple_exits: 1, ..good }, 0),
-        (Params { delta_max_cycles: 32769, ..good }, 6),
-        (Params { delta_max_cycles: 32768, ..good }, 0),
-        (Params { delta_max_cycles: 0, ..good }, 0),
-    ];
-    for (params, verdict) in cases {
-        assert_eq!(api.params_check(&params), verdict, "{params:?}");
-    }
+    assert_judged!(api.aple_params_check, Params:
+        window_init_cycles: [4095 => 1, 32769 => 1, 4096 => 0, 32768 => 0],
+        window_min_cycles: [0 => 2],
+        window_max_cycles: [4095 => 3],
+        delta_cycles: [32769 => 4, 32768 => 0],
+        epoch_ple_exits: [0 => 5, 1 => 0],
+        delta_max_cycles: [32769 => 6, 32768 => 0, 0 => 0]);
 }

@@ -334,22 +334,11 @@ pub fn asym_parts_urgent_vcpus(api: &Api) {
 }
 
 pub fn asym_params_are_judged(api: &Api) {
-    let good = Params::default();
-    let cases = [
-        (good, 0),
-        (Params { grow_ppm: 1_000_001, ..good }, 1),
-        (Params { grow_ppm: 1_000_000, ..good }, 0),
-        (Params { latency_min_us: 0, ..good }, 3),
-        (Params { latency_max_us: 249, ..good }, 4),
-        (Params { latency_init_us: 249, ..good }, 5),
-        (Params { latency_init_us: 16_001, ..good }, 5),
-        (Params { latency_init_us: 250, ..good }, 0),
-        (Params { urgent_us: 16_000, ..good }, 6),
-        (Params { urgent_us: 15_999, ..good }, 0),
-        (Params { conflict_ratio: 0, ..good }, 8),
-        (Params { conflict_ratio: 1, ..good }, 0),
-    ];
-    for (params, verdict) in cases {
-        assert_eq!(unsafe { (api.asym_params_check)(&params) }, verdict, "{params:?}");
-    }
+    assert_judged!(api.asym_params_check, Params:
+        grow_ppm: [1_000_001 => 1, 1_000_000 => 0],
+        latency_min_us: [0 => 3],
+        latency_max_us: [249 => 4],
+        latency_init_us: [249 => 5, 16_001 => 5, 250 => 0],
+        urgent_us: [16_000 => 6, 15_999 => 0],
+        conflict_ratio: [0 => 8, 1 => 0]);
 }

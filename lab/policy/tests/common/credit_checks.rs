@@ -254,19 +254,10 @@ pub fn credit_shares_by_weight(api: &Api) {
 }
 
 pub fn credit_params_are_judged(api: &Api) {
-    let good = Params::default();
-    let cases = [
-        (good, 0),
-        (Params { slot_us: 0, ..good }, 1),
-        (Params { slots_per_assignment: 0, ..good }, 2),
-        (Params { credit_per_slot: 0, ..good }, 3),
-        (Params { credit_max: 0, ..good }, 4),
-        (Params { credit_max: (1 << 30) + 1, ..good }, 4),
-        (Params { credit_max: 1 << 30, ..good }, 0),
-        (Params { capped: 1, ..good }, 0),
-        (Params { capped: 2, ..good }, 5),
-    ];
-    for (params, verdict) in cases {
-        assert_eq!(unsafe { (api.credit_params_check)(&params) }, verdict, "{params:?}");
-    }
+    assert_judged!(api.credit_params_check, Params:
+        slot_us: [0 => 1],
+        slots_per_assignment: [0 => 2],
+        credit_per_slot: [0 => 3],
+        credit_max: [0 => 4, (1 << 30) + 1 => 4, 1 << 30 => 0],
+        capped: [1 => 0, 2 => 5]);
 }

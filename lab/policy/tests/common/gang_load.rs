@@ -25,10 +25,6 @@ pub fn scattered(i: usize) -> u64 {
     (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-pub fn everywhere(cpus: usize) -> CpuSet {
-    (0..cpus).collect()
-}
-
 /// A host, whose turns begin from the same state.
 pub struct Load<'a> {
     start: Vec<Vm>,

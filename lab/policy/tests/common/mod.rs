@@ -4,6 +4,19 @@
 
 #![allow(dead_code)] // each test binary uses its part
 
+/// What the check of a policy's parameters says of a value in the default ones, field by field: 0, or
+/// the number of the first wrong field.
+macro_rules! assert_judged {
+    ($check:expr, $params:ident: $($field:ident: [$($value:expr => $verdict:literal),+]),+) => {{
+        let (check, good) = ($check, $params::default());
+        assert_eq!(unsafe { check(&good) }, 0);
+        $($({
+            let params = $params { $field: $value, ..good };
+            assert_eq!(unsafe { check(&params) }, $verdict, "{params:?}");
+        })+)+
+    }};
+}
+
 pub mod aple_checks;
 pub mod asym_checks;
 pub mod credit_checks;
@@ -62,10 +75,6 @@ unspin_policy::for_each_function!(api);
 
 /// Safe forms of the raw table, with plain numbers.
 impl Api {
-    pub fn params_check(&self, params: &aple::Params) -> i32 {
-        unsafe { (self.aple_params_check)(params) }
-    }
-
     pub fn aple_new(&self, params: &aple::Params) -> aple::State {
         let mut state = aple::State::default();
         unsafe { (self.aple_init)(&mut state, params) };
@@ -136,10 +145,6 @@ impl Api {
     ) -> i32 {
         let count = slots.len() as u32;
         unsafe { (self.hvs_pick_looked)(slots.as_ptr(), count, look, excluded, flags) }
-    }
-
-    pub fn demand_params(&self, params: &demand::Params) -> i32 {
-        unsafe { (self.demand_params_check)(params) }
     }
 
     pub fn demand(

@@ -238,23 +238,9 @@ pub fn userspin_digests_differ(api: &Api) {
 }
 
 pub fn userspin_params_are_judged(api: &Api) {
-    let good = Params::default();
-    let cases = [
-        (good, 0),
-        (Params { samples: 0, ..good }, 1),
-        (Params { samples: 17, ..good }, 1),
-        (Params { samples: 16, ..good }, 0),
-        (Params { threshold: 0, ..good }, 2),
-        (Params { threshold: 9, ..good }, 2),
-        (Params { threshold: 8, ..good }, 0),
-        (Params { still: 0, ..good }, 3),
-        (Params { still: 9, ..good }, 3),
-        (Params { still: 8, ..good }, 0),
-        (Params { range_bytes: 0, ..good }, 4),
-        (Params { range_bytes: 257, ..good }, 4),
-        (Params { range_bytes: 256, ..good }, 0),
-    ];
-    for (params, verdict) in cases {
-        assert_eq!(unsafe { (api.userspin_params_check)(&params) }, verdict, "{params:?}");
-    }
+    assert_judged!(api.userspin_params_check, Params:
+        samples: [0 => 1, 17 => 1, 16 => 0],
+        threshold: [0 => 2, 9 => 2, 8 => 0],
+        still: [0 => 3, 9 => 3, 8 => 0],
+        range_bytes: [0 => 4, 257 => 4, 256 => 0]);
 }

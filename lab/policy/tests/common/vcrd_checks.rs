@@ -252,27 +252,13 @@ pub fn vcrd_thresholds(api: &Api) {
 }
 
 pub fn vcrd_params_are_judged(api: &Api) {
-    let good = Params::default();
-    let cases = [
-        (good, 0),
-        (Params { threshold_log2_cycles: 64, ..good }, 1),
-        (Params { threshold_log2_cycles: 63, ..good }, 0),
-        (Params { values: 0, ..good }, 2),
-        (Params { values: 33, ..good }, 2),
-        (Params { values: 32, ..good }, 0),
-        (Params { values: 1, ..good }, 0),
-        (Params { step_us: 0, ..good }, 3),
-        (Params { initial_ppm: 0, ..good }, 4),
-        (Params { recency_ppm: 1_000_001, ..good }, 5),
-        (Params { recency_ppm: 1_000_000, ..good }, 0),
-        (Params { experiment_ppm: 1_000_001, ..good }, 6),
-        (Params { experiment_ppm: 1_000_000, ..good }, 0),
-        (Params { margin_us: u32::MAX, ..good }, 0),
-        (Params { ratio_max: 0, ..good }, 8),
-        (Params { ratio_max: (1 << 20) + 1, ..good }, 8),
-        (Params { ratio_max: 1 << 20, ..good }, 0),
-    ];
-    for (params, verdict) in cases {
-        assert_eq!(unsafe { (api.vcrd_params_check)(&params) }, verdict, "{params:?}");
-    }
+    assert_judged!(api.vcrd_params_check, Params:
+        threshold_log2_cycles: [64 => 1, 63 => 0],
+        values: [0 => 2, 33 => 2, 32 => 0, 1 => 0],
+        step_us: [0 => 3],
+        initial_ppm: [0 => 4],
+        recency_ppm: [1_000_001 => 5, 1_000_000 => 0],
+        experiment_ppm: [1_000_001 => 6, 1_000_000 => 0],
+        margin_us: [u32::MAX => 0],
+        ratio_max: [0 => 8, (1 << 20) + 1 => 8, 1 << 20 => 0]);
 }

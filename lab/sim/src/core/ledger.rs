@@ -27,7 +27,7 @@ pub const CLASSES: usize = 7;
 pub const ON_CPU_CLASSES: usize = 5;
 
 /// The purpose of exits and switches (NJIT 2018, chapter 2), as far as it is one of its factors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Cause {
     /// A vCPU had nothing to do: halting, waking.
@@ -39,13 +39,14 @@ pub enum Cause {
     /// It came to another last-level cache.
     Migration = 3,
     /// Ticks, and preemption by others.
+    #[default]
     Other = 4,
 }
 
 /// Number of distinguished causes; the rest is the remainder.
 const CAUSES: usize = 4;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Ledger {
     /// The time until which it is accounted.
     pub since_ns: u64,
@@ -66,18 +67,6 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    pub const NEW: Ledger = Ledger {
-        since_ns: 0,
-        switch_ns: 0,
-        exit_ns: 0,
-        switch_cause: Cause::Other,
-        owed_ns: [0; CAUSES],
-        time_ns: [0; CLASSES],
-        cause_ns: [0; CAUSES],
-        user_spin_ns: 0,
-        far_ns: 0,
-    };
-
     pub fn book(&mut self, class: Class, ns: u64) {
         self.time_ns[class as usize] += ns;
     }

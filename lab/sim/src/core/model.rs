@@ -105,14 +105,6 @@ impl IdleState {
         IdleState::new(80, 20),
         IdleState::new(800, 200),
     ];
-
-    /// C1, C3, C6 and C7 of Sandy Bridge (snb_cstates).
-    pub const SANDY_BRIDGE: [IdleState; 4] = [
-        IdleState::new(1, 1),
-        IdleState::new(211, 80),
-        IdleState::new(345, 104),
-        IdleState::new(345, 109),
-    ];
 }
 
 /// Time that a CPU of an idle host loses to its tasks, in millionths: 460 us per second, the median

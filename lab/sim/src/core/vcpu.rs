@@ -86,7 +86,7 @@ impl Vcpu {
             shares_core: false,
             exit: Handling::default(),
             pauses: PauseLoop { spun_ns: 0, window_ns: 0 },
-            ledger: Ledger::NEW,
+            ledger: Ledger::default(),
         }
     }
 }

@@ -34,6 +34,13 @@ macro_rules! id {
             }
         }
 
+        impl Default for $name {
+            #[inline]
+            fn default() -> $name {
+                $name::NONE
+            }
+        }
+
         impl Add<u32> for $name {
             type Output = $name;
 

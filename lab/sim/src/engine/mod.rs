@@ -10,6 +10,6 @@ mod time;
 
 pub use event::{Event, Events, Layout};
 pub use ids::{LockId, PcpuId, Table, ThreadId, VcpuId, VmId};
-pub use queue::{Queue, Timer, TIMERS_MAX};
+pub use queue::TIMERS_MAX;
 pub use rng::Rng;
 pub use time::Clock;

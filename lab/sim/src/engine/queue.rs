@@ -32,6 +32,7 @@ pub struct Queue {
     place: Vec<u32>,
     sequence: u64,
     has_hole: bool,
+    /// Time of the last event popped.
     now_ns: u64,
 }
 
@@ -62,16 +63,6 @@ impl Queue {
             has_hole: false,
             now_ns: 0,
         }
-    }
-
-    /// Time of the last event popped, ns.
-    pub fn now_ns(&self) -> u64 {
-        self.now_ns
-    }
-
-    /// Events armed so far.
-    pub fn armed(&self) -> u64 {
-        self.sequence
     }
 
     /// When `timer` will go off, if it is armed.
@@ -248,7 +239,7 @@ mod tests {
         for op in ops {
             match *op {
                 Op::Arm(timer, after) => {
-                    let time = queue.now_ns() + after;
+                    let time = queue.now_ns + after;
                     queue.arm(timer, time);
                     oracle.arm(timer, time);
                     assert_eq!(queue.time_of(timer), Some(time));

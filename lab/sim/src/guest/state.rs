@@ -153,7 +153,7 @@ impl Cpu {
         Cpu {
             thread: ThreadId::NONE,
             run: Context::new(pc, rng),
-            wait: Wait::NONE,
+            wait: Wait::default(),
             owned: 0,
             notice_lock: false,
             off_mark_ns: 0,

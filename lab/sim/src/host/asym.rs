@@ -22,7 +22,7 @@ use unspin_scenario::plan;
 /// A core that the host does not have.
 const NOWHERE: u32 = u32::MAX;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Asym {
     params: Params,
     parts: plan::Asym,
@@ -74,15 +74,8 @@ impl Asym {
             parts,
             period_ns: (parts.period_ms)
                 .map_or(host.fair_period_ns(), |ms| u64::from(ms.max(1)) * 1_000_000),
-            vcpus: Table::default(),
             cores: vec![Pace::default(); host.pcpus as usize].into(),
-            vms: Vec::new(),
-            cpu_mark_ns: Table::default(),
-            wait_mark_ns: Table::default(),
-            periods: 0,
-            woke: Table::default(),
-            woken_ns: Table::default(),
-            needs: Table::default(),
+            ..Asym::default()
         }
     }
 

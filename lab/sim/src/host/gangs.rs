@@ -46,7 +46,7 @@ pub(super) struct Counts {
     pub fills: u64,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct VcpuTurns {
     pub vm: VmId,
     /// Since when it has been kept from running; `None` if it is not.
@@ -170,16 +170,7 @@ impl Turns {
             turn_ns: 0,
             counts: Counts::default(),
         });
-        let new = VcpuTurns {
-            vm,
-            parked_ns: None,
-            target: None,
-            at_lock: false,
-            late: false,
-            back_until_ns: 0,
-            on_ns: 0,
-            known_cpu_ns: 0,
-        };
+        let new = VcpuTurns { vm, ..VcpuTurns::default() };
         self.vcpus.extend((0..vcpus).map(|_| new));
     }
 

@@ -91,7 +91,7 @@ fn follow(value: u64, target: u64, fade_q32: u64) -> u64 {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Member {
     group: u32,
     /// Its share within its VM; 1024 unless the VM's vCPUs have weights.
@@ -135,9 +135,7 @@ impl Groups {
     pub fn add_vm(&mut self, shares: u64, count: u32) {
         let group = self.groups.len() as u32;
         self.groups.push(Group { shares, runnable: 0, load: 0, since_ns: 0 });
-        let (load, since_ns, published, period) = (0, 0, 0, 0);
-        let share = 1024;
-        let member = Member { group, share, runnable: false, load, since_ns, published, period };
+        let member = Member { group, share: 1024, ..Member::default() };
         self.members.extend((0..count).map(|_| member));
     }
 

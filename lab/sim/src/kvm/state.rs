@@ -42,7 +42,7 @@ impl Module {
 }
 
 /// The state of KVM and the module for a vCPU.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct VcpuExits {
     /// Its window in force, cycles.
     pub window_cycles: u32,
@@ -56,19 +56,6 @@ pub struct VcpuExits {
     pub unreported_exits: u32,
     /// When it was switched out in a PLE exit from which it has not returned.
     pub switched_out_at_ns: Option<u64>,
-}
-
-impl VcpuExits {
-    pub const NEW: VcpuExits = VcpuExits {
-        window_cycles: 0,
-        complete: false,
-        search: None,
-        pick_pending: false,
-        pick_pcpu: PcpuId::NONE,
-        pick_switches: 0,
-        unreported_exits: 0,
-        switched_out_at_ns: None,
-    };
 }
 
 /// The state of KVM and the module for a VM.

@@ -92,7 +92,6 @@ impl Reading {
             units: minus(&self.units, &first.units),
             acquisitions: minus(&self.acquisitions, &first.acquisitions),
             cpu_ns: spent.iter().map(cpu).collect(),
-            halt_poll_ns: None,
             wait_hist: minus(&self.wait_hist, &first.wait_hist),
             stalls: (self.turns.as_ref().zip(first.turns.as_ref())).map(|(a, b)| result::Stalls {
                 free: minus(&a.free, &b.free),
@@ -106,10 +105,8 @@ impl Reading {
                     hist: minus(&a.hist, &b.hist),
                 }
             }),
-            module: self.module.as_ref().zip(first.module.as_ref()).map(|(a, b)| stats_since(a, b)),
-            turns: None,
-            error: None,
-            states: None,
+            module: (self.module.as_ref().zip(first.module.as_ref()))
+                .map(|(a, b)| a.since(b).expect("nothing here sets a count back")),
             attribution: Some(Attribution {
                 useful_ns: of(Class::Useful),
                 spin_holder_running_ns: of(Class::SpinHolderRunning),
@@ -120,8 +117,7 @@ impl Reading {
                 waiting_ns: of(Class::Waiting),
                 factors: Some(minus_factors(&self.factors, &first.factors)),
             }),
-            sched: None,
-            guest: None,
+            ..VmResult::default()
         }
     }
 }
@@ -147,8 +143,4 @@ fn minus_factors(a: &Factors, b: &Factors) -> Factors {
         user_spin_ns: a.user_spin_ns - b.user_spin_ns,
         far_data_ns: a.far_data_ns - b.far_data_ns,
     }
-}
-
-fn stats_since(second: &ModuleStats, first: &ModuleStats) -> ModuleStats {
-    second.since(first).expect("nothing here sets a count back")
 }

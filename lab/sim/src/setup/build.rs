@@ -223,7 +223,7 @@ impl Setup {
             let pinned = pcpu.is_some();
             let v = sim.core.vcpus.push(Vcpu::new(number, index, pcpu.unwrap_or(anywhere), pinned));
             sim.guest.cpus.push(Cpu::new(program, Rng::new(setup.seed, index)));
-            sim.kvm.vcpus.push(VcpuExits::NEW);
+            sim.kvm.vcpus.push(VcpuExits::default());
             sim.kvm.set_window(&mut sim.core, v, window);
         }
         self.add_to_scheduler(sim, setup, number);

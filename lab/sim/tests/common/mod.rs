@@ -6,8 +6,8 @@
 pub mod turns;
 
 use unspin_scenario::plan::{Arm, Dist, Op, Run, Step, Window, YieldTo};
-use unspin_scenario::result::Attribution;
-use unspin_sim::{Host, Kernel, Setup};
+use unspin_scenario::result::{Attribution, ModuleStats, VmResult};
+use unspin_sim::{simulate_setup, Host, Kernel, Setup, Simulated};
 
 pub fn step(op: Op, dist: Dist, lock: u32) -> Step {
     Step { op, dist, lock, permille: 1000 }
@@ -15,6 +15,11 @@ pub fn step(op: Op, dist: Dist, lock: u32) -> Step {
 
 pub fn constant(iterations: u32) -> Dist {
     Dist::Const { iterations }
+}
+
+/// Computes all the time.
+pub fn busy() -> Vec<Step> {
+    vec![step(Op::Compute, constant(20_000), 0)]
 }
 
 /// Thinks, then holds a lock, for about as many iterations.
@@ -61,6 +66,24 @@ pub fn arm(window: Window, yield_to: YieldTo) -> Arm {
 pub fn setup(kernel: Kernel, run: &Run) -> Setup {
     let pcpus = run.vms.iter().flat_map(|vm| &vm.pin).max().map_or(4, |p| p + 1);
     Setup::new(&Host::lab(pcpus, kernel), run)
+}
+
+pub fn simulated(setup: &Setup) -> Simulated {
+    simulate_setup(setup).unwrap()
+}
+
+pub fn vms(setup: &Setup) -> Vec<VmResult> {
+    simulated(setup).result.vm
+}
+
+pub fn refused(setup: &Setup, why: &str) {
+    let error = simulate_setup(setup).unwrap_err().to_string();
+    assert!(error.contains(why), "{error}");
+}
+
+/// A count of the module, of all VMs.
+pub fn total(vms: &[VmResult], count: fn(&ModuleStats) -> u64) -> u64 {
+    vms.iter().map(|vm| count(vm.module.as_ref().unwrap())).sum()
 }
 
 pub fn sum_ns(a: &Attribution) -> u64 {

@@ -176,9 +176,8 @@ pub fn build(locks: &Path, name: &str, of: &str, flags: &[&str]) -> PathBuf {
     out
 }
 
-/// A copy of `locks/` with `what` of `file` replaced by `by`.
-pub fn changed_locks(name: &str, file: &str, what: &str, by: &str) -> PathBuf {
-    let to = scratch().join(name);
+/// A copy of `locks/` with another text in `file`.
+pub fn locks_with(to: PathBuf, file: &str, text: &str) -> PathBuf {
     std::fs::create_dir_all(&to).unwrap();
     for entry in std::fs::read_dir(locks_dir()).unwrap() {
         let path = entry.unwrap().path();
@@ -186,8 +185,13 @@ pub fn changed_locks(name: &str, file: &str, what: &str, by: &str) -> PathBuf {
             std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
         }
     }
-    let text = std::fs::read_to_string(to.join(file)).unwrap();
-    assert!(text.contains(what), "{file}: no {what:?}");
-    std::fs::write(to.join(file), text.replace(what, by)).unwrap();
+    std::fs::write(to.join(file), text).unwrap();
     to
+}
+
+/// A copy of `locks/` with `what` of `file` replaced by `by`.
+pub fn changed_locks(name: &str, file: &str, what: &str, by: &str) -> PathBuf {
+    let text = std::fs::read_to_string(locks_dir().join(file)).unwrap();
+    assert!(text.contains(what), "{file}: no {what:?}");
+    locks_with(scratch().join(name), file, &text.replace(what, by))
 }

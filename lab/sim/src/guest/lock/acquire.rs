@@ -58,7 +58,7 @@ impl Guest {
             since_ns: now,
             seen_ns: now,
             began_ns: now,
-            ..Wait::NONE
+            ..Wait::default()
         };
         match protocol {
             Protocol::Fifo { .. } | Protocol::Tas => false,

@@ -5,74 +5,55 @@ use super::protocol::{Lease, Preemptable, Protocol, Spin};
 use unspin_scenario::plan::{LockChoice, LockKind};
 
 extern "C" {
-    static unspin_lock_tau_ns: u64;
-    static unspin_lock_tau_code_ns: u64;
-    static unspin_lock_pv_preemptable_halt_ns: u64;
-    static unspin_lock_pv_ticket_spin_ns: u64;
-    static unspin_lock_pv_ticket_spin_max_ns: u64;
-    static unspin_lock_oticket_wakeup_ncpu: u32;
-    static unspin_lock_iticket_doublings_max: u32;
-    static unspin_lock_pv_queued_spin_ns: u64;
-    static unspin_lock_lease_ns: u64;
-    static unspin_lock_lease_watch_ns: u64;
-    static unspin_lock_lease_busy_uses: u32;
-    static unspin_lock_lease_wish_ns: u64;
-    static unspin_lock_stall_ns: u64;
     fn unspin_lock_oticket_spin_ns(ahead: u32) -> u64;
 }
 
 /// A budget without an end (LOCK_NS_FOREVER).
 pub const FOREVER: u64 = u64::MAX;
 
-macro_rules! constant {
-    ($(#[$doc:meta])* $name:ident, $symbol:ident, $type:ty) => {
-        $(#[$doc])*
+/// Constants of c/lock_params.c, each as a function.
+macro_rules! constants {
+    ($($(#[$doc:meta])* $name:ident = $symbol:ident: $type:ty;)*) => {
+        extern "C" {
+            $(static $symbol: $type;)*
+        }
+
+        $($(#[$doc])*
         pub fn $name() -> $type {
             // SAFETY: a constant of c/lock_params.c, of this type, never written.
             unsafe { $symbol }
-        }
+        })*
     };
 }
 
-constant!(
+constants! {
     /// τ of VEE'13 section 4.2, ns.
-    tau_ns, unspin_lock_tau_ns, u64);
-constant!(
+    tau_ns = unspin_lock_tau_ns: u64;
     /// τ of VEE'13 figure 3 (TIMEOUT_UNIT), ns.
-    tau_code_ns, unspin_lock_tau_code_ns, u64);
-constant!(
+    tau_code_ns = unspin_lock_tau_code_ns: u64;
     /// A wait longer than this is a stall (VEE'13 section 3), ns.
-    stall_ns, unspin_lock_stall_ns, u64);
-constant!(
+    stall_ns = unspin_lock_stall_ns: u64;
     /// How long a competing waiter of pv-preemptable spins before it halts, ns.
-    pv_preemptable_halt_ns, unspin_lock_pv_preemptable_halt_ns, u64);
-constant!(
+    pv_preemptable_halt_ns = unspin_lock_pv_preemptable_halt_ns: u64;
     /// The stock threshold of pv-ticket, ns.
-    pv_ticket_spin_ns, unspin_lock_pv_ticket_spin_ns, u64);
-constant!(
+    pv_ticket_spin_ns = unspin_lock_pv_ticket_spin_ns: u64;
     /// SPIN_MAX_THRESHOLD of APSys'15 figure 5, ns.
-    pv_ticket_spin_max_ns, unspin_lock_pv_ticket_spin_max_ns, u64);
-constant!(
+    pv_ticket_spin_max_ns = unspin_lock_pv_ticket_spin_max_ns: u64;
     /// OPPORTUNISTIC_WAKEUP_NCPU of APSys'15 figure 5.
-    oticket_wakeup_ncpu, unspin_lock_oticket_wakeup_ncpu, u32);
-constant!(
+    oticket_wakeup_ncpu = unspin_lock_oticket_wakeup_ncpu: u32;
     /// Largest number of doublings of iticket's threshold.
-    iticket_doublings_max, unspin_lock_iticket_doublings_max, u32);
-constant!(
+    iticket_doublings_max = unspin_lock_iticket_doublings_max: u32;
     /// SPIN_THRESHOLD of pv-queued, ns.
-    pv_queued_spin_ns, unspin_lock_pv_queued_spin_ns, u64);
-constant!(
+    pv_queued_spin_ns = unspin_lock_pv_queued_spin_ns: u64;
     /// How long the heir of a lease lock leaves a busy lock to the others, ns.
-    lease_ns, unspin_lock_lease_ns, u64);
-constant!(
+    lease_ns = unspin_lock_lease_ns: u64;
     /// How long a vCPU that finds a lease lock held looks at it, ns.
-    lease_watch_ns, unspin_lock_lease_watch_ns, u64);
-constant!(
+    lease_watch_ns = unspin_lock_lease_watch_ns: u64;
     /// Uses after which a vCPU that watches a lease lock finds it busy.
-    lease_busy_uses, unspin_lock_lease_busy_uses, u32);
-constant!(
+    lease_busy_uses = unspin_lock_lease_busy_uses: u32;
     /// How long the wish of a lease lock's heir stops the others while the lock is free, ns.
-    lease_wish_ns, unspin_lock_lease_wish_ns, u64);
+    lease_wish_ns = unspin_lock_lease_wish_ns: u64;
+}
 
 /// How long a waiter with `ahead` (at least 1) tickets before it spins in oticket, ns.
 pub(super) fn oticket_spin_ns(ahead: u32) -> u64 {

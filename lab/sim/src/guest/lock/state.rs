@@ -82,7 +82,7 @@ impl Lock {
 }
 
 /// State of a vCPU that waits for a lock.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Wait {
     /// The lock it waits for (index of all locks), and the vCPU that waits behind it.
     pub lock: LockId,
@@ -118,28 +118,6 @@ pub struct Wait {
 }
 
 impl Wait {
-    pub const NONE: Wait = Wait {
-        lock: LockId::NONE,
-        behind: VcpuId::NONE,
-        ticket: 0,
-        ahead: 0,
-        competing: false,
-        pending: false,
-        budget_pending: false,
-        since_ns: 0,
-        until_ns: 0,
-        seen_ns: 0,
-        spun_ns: 0,
-        stalled: false,
-        turns_seen: 0,
-        reported: false,
-        stage: Stage::InLine,
-        began_ns: 0,
-        noticed_ns: 0,
-        handoff_ns: 0,
-        owns_from_ns: 0,
-    };
-
     /// It has spun for `ns` until now.
     #[inline]
     pub fn spun(&mut self, now_ns: u64, ns: u64) {
@@ -170,13 +148,14 @@ impl Wait {
 
 /// What a waiter of a lease lock does. `from`: the lock's count of uses when it began. `ends_ns`:
 /// its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Stage {
     /// Looks at the lock from time to time (lease_watch()).
     Watch { from: u64, ends_ns: u64 },
     /// Lets the heir go first, until the wish lapses (lease_wish_lapsed()).
     Courtesy,
     /// Halts until it is the heir. A kick makes it the heir.
+    #[default]
     InLine,
     /// The heir: leaves a busy lock to the others for a lease (lease_sit_out()).
     SitOut,

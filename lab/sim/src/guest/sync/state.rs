@@ -24,7 +24,7 @@ pub struct Barrier {
 /// first, and the longest sleeper is woken to try again. Readers share it, as in a reader-writer
 /// semaphore of Linux (rwsem): the readers at the front get it together, and a new reader waits
 /// behind a waiting writer.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Mutex {
     pub(super) owner: ThreadId,
     /// Threads that hold it together.
@@ -37,12 +37,7 @@ pub struct Mutex {
 
 impl Mutex {
     pub fn free(threads: u32) -> Mutex {
-        Mutex {
-            owner: ThreadId::NONE,
-            readers: 0,
-            waiters: VecDeque::with_capacity(threads as usize),
-            writers_waiting: 0,
-        }
+        Mutex { waiters: VecDeque::with_capacity(threads as usize), ..Mutex::default() }
     }
 }
 

@@ -14,7 +14,7 @@ const CFS_LATENCY_TASKS: u64 = 8;
 pub type Queues = Table<PcpuId, RunQueue>;
 
 /// One pCPU's queue: the task that runs and those that wait.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct RunQueue {
     pub current: VcpuId,
     /// In order of arrival. The order decides only ties.
@@ -26,13 +26,7 @@ pub struct RunQueue {
 
 impl RunQueue {
     pub fn new(capacity: usize) -> RunQueue {
-        RunQueue {
-            current: NONE,
-            waiting: Vec::with_capacity(capacity),
-            min_vruntime: 0,
-            next: NONE,
-            skip: NONE,
-        }
+        RunQueue { waiting: Vec::with_capacity(capacity), ..RunQueue::default() }
     }
 
     /// Number of tasks that run or want to.
