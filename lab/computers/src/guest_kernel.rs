@@ -7,6 +7,7 @@ use crate::error::{io, LabError, Result};
 use crate::go::Go;
 use crate::hash::{contents, sha256};
 use crate::kernel_build::{self, Options, Stamp};
+use crate::module_build::copy_changed;
 use crate::series::Series;
 use crate::tool;
 use crate::unpacked::GUESTS;
@@ -66,9 +67,7 @@ pub(crate) fn sources(root: &Path) -> Result<Vec<Vec<u8>>> {
 }
 
 fn inputs(root: &Path) -> Result<String> {
-    let parts = sources(root)?;
-    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-    Ok(sha256(&parts))
+    Ok(sha256(&sources(root)?))
 }
 
 fn dir_of(lab: &Path) -> PathBuf {
@@ -127,15 +126,8 @@ fn patched_sources(root: &Path, lab: &Path, go: &mut Go) -> Result<PathBuf> {
 fn copy_sources(root: &Path, source: &Path) -> Result<()> {
     let own = FILES.map(|(name, to)| (root.join(SOURCES).join(name), source.join(to).join(name)));
     let locks = source.join(LOCKS_IN_KERNEL);
-    fs::create_dir_all(&locks).map_err(io(&locks))?;
     let headers = LOCK_HEADERS.map(|name| (root.join(LOCKS).join(name), locks.join(name)));
-    for (from, to) in own.into_iter().chain(headers) {
-        let text = fs::read(&from).map_err(io(&from))?;
-        if fs::read(&to).ok().as_deref() != Some(&text) {
-            fs::write(&to, text).map_err(io(&to))?;
-        }
-    }
-    Ok(())
+    own.iter().chain(&headers).try_for_each(|(from, to)| copy_changed(from, to))
 }
 
 fn build(dir: &Path, go: &mut Go) -> Result<()> {
@@ -207,9 +199,6 @@ mod tests {
     fn all_headers_that_are_included_are_copied() {
         let root = unspin_host::source::source_tree();
         let dir = Scratch::new();
-        for (_, to) in FILES {
-            fs::create_dir_all(dir.join(to)).unwrap();
-        }
         copy_sources(&root, &dir).unwrap();
         let included = |text: &str| -> Vec<String> {
             let name =

@@ -3,6 +3,7 @@
 //! results.
 
 mod apt;
+mod archive;
 mod bochs;
 mod boot;
 mod build_root;
@@ -352,7 +353,6 @@ impl Lab {
         parts.push(image::INIT.as_bytes().to_vec());
         parts.push(emulator::CMDLINE.as_bytes().to_vec());
         parts.push(self.program_here(emulator)?.mark().as_bytes().to_vec());
-        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
         Ok(sha256(&parts))
     }
 
@@ -393,7 +393,6 @@ fn guests_hash_of(root: &Path) -> Result<String> {
         true => guest_image::own_parts(root)?,
         false => Vec::new(),
     };
-    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
     Ok(sha256(&parts))
 }
 

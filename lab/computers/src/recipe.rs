@@ -160,7 +160,6 @@ impl Recipe {
         let mut parts = vec![self.source_sha256, self.flags, compiler];
         parts.extend(self.options);
         parts.extend(patches.iter().map(|(_, text)| change(text)));
-        let parts: Vec<&[u8]> = parts.into_iter().map(str::as_bytes).collect();
         sha256(&parts)
     }
 
