@@ -6,7 +6,8 @@
 use crate::error::{io, LabError, Result};
 use crate::go::Go;
 use crate::tool;
-use std::ffi::OsString;
+use std::borrow::Borrow;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -167,8 +168,7 @@ impl Apt {
         let _ = fs::remove_file(log);
         let mut get = self.get();
         get.args(["-y", "--no-install-recommends", "--print-uris", "install"]).args(packages);
-        tool::run("looking packages up", &mut get, log, stop)
-            .map_err(|error| as_download(&packages.join(" "), error))?;
+        run(&packages.join(" "), &mut get, log, stop)?;
         let text = fs::read_to_string(log).map_err(io(log))?;
         Ok(text.lines().filter_map(PackageFile::parse).collect())
     }
@@ -193,15 +193,17 @@ impl Apt {
         text.lines().find_map(|line| line.strip_prefix("Version: ")).map(str::to_string)
     }
 
-    /// Download a package into `dir`.
-    pub(crate) fn download(
+    /// Downloads packages into `dir`: the current ones, or `NAME=VERSION`.
+    pub(crate) fn download<S: Borrow<str> + AsRef<OsStr>>(
         &self,
         dir: &Path,
-        package: &str,
+        packages: &[S],
         log: &Path,
         stop: &AtomicBool,
     ) -> Result<()> {
-        self.fetch(dir, &["download", package], package, log, stop)
+        let mut get = self.get();
+        get.arg("download").args(packages).current_dir(dir);
+        run(&packages.join(" "), &mut get, log, stop)
     }
 
     /// Download the archives of a package's source, without Debian's changes, into `dir`.
@@ -212,36 +214,9 @@ impl Apt {
         log: &Path,
         stop: &AtomicBool,
     ) -> Result<()> {
-        let what = format!("the source of {package}");
-        self.fetch(dir, &["source", "--download-only", "--tar-only", package], &what, log, stop)
-    }
-
-    fn fetch(
-        &self,
-        dir: &Path,
-        args: &[&str],
-        what: &str,
-        log: &Path,
-        stop: &AtomicBool,
-    ) -> Result<()> {
         let mut get = self.get();
-        get.args(args).current_dir(dir);
-        tool::run(&format!("downloading {what}"), &mut get, log, stop)
-            .map_err(|error| as_download(what, error))
-    }
-
-    /// Download packages, each `NAME=VERSION`, into `dir`.
-    pub(crate) fn download_all(
-        &self,
-        dir: &Path,
-        packages: &[String],
-        log: &Path,
-        stop: &AtomicBool,
-    ) -> Result<()> {
-        let mut get = self.get();
-        get.arg("download").args(packages).current_dir(dir);
-        tool::run("downloading packages", &mut get, log, stop)
-            .map_err(|error| as_download(&packages.join(" "), error))
+        get.args(["source", "--download-only", "--tar-only", package]).current_dir(dir);
+        run(&format!("the source of {package}"), &mut get, log, stop)
     }
 
     /// Downloads `packages` and all their dependencies, with packages of `suite` preferred. Returns
@@ -255,8 +230,7 @@ impl Apt {
     ) -> Result<PathBuf> {
         let mut get = self.get();
         get.args(["-y", "--download-only", "-t", suite, "install"]).args(packages);
-        tool::run("downloading packages", &mut get, log, stop)
-            .map_err(|error| as_download(&packages.join(" "), error))?;
+        run(&packages.join(" "), &mut get, log, stop)?;
         Ok(self.archives.clone())
     }
 
@@ -271,6 +245,12 @@ impl Apt {
         ]);
         get
     }
+}
+
+/// Runs apt-get, which fetches or looks up `what`.
+fn run(what: &str, get: &mut Command, log: &Path, stop: &AtomicBool) -> Result<()> {
+    tool::run(&format!("downloading {what}"), get, log, stop)
+        .map_err(|error| as_download(what, error))
 }
 
 fn as_download(package: &str, error: LabError) -> LabError {

@@ -8,6 +8,7 @@ use crate::go::Go;
 use crate::hash::{contents, sha256};
 use crate::kernel_build::{self, Options, Stamp};
 use crate::module_build::copy_changed;
+use crate::recipe::Progress;
 use crate::series::Series;
 use crate::tool;
 use crate::unpacked::GUESTS;
@@ -46,7 +47,7 @@ const TARGETS: [&str; 2] = ["vmlinux", "modules"];
 const TORTURE: [&str; 2] = ["kernel/torture.ko", "kernel/locking/locktorture.ko"];
 
 /// Compiled files of a build, for its progress, which is reported at this interval.
-const OBJECTS: usize = 900;
+static PROGRESS: Progress = Progress::Lines(&["  CC ", "  AS "], 900);
 const SAID_EVERY_PERCENT: usize = 10;
 
 /// What the finished kernel's directory has besides the modules: the kernel, and the hash of its inputs.
@@ -131,21 +132,9 @@ fn copy_sources(root: &Path, source: &Path) -> Result<()> {
 }
 
 fn build(dir: &Path, go: &mut Go) -> Result<()> {
-    let mut said = 0;
-    let say = &mut go.say;
-    kernel_build::build(dir, &TARGETS, go.stop, &mut |log| {
-        let percent = percent_done(log);
-        if percent >= said + SAID_EVERY_PERCENT {
-            said = percent - percent % SAID_EVERY_PERCENT;
-            say(&format!("building kernel {LOCKS_KERNEL}: {said} %"));
-        }
-    })
-}
-
-/// The end is reported separately.
-fn percent_done(log: &str) -> usize {
-    let is_compiled = |line: &&str| line.starts_with("  CC ") || line.starts_with("  AS ");
-    (100 * log.lines().filter(is_compiled).count() / OBJECTS).min(99)
+    let what = format!("building kernel {LOCKS_KERNEL}");
+    let mut report = PROGRESS.reported(&what, SAID_EVERY_PERCENT, go.say);
+    kernel_build::build(dir, &TARGETS, go.stop, &mut report)
 }
 
 /// Keeps the kernel's loaded parts and the modules. The hash is written last.
@@ -222,10 +211,8 @@ mod tests {
     }
 
     #[test]
-    fn progress_ends_below_the_whole() {
-        assert_eq!(percent_done("  HOSTCC x\n  CALL y\n"), 0);
-        let lines = |count: usize| "  CC      a.o\n".repeat(count);
-        assert_eq!(percent_done(&lines(OBJECTS / 2)), 50);
-        assert_eq!(percent_done(&lines(2 * OBJECTS)), 99);
+    fn what_is_compiled_is_progress() {
+        assert_eq!(PROGRESS.percent_done("  HOSTCC x\n  CALL y\n"), 0);
+        assert_eq!(PROGRESS.percent_done(&"  CC      a.o\n  AS      b.o\n".repeat(225)), 50);
     }
 }

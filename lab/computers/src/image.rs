@@ -44,10 +44,7 @@ pub fn initramfs(kernel: &Kernel, payload: &Payload, target: &Path) -> Result<()
     for dir in ["bin", "lib", "lib64", "modules", "proc", "sys", "dev", "tmp", "root", "etc"] {
         archive.add_dir(dir)?;
     }
-    let busybox = tool::which("busybox").ok_or_else(|| LabError::MissingTool {
-        tool: "busybox".into(),
-        package: tool::package_of("busybox").into(),
-    })?;
+    let busybox = tool::which("busybox").ok_or_else(|| tool::absent("busybox"))?;
     copy(&mut archive, "bin/busybox", &busybox)?;
     for applet in APPLETS {
         archive.add(&format!("bin/{applet}"), 0o120777, b"busybox")?;

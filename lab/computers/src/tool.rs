@@ -41,6 +41,11 @@ pub(crate) fn package_of(tool: &str) -> &str {
     PACKAGES.iter().find(|(name, _)| *name == tool).map_or(tool, |(_, package)| package)
 }
 
+/// The error for a tool that is not on this computer.
+pub(crate) fn absent(tool: &str) -> LabError {
+    LabError::MissingTool { tool: tool.into(), package: package_of(tool).into() }
+}
+
 /// The missing tools, with their packages.
 pub fn missing_tools(tools: &[&str]) -> Vec<(String, String)> {
     tools
@@ -95,8 +100,7 @@ pub(crate) fn run_watched(
     let second = file.try_clone().map_err(io(log))?;
     let tool = command.get_program().to_string_lossy().into_owned();
     command.env("LC_ALL", "C").stdin(Stdio::null()).stdout(file).stderr(second);
-    let status = wait(command, stop, look)
-        .map_err(|_| LabError::MissingTool { package: package_of(&tool).to_string(), tool })?;
+    let status = wait(command, stop, look).map_err(|_| absent(&tool))?;
     // Ctrl-C also reaches the tool, so its failure is not an error then.
     if stop.load(Ordering::Relaxed) {
         return Err(LabError::Interrupted);
@@ -149,5 +153,5 @@ pub(crate) fn output(command: &mut Command) -> Option<String> {
 /// The likely reason why a program does not start is that it is missing.
 pub fn missing(command: &Command) -> impl FnOnce(std::io::Error) -> LabError {
     let tool = command.get_program().to_string_lossy().into_owned();
-    move |_| LabError::MissingTool { package: package_of(&tool).into(), tool }
+    move |_| absent(&tool)
 }

@@ -203,7 +203,7 @@ fn download(
     let absent = missing.iter().filter(|(file, _)| !debs.join(&file.file).exists());
     let exact: Vec<String> = absent.map(|(file, _)| file.exact()).collect();
     if !exact.is_empty() {
-        apt.download_all(&debs, &exact, &log, stop)?;
+        apt.download(&debs, &exact, &log, stop)?;
     }
     for (file, target) in missing {
         let (deb, part) = (debs.join(&file.file), target.with_extension("part"));
