@@ -17,6 +17,7 @@ use unspin_computers::{
 };
 use unspin_diagnosis::spinners::{Place, Symbols};
 use unspin_guest_abi::area::{self, Area};
+use unspin_host::Host;
 use unspin_scenario::plan::GuestProgram;
 use unspin_scratch::Scratch;
 
@@ -155,15 +156,8 @@ impl Guest {
 
     /// CPU time that QEMU has taken.
     fn cpu_time(&self) -> Duration {
-        let path = format!("/proc/{}/stat", self.child.id());
-        let stat = fs::read_to_string(&path).unwrap_or_default();
-        // The name in parentheses may be anything.
-        let fields: Vec<&str> =
-            stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let ticks = |field: usize| fields.get(field).and_then(|text| text.parse::<u64>().ok());
-        // SAFETY: reads a constant.
-        let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
-        Duration::from_millis((ticks(11).unwrap_or(0) + ticks(12).unwrap_or(0)) * 1000 / per_second)
+        let host = Host::at(Path::new("/proc"));
+        host.cpu_time_ns(self.child.id()).map_or(Duration::ZERO, Duration::from_nanos)
     }
 
     fn console(&self) -> String {
