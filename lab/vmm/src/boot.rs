@@ -118,7 +118,6 @@ pub(crate) fn start_regs(vcpu: u32) -> kvm_regs {
 
 fn segment(selector: u16, type_: u8, dpl: u8) -> kvm_segment {
     kvm_segment {
-        base: 0,
         limit: 0xffff_ffff,
         selector,
         type_,
@@ -126,10 +125,7 @@ fn segment(selector: u16, type_: u8, dpl: u8) -> kvm_segment {
         dpl,
         db: 1,
         s: 1,
-        l: 0,
         g: 1,
-        avl: 0,
-        unusable: 0,
-        padding: 0,
+        ..Default::default()
     }
 }

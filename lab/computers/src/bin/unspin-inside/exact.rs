@@ -159,7 +159,6 @@ pub fn to_the_end(vcpu: &mut VcpuFd) -> Result<(), String> {
 pub fn start_state(vcpu: &VcpuFd, cpl: u8, edi: u64, esi: u32) -> Result<(), kvm_ioctls::Error> {
     let mut sregs = vcpu.get_sregs()?;
     let segment = |type_: u8, selector: u16| kvm_segment {
-        base: 0,
         limit: u32::MAX,
         selector: selector | u16::from(cpl),
         type_,
@@ -167,11 +166,8 @@ pub fn start_state(vcpu: &VcpuFd, cpl: u8, edi: u64, esi: u32) -> Result<(), kvm
         dpl: cpl,
         db: 1,
         s: 1,
-        l: 0,
         g: 1,
-        avl: 0,
-        unusable: 0,
-        padding: 0,
+        ..Default::default()
     };
     sregs.cs = segment(11, 0x8);
     let data = segment(3, 0x10);

@@ -8,7 +8,7 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const CPU: usize = 0;
+const CPU: u32 = 0;
 /// Ten ticks of 250 Hz at 200 MHz, of two instructions a turn.
 const TURNS: u32 = 4_000_000;
 /// Time for the thread to begin.
