@@ -51,7 +51,7 @@ pub(crate) fn image(counts_stalls: bool, reports: bool) -> &'static [u8] {
 
 /// Writes image, descriptor table, page tables and task-state segments.
 pub(crate) fn load(memory: &GuestMemoryMmap, image: &[u8], vcpus: u32) -> Result<(), Error> {
-    let failed = |e: vm_memory::GuestMemoryError| Error::Memory(e.to_string());
+    let failed = Error::memory::<vm_memory::GuestMemoryError>;
     if image.len() as u64 > abi::IMAGE_END - abi::IMAGE_ADDR {
         return Err(Error::Memory(format!("the guest image has {} bytes", image.len())));
     }

@@ -103,6 +103,10 @@ impl Error {
         move |e| Error::Kvm { what, source: std::io::Error::from_raw_os_error(e.errno()) }
     }
 
+    pub(crate) fn memory<E: fmt::Display>(error: E) -> Error {
+        Error::Memory(error.to_string())
+    }
+
     pub(crate) fn os(what: impl Into<String>) -> Error {
         Error::Os { what: what.into(), source: std::io::Error::last_os_error() }
     }
