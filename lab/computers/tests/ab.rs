@@ -9,16 +9,13 @@ mod common;
 use serde_json::Value;
 use unspin_computers::Series;
 
-/// The least number of checks: a script that ends early makes fewer.
-const CHECKS_MIN: u32 = 12;
-
 #[test]
 fn experiments_under_qemu() {
     let judged = |lines: &[String]| {
         let of = |cause| judged(lines, cause).err().map(|what| format!("{cause}: {what}"));
         ["idle-switch", "cache"].into_iter().filter_map(of).collect()
     };
-    common::command_under_qemu("ab", &Series::ALL, include_str!("ab.sh"), CHECKS_MIN, judged);
+    common::command_under_qemu("ab", &Series::ALL, include_str!("ab.sh"), 12, judged);
 }
 
 /// An experiment has a result, of two rounds.

@@ -7,8 +7,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
-use unspin_computers::{Flavour, Go, KernelPackage, Lab, Series, BOCHS_TOOLS, QEMU_TOOLS};
+use unspin_computers::{Flavour, KernelPackage, Lab, Series, BOCHS_TOOLS, QEMU_TOOLS};
 
 /// What a build said of one file at least, with the warnings in it.
 fn warnings(lab: &Lab, release: &str, log: &str, file: &str) -> Vec<String> {
@@ -49,10 +48,9 @@ fn the_module_builds_for_the_kernels_hosts_run() {
         return;
     }
     let lab = common::lab();
-    let go = AtomicBool::new(false);
     let mut wrong = Vec::new();
     for package in not_booted() {
-        let built = lab.build_module(package, &mut Go::new(&go, &mut |text| common::say(text)));
+        let built = common::going(|go| lab.build_module(package, go));
         let Some(release) = common::prepared(&package.name(), built) else { continue };
         wrong.extend(warnings(&lab, &release, "build.log", "unspin.o"));
     }
@@ -122,11 +120,10 @@ fn the_guests_module_builds_for_all_kernels() {
         return;
     }
     let lab = common::lab();
-    let go = AtomicBool::new(false);
     let mut wrong = Vec::new();
     let booted = common::kernels(&Series::ALL).into_iter().map(KernelPackage::from);
     for package in booted.chain(not_booted()) {
-        let built = lab.guest_module(package, &mut Go::new(&go, &mut |text| common::say(text)));
+        let built = common::going(|go| lab.guest_module(package, go));
         let Some((release, _)) = common::prepared(&package.name(), built) else { continue };
         wrong.extend(warnings(&lab, &release, "build-guest.log", "unspin-guest.o"));
     }

@@ -7,9 +7,8 @@
 
 mod common;
 
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use unspin_computers::{Computer, Go, Series, DEBUG_TOOLS, QEMU_TOOLS};
+use unspin_computers::{Computer, Series, DEBUG_TOOLS, QEMU_TOOLS};
 
 /// The least number of checks: scripts that end early make fewer.
 const CHECKS_MIN: u32 = 75;
@@ -49,8 +48,7 @@ fn the_module_on_debug_kernels() {
     let computer = Computer { memory_mib: MEMORY_MIB, ..Computer::qemu(4) };
     let mut wrong = Vec::new();
     for series in common::kernels(&[Series::V6_12, Series::V6_1]) {
-        let go = AtomicBool::new(false);
-        let built = lab.build_debug(series, &mut Go::new(&go, &mut |text| common::say(text)));
+        let built = common::going(|go| lab.build_debug(series, go));
         let Some(kernel) = common::prepared(series.name(), built) else { continue };
         let production = std::fs::read(&kernel.module).unwrap();
         let files = vec![

@@ -5,15 +5,15 @@
 mod common;
 
 use common::area::AreaFile;
-use common::{ends_with_us, has_tools, kernels, lab, prepared, say};
+use common::{ends_with_us, going, has_tools, kernels, lab, prepared, say};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use unspin_computers::{
-    kernel_symbols, source_tree, Go, GuestModules, KernelPackage, Lab, Series, QEMU_TOOLS,
+    kernel_symbols, source_tree, GuestModules, KernelPackage, Lab, Series, QEMU_TOOLS,
 };
 use unspin_diagnosis::spinners::{Place, Symbols};
 use unspin_guest_abi::area::{self, Area};
@@ -269,10 +269,8 @@ fn made_with(
     programs: &[GuestProgram],
     modules: &GuestModules,
 ) -> Option<(PathBuf, PathBuf)> {
-    let stop = AtomicBool::new(false);
-    let package = KernelPackage::from(series);
-    let kernel = lab.guest_kernel(package, &mut Go::new(&stop, &mut |text| say(text)));
-    let image = lab.guest_image(programs, modules, &mut Go::new(&stop, &mut |text| say(text)));
+    let kernel = going(|go| lab.guest_kernel(KernelPackage::from(series), go));
+    let image = going(|go| lab.guest_image(programs, modules, go));
     Some((prepared(series.name(), kernel)?, prepared("the guests' programs", image)?))
 }
 
@@ -375,9 +373,9 @@ fn the_guests_module_sees_who_waits() {
         return;
     }
     let _only = common::alone();
-    let (lab, stop) = (lab(), AtomicBool::new(false));
+    let lab = lab();
     for series in kernels(&Series::ALL) {
-        let built = lab.guest_module(series, &mut Go::new(&stop, &mut |text| say(text)));
+        let built = going(|go| lab.guest_module(series, go));
         let Some((release, module)) = prepared(series.name(), built) else { continue };
         let modules = GuestModules::from([(release.clone(), module)]);
         let made = made_with(&lab, series, &[program("waits", WAITS)], &modules);

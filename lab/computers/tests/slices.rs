@@ -8,8 +8,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
-use unspin_computers::{source_tree, Computer, Emulator, Go, Slices, DEBUG_TOOLS, QEMU_TOOLS};
+use unspin_computers::{source_tree, Computer, Emulator, Slices, DEBUG_TOOLS, QEMU_TOOLS};
 use unspin_scratch::Scratch;
 
 const LOCKS: [(&str, &[&str]); 2] = [("lease", &[]), ("tas", &["-DSLICES_TAS"])];
@@ -34,12 +33,10 @@ fn holders_get_extended_slices() {
     }
     let cpus = std::env::var("UNSPIN_CPUS").map_or(2, |n| n.parse().expect("UNSPIN_CPUS"));
     let lab = common::lab();
-    let stop = AtomicBool::new(false);
-    let mut say = |text: &str| common::say(text);
-    let mut go = Go::new(&stop, &mut say);
-    let program = lab.program(Emulator::QemuAmd, &mut go);
+    let program = common::going(|go| lab.program(Emulator::QemuAmd, go));
     let Some(_) = common::prepared("the lab's QEMU", program) else { return };
-    let Some(slices) = common::prepared("slices", lab.build_slices(&mut go)) else { return };
+    let built = common::going(|go| lab.build_slices(go));
+    let Some(slices) = common::prepared("slices", built) else { return };
     let dir = Scratch::new();
     let mut programs = LOCKS.map(|(name, flags)| program_of(&dir, name, flags)).to_vec();
     programs.push(slices.dynamic_linker.clone());

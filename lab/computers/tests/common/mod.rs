@@ -72,18 +72,20 @@ pub fn has_tools(tools: &[&str]) -> bool {
     false
 }
 
+/// A step of the lab, which says what it does.
+pub fn going<T>(step: impl FnOnce(&mut Go) -> T) -> T {
+    step(&mut Go::new(&AtomicBool::new(false), &mut |text| say(text)))
+}
+
 /// What boots whatever is timed; built if it has to be.
 pub fn bochs(lab: &Lab) {
-    let made = lab.bochs(&mut Go::new(&AtomicBool::new(false), &mut |text| say(text)));
+    let made = going(|go| lab.bochs(go));
     say(&made.unwrap_or_else(|e| panic!("{e}")).name());
 }
 
 /// The series' kernel with the module built for it.
 pub fn kernel(lab: &Lab, series: Series) -> Option<Kernel> {
-    prepared(
-        series.name(),
-        lab.build(series, &mut Go::new(&AtomicBool::new(false), &mut |text| say(text))),
-    )
+    prepared(series.name(), going(|go| lab.build(series, go)))
 }
 
 /// Boots these kernels, as far as they are tested on and can be had, one after the other, and fails with
@@ -190,13 +192,39 @@ pub const NO_EXTRAS: Extras = Extras {
     silence: Duration::from_secs(600),
 };
 
-/// Boots `computer` with `script` (after inside.sh); says each line with its time.
-pub fn script(lab: &Lab, kernel: &Kernel, computer: &Computer, script: &str, name: &str) -> Heard {
-    script_with(lab, kernel, computer, script, name, NO_EXTRAS)
+/// Boots `computer` with `script`, which makes at least so many checks: one that ends early makes fewer. Returns
+/// what is wrong.
+pub fn checked(
+    lab: &Lab,
+    kernel: &Kernel,
+    computer: &Computer,
+    script: &str,
+    name: &str,
+    checks_min: u32,
+    extras: Extras,
+) -> Vec<String> {
+    let heard = script_with(lab, kernel, computer, script, name, extras);
+    verdict(kernel.series, &heard, checks_min, &heard.console)
 }
 
-/// Boots the kernels `all` under QEMU with the command `unspin` and `script`. Fails if a check of
-/// the script fails, or if `judged` rejects its output.
+/// The same with each of these kernels, as far as they are tested on and can be had. Fails if anything is wrong.
+pub fn checks(
+    name: &str,
+    tools: &[&str],
+    all: &[Series],
+    computer: &Computer,
+    script: &str,
+    checks_min: u32,
+    extras: Extras,
+) {
+    on_kernels(tools, all, |lab, kernel| {
+        let name = format!("{name}-{}", kernel.series.name());
+        checked(lab, kernel, computer, script, &name, checks_min, extras.clone())
+    });
+}
+
+/// Boots the kernels `all` under QEMU with the command `unspin` and `script`, which makes at least so many checks.
+/// Fails if a check of the script fails, or if `judged` rejects its output.
 pub fn command_under_qemu(
     name: &str,
     all: &[Series],
@@ -218,7 +246,7 @@ pub fn command_under_qemu(
     });
 }
 
-/// The same with more than stock kernels need. A computer that stalled for no reason of the module's is
+/// Boots `computer` with `script` (after inside.sh); says each line with its time. A computer that stalled for no reason of the module's is
 /// booted once more; one that stalls again has failed.
 pub fn script_with(
     lab: &Lab,
