@@ -7,13 +7,6 @@ start() {
 	vm=$!
 	settle has_vcpus $vm $1
 }
-# Threads of a VM's vCPUs.
-vcpus() {
-	for task in "/proc/$1/task/"*; do
-		case $(cat $task/comm) in CPU*) echo ${task##*/} ;; esac
-	done
-}
-has_vcpus() { [ "$(vcpus $1 | grep -c .)" = $2 ]; }
 # Fields of a thread's stat after its name: 39 is the policy, 17 the nice value.
 field() { sed 's/.*) //' /proc/$1/task/$2/stat | cut -d ' ' -f $3; }
 # Whether threads of a VM have a policy: are VM POLICY THREADS.

@@ -1,8 +1,6 @@
 # Turns under QEMU: that vCPUs are kept from running and let in again, whatever happens to their
 # threads, their VMs or the module meanwhile. Function, never time. Sourced after inside.sh.
 load() { insmod /modules/unspin.ko crowded_ok=1 force_pause_intercept=1 look_always=1; }
-gone() { [ ! -e $U ] && [ ! -s $HOOKS ]; }
-parks_hooked() { grep -q '^xfer_to_guest_mode_handle_work' $HOOKS; }
 # Class, nice value, affinity, cgroup and, where the kernel shows it, slice of threads.
 threads_are() {
 	for task; do

@@ -1,9 +1,6 @@
 # Indirect branch tracking: a processor with CET, and a kernel that has every call through a pointer end at
 # an ENDBR64. ibt=warn has the kernel log a call that does not, and go on. Sourced after inside.sh.
 load() { insmod /modules/unspin.ko crowded_ok=1 look_always=1; }
-gone() { [ ! -e $U ] && [ ! -s $HOOKS ]; }
-vendor_with() { rmmod kvm_intel && insmod /modules/kvm-intel.ko "$@"; }
-parks_hooked() { grep -q '^xfer_to_guest_mode_handle_work' $HOOKS; }
 # Calls since the log was cleared that ended elsewhere.
 bad_calls() { dmesg | grep 'Missing ENDBR'; }
 # The call of behind.ko, which is given its parameters.
