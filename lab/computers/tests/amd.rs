@@ -35,10 +35,7 @@ baseline = true
 
 /// The lab with its emulator and kernel; or `None`, with the reason printed.
 fn lab() -> Option<(Lab, Kernel)> {
-    if !common::has_tools(QEMU_TOOLS) {
-        return None;
-    }
-    let lab = common::lab();
+    let lab = common::lab(QEMU_TOOLS)?;
     let program = common::going(|go| lab.program(Emulator::QemuAmd, go));
     common::say(&common::prepared("the lab's QEMU", program)?.name());
     let kernel = common::kernel(&lab, Series::V6_12)?;

@@ -20,34 +20,27 @@ fn warnings(lab: &Lab, release: &str, log: &str, file: &str) -> Vec<String> {
 
 #[test]
 fn what_boots_is_built() {
-    if common::has_tools(QEMU_TOOLS) {
-        let lab = common::lab();
-        // First those that most tests boot.
-        let mut all = common::kernels(&Series::ALL);
-        all.sort_by_key(|series| *series != Series::V6_12);
-        let kernels = all.into_iter().filter_map(|series| common::kernel(&lab, series));
-        let logs = |release: String| {
-            ["build.log", "build-test.log"].map(|log| warnings(&lab, &release, log, "unspin.o"))
-        };
-        let wrong = kernels.flat_map(|kernel| logs(kernel.release)).flatten();
-        let wrong: Vec<String> = wrong.collect();
-        assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
-    }
+    let Some(lab) = common::lab(QEMU_TOOLS) else { return };
+    // First those that most tests boot.
+    let mut all = common::kernels(&Series::ALL);
+    all.sort_by_key(|series| *series != Series::V6_12);
+    let kernels = all.into_iter().filter_map(|series| common::kernel(&lab, series));
+    let logs = |release: String| {
+        ["build.log", "build-test.log"].map(|log| warnings(&lab, &release, log, "unspin.o"))
+    };
+    let wrong = kernels.flat_map(|kernel| logs(kernel.release)).flatten();
+    let wrong: Vec<String> = wrong.collect();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
 #[test]
 fn what_is_timed_boots_a_bochs_of_its_own() {
-    if common::has_tools(BOCHS_TOOLS) {
-        common::bochs(&common::lab());
-    }
+    common::lab(BOCHS_TOOLS);
 }
 
 #[test]
 fn the_module_builds_for_the_kernels_hosts_run() {
-    if !common::has_tools(QEMU_TOOLS) {
-        return;
-    }
-    let lab = common::lab();
+    let Some(lab) = common::lab(QEMU_TOOLS) else { return };
     let mut wrong = Vec::new();
     for package in not_booted() {
         let built = common::going(|go| lab.build_module(package, go));
@@ -71,10 +64,7 @@ fn made(headers: &Path, arguments: &[&str]) -> (bool, String) {
 /// A line says what a kernel lacks, and no compiler's error does.
 #[test]
 fn what_the_module_is_not_for_is_named() {
-    if !common::has_tools(QEMU_TOOLS) {
-        return;
-    }
-    let lab = common::lab();
+    let Some(lab) = common::lab(QEMU_TOOLS) else { return };
     let Some(kernel) = common::kernel(&lab, Series::V6_12) else { return };
     // The macro's function takes another number of arguments.
     let other =
@@ -116,10 +106,7 @@ fn the_module_builds_against_headers_that_are_named() {
 
 #[test]
 fn the_guests_module_builds_for_all_kernels() {
-    if !common::has_tools(QEMU_TOOLS) {
-        return;
-    }
-    let lab = common::lab();
+    let Some(lab) = common::lab(QEMU_TOOLS) else { return };
     let mut wrong = Vec::new();
     let booted = common::kernels(&Series::ALL).into_iter().map(KernelPackage::from);
     for package in booted.chain(not_booted()) {

@@ -33,10 +33,7 @@ const SILENCE: Duration = Duration::from_secs(1200);
 #[test]
 #[ignore = "builds a kernel and takes an hour: make soak-debug"]
 fn the_module_on_debug_kernels() {
-    if !common::has_tools(&[QEMU_TOOLS, DEBUG_TOOLS].concat()) {
-        return;
-    }
-    let lab = common::lab();
+    let Some(lab) = common::lab(&[QEMU_TOOLS, DEBUG_TOOLS].concat()) else { return };
     let cycles = common::cycles(20);
     let script = format!(
         "CYCLES={cycles}\necho clear > /sys/kernel/debug/kmemleak\n{}\n{}",

@@ -5,7 +5,7 @@
 mod common;
 
 use common::area::AreaFile;
-use common::{ends_with_us, going, has_tools, kernels, lab, prepared, say};
+use common::{ends_with_us, going, kernels, lab, prepared, say};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -340,11 +340,9 @@ fn boot(lab: &Lab, series: Series, all: &[GuestProgram]) {
 
 #[test]
 fn every_program_runs_in_a_guest() {
-    if !has_tools(QEMU_TOOLS) {
-        return;
-    }
+    let Some(lab) = lab(QEMU_TOOLS) else { return };
     let _only = common::alone();
-    let (lab, all) = (lab(), programs());
+    let all = programs();
     // What makes the image small, on the kernels that are not the usual one.
     let small: Vec<GuestProgram> = all
         .iter()
@@ -369,11 +367,8 @@ counts = ["write"]
 /// can be removed during such waits. Without KVM, it reports nothing.
 #[test]
 fn the_guests_module_sees_who_waits() {
-    if !has_tools(QEMU_TOOLS) {
-        return;
-    }
+    let Some(lab) = lab(QEMU_TOOLS) else { return };
     let _only = common::alone();
-    let lab = lab();
     for series in kernels(&Series::ALL) {
         let built = going(|go| lab.guest_module(series, go));
         let Some((release, module)) = prepared(series.name(), built) else { continue };
@@ -400,12 +395,10 @@ fn the_guests_module_sees_who_waits() {
 /// of its threads.
 #[test]
 fn two_boots_of_one_image_count_the_same_work_alike() {
-    if !has_tools(QEMU_TOOLS) {
-        return;
-    }
+    let Some(lab) = lab(QEMU_TOOLS) else { return };
     let _only = common::alone();
     let programs = [program("messages", MESSAGES), program("mutexes", MUTEXES)];
-    let Some((kernel, image)) = made(&lab(), Series::V6_12, &programs) else { return };
+    let Some((kernel, image)) = made(&lab, Series::V6_12, &programs) else { return };
     let counts = || -> Vec<u64> {
         let mut guest = Guest::boot(&kernel, &image);
         guest.wait_until_up();
@@ -422,12 +415,10 @@ fn two_boots_of_one_image_count_the_same_work_alike() {
 /// much.
 #[test]
 fn two_boots_of_one_image_count_alike_in_virtual_time() {
-    if !has_tools(QEMU_TOOLS) {
-        return;
-    }
+    let Some(lab) = lab(QEMU_TOOLS) else { return };
     let _only = common::alone();
     let programs = [program("a-while", A_WHILE)];
-    let Some((kernel, image)) = made(&lab(), Series::V6_12, &programs) else { return };
+    let Some((kernel, image)) = made(&lab, Series::V6_12, &programs) else { return };
     let counts = || {
         let time = Time::Virtual { program: &programs[0].name };
         let mut guest = Guest::in_time(time, &kernel, &image);

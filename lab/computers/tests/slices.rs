@@ -28,11 +28,8 @@ const CYCLES: u32 = 3;
 #[test]
 #[ignore = "builds a kernel, and emulates some 20 s of 2 CPUs: make soak-slices"]
 fn holders_get_extended_slices() {
-    if !common::has_tools(&[QEMU_TOOLS, DEBUG_TOOLS].concat()) {
-        return;
-    }
+    let Some(lab) = common::lab(&[QEMU_TOOLS, DEBUG_TOOLS].concat()) else { return };
     let cpus = std::env::var("UNSPIN_CPUS").map_or(2, |n| n.parse().expect("UNSPIN_CPUS"));
-    let lab = common::lab();
     let program = common::going(|go| lab.program(Emulator::QemuAmd, go));
     let Some(_) = common::prepared("the lab's QEMU", program) else { return };
     let built = common::going(|go| lab.build_slices(go));

@@ -43,10 +43,19 @@ pub fn built(program: &str, what: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// The lab the tests use: `UNSPIN_LAB_DIR`, or that of the command.
-pub fn lab() -> Lab {
+/// The lab the tests use: `UNSPIN_LAB_DIR`, or that of the command, with the emulator of what is timed if `tools` are
+/// for that. `None`, with the reason printed, where `tools` are missing.
+pub fn lab(tools: &[&str]) -> Option<Lab> {
+    if !has_tools(tools) {
+        return None;
+    }
     let dir = std::env::var_os("UNSPIN_LAB_DIR").map(PathBuf::from);
-    Lab::open(dir, inside()).unwrap_or_else(|e| panic!("{e}"))
+    let lab = Lab::open(dir, inside()).unwrap_or_else(|e| panic!("{e}"));
+    if tools == BOCHS_TOOLS {
+        let made = going(|go| lab.bochs(go));
+        say(&made.unwrap_or_else(|e| panic!("{e}")).name());
+    }
+    Some(lab)
 }
 
 /// The kernels to test on: `UNSPIN_KERNELS` (as "6.1 6.12"), or `all`.
@@ -77,12 +86,6 @@ pub fn going<T>(step: impl FnOnce(&mut Go) -> T) -> T {
     step(&mut Go::new(&AtomicBool::new(false), &mut |text| say(text)))
 }
 
-/// What boots whatever is timed; built if it has to be.
-pub fn bochs(lab: &Lab) {
-    let made = going(|go| lab.bochs(go));
-    say(&made.unwrap_or_else(|e| panic!("{e}")).name());
-}
-
 /// The series' kernel with the module built for it.
 pub fn kernel(lab: &Lab, series: Series) -> Option<Kernel> {
     prepared(series.name(), going(|go| lab.build(series, go)))
@@ -91,13 +94,7 @@ pub fn kernel(lab: &Lab, series: Series) -> Option<Kernel> {
 /// Boots these kernels, as far as they are tested on and can be had, one after the other, and fails with
 /// all that is wrong: `boot` says what is.
 pub fn on_kernels(tools: &[&str], all: &[Series], boot: impl Fn(&Lab, &Kernel) -> Vec<String>) {
-    if !has_tools(tools) {
-        return;
-    }
-    let lab = lab();
-    if tools == BOCHS_TOOLS {
-        bochs(&lab);
-    }
+    let Some(lab) = lab(tools) else { return };
     let of_kernel = |series| Some(boot(&lab, &kernel(&lab, series)?));
     let wrong = kernels(all).into_iter().filter_map(of_kernel).collect::<Vec<_>>().concat();
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
