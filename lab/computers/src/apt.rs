@@ -32,7 +32,7 @@ Acquire::Languages \"none\";
 
 /// The contents of package lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lists {
+pub(crate) enum Lists {
     Packages,
     Sources,
 }
@@ -82,17 +82,8 @@ impl Apt {
         Apt::default()
     }
 
-    /// apt with the lists of Debian 13, including backports, kept in `dir`.
-    pub(crate) fn trixie(dir: &Path, go: &mut Go) -> Result<Apt> {
-        Apt::of_trixie(Lists::Packages, dir, go)
-    }
-
-    /// apt with the list of Debian 13's sources, kept in `dir`.
-    pub(crate) fn trixie_sources(dir: &Path, go: &mut Go) -> Result<Apt> {
-        Apt::of_trixie(Lists::Sources, dir, go)
-    }
-
-    fn of_trixie(lists: Lists, dir: &Path, go: &mut Go) -> Result<Apt> {
+    /// apt with the lists of Debian 13's packages, including backports, or of its sources, kept in `dir`.
+    pub(crate) fn trixie(lists: Lists, dir: &Path, go: &mut Go) -> Result<Apt> {
         let at = |name: &str| dir.join(name);
         let apt = Apt::of_lists_in(dir);
         if is_younger(&at("updated"), LISTS_MAX_AGE) {
@@ -136,9 +127,7 @@ impl Apt {
             ("Dir::Cache", "."),
             ("Dir::Cache::archives", "archives"),
         ] {
-            let mut value = OsString::from(format!("{option}="));
-            value.push(dir.join(name));
-            options.extend(["-o".into(), value]);
+            options.extend(setting(option, &dir.join(name)));
         }
         Apt { options, archives: dir.join("archives") }
     }
@@ -149,13 +138,8 @@ impl Apt {
         let partial = archives.join("partial");
         fs::create_dir_all(&partial).map_err(io(&partial))?;
         fs::write(&status, "").map_err(io(&status))?;
-        let mut options = Vec::new();
-        for (option, path) in [("Dir::State::status", status.as_path()), ("Dir::Cache", dir)] {
-            let mut value = OsString::from(format!("{option}="));
-            value.push(path);
-            options.extend(["-o".into(), value]);
-        }
-        Ok(Apt { options, archives })
+        let settings = [setting("Dir::State::status", &status), setting("Dir::Cache", dir)];
+        Ok(Apt { options: settings.concat(), archives })
     }
 
     /// The files of `packages` and of all their dependencies.
@@ -245,6 +229,13 @@ impl Apt {
         ]);
         get
     }
+}
+
+/// The arguments that set an option of apt to a path.
+fn setting(option: &str, path: &Path) -> [OsString; 2] {
+    let mut value = OsString::from(format!("{option}="));
+    value.push(path);
+    ["-o".into(), value]
 }
 
 /// Runs apt-get, which fetches or looks up `what`.

@@ -156,7 +156,8 @@ impl Lab {
     /// release.
     pub fn build_module(&self, package: impl Into<KernelPackage>, go: &mut Go) -> Result<String> {
         let _lock = Lock::wait(&self.dir, go.stop, go.say)?;
-        kernel::prepare_module(&self.root, &self.dir, package.into(), go)
+        let (root, dir) = (&self.root, &self.dir);
+        Ok(kernel::prepare_module(&module_build::HOSTS, root, dir, package.into(), go)?.0)
     }
 
     /// Builds the module that Linux guests of a kernel load. Returns the kernel's release, and the
@@ -167,7 +168,7 @@ impl Lab {
         go: &mut Go,
     ) -> Result<(String, PathBuf)> {
         let _lock = Lock::wait(&self.dir, go.stop, go.say)?;
-        kernel::prepare_guest_module(&self.root, &self.dir, package.into(), go)
+        kernel::prepare_module(&module_build::GUESTS, &self.root, &self.dir, package.into(), go)
     }
 
     /// As [`Lab::build`], for a kernel of the series that checks itself (lockdep, KASAN, kmemleak), built

@@ -6,13 +6,14 @@
 //!
 //! Each is built once, and stored by the hash of all its inputs. An incomplete build is never used.
 
-use crate::apt::Apt;
+use crate::apt::{Apt, Lists};
 use crate::error::{io, LabError, Result};
 use crate::go::Go;
 use crate::hash;
-use crate::kernel::TRIXIE;
+use crate::kernel;
 use crate::packages;
 use crate::recipe::{Patch, Recipe};
+use crate::series::Debian;
 use crate::tool;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -133,7 +134,8 @@ impl Build<'_> {
         if hash::of_file(&kept).is_ok_and(|hash| hash == source_sha256) {
             return Ok(kept);
         }
-        let apt = Apt::trixie_sources(&self.emulators.join("apt"), &mut Go::new(self.stop, say))?;
+        let apt =
+            Apt::trixie(Lists::Sources, &self.emulators.join("apt"), &mut Go::new(self.stop, say))?;
         say(&format!("downloading the source of {name} {version}"));
         apt.download_source(self.part, package, &self.log(), self.stop)?;
         let got = self.part.join(source);
@@ -157,7 +159,7 @@ impl Build<'_> {
         let _held = Lock::wait(self.lab, self.stop, say)?;
         let (debs, root) = (self.part.join("debs"), self.part.join("python"));
         fs::create_dir_all(&debs).map_err(io(&debs))?;
-        let apt = Apt::trixie(&self.lab.join(TRIXIE).join("apt"), &mut Go::new(self.stop, say))?;
+        let apt = kernel::apt_of(self.lab, Debian::Trixie, &mut Go::new(self.stop, say))?;
         apt.download(&debs, self.recipe.python, &self.log(), self.stop)?;
         packages::unpack(&debs, &root, &self.log(), self.stop)?;
         Ok(Some(root.join("usr/lib/python3/dist-packages")))

@@ -293,36 +293,20 @@ fn everybody_answers_a_shootdown() {
     }
 }
 
+/// While it waits for answers, while it is halted, and before it has started.
 #[test]
-fn a_vm_that_waits_for_answers_stops() {
+fn a_vm_stops_at_any_time() {
     if !kvm() {
         return;
     }
-    for op in [Op::Shootdown, Op::ShootdownLazy] {
-        for _ in 0..20 {
-            let mut vm = Vm::new(&config(4, vec![step(op, 0)])).expect("vm");
+    let waiting = [(Op::Shootdown, 4, 20, 3), (Op::ShootdownLazy, 4, 20, 3)];
+    for (op, vcpus, times, after_ms) in waiting.into_iter().chain([(Op::Block, 2, 1, 100)]) {
+        for _ in 0..times {
+            let mut vm = Vm::new(&config(vcpus, vec![step(op, 0)])).expect("vm");
             vm.start();
-            std::thread::sleep(Duration::from_millis(3));
+            std::thread::sleep(Duration::from_millis(after_ms));
             vm.stop(STOP_TIMEOUT).expect("stop");
         }
-    }
-}
-
-#[test]
-fn a_halted_vm_stops() {
-    if !kvm() {
-        return;
-    }
-    let mut vm = Vm::new(&config(2, vec![step(Op::Block, 0)])).expect("vm");
-    vm.start();
-    std::thread::sleep(Duration::from_millis(100));
-    vm.stop(STOP_TIMEOUT).expect("stop");
-}
-
-#[test]
-fn a_vm_that_never_started_stops() {
-    if !kvm() {
-        return;
     }
     Vm::new(&config(2, lock_program())).expect("vm").stop(STOP_TIMEOUT).expect("stop");
     drop(Vm::new(&config(2, lock_program())).expect("vm"));
