@@ -33,6 +33,18 @@ settle() {
 	done
 	"$@"
 }
+# The same, looked at once a second, so many times at most: a script that looks often is a task of the host, which
+# keeps VMs from turns.
+within() {
+	tries=$1
+	shift
+	while [ $tries -gt 0 ]; do
+		sleep 1
+		"$@" > /dev/null 2>&1 && return
+		tries=$((tries - 1))
+	done
+	"$@"
+}
 # Whether so many vCPUs of VMs have CPU time all the time from now on: nobody_waits VCPUS VM... $worst becomes the
 # longest time without. Looks are as far apart as is said last.
 LONGEST_MS=100
