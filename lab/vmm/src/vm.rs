@@ -19,7 +19,7 @@ use unspin_scenario::plan::{LockKind, Step};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryMmap};
 
 use crate::counters::{sample, VcpuSample};
-use crate::thread::{cpu_ns, install_kick_handler, kick_signal, pin};
+use crate::thread::{clock_ns, install_kick_handler, kick_signal, pin};
 use crate::{boot, vcpu, Error, GuestFault};
 use unspin_guest_abi::{self as abi, ProgramError};
 
@@ -293,7 +293,7 @@ impl Vm {
             .map(|(index, thread)| {
                 let at = abi::COUNTERS_ADDR + index as u64 * abi::COUNTERS_STRIDE;
                 // SAFETY: inside guest memory, aligned, as long as this VM is.
-                unsafe { sample(self.counters_ptr(at), self.counts_stalls, cpu_ns(thread.clock)) }
+                unsafe { sample(self.counters_ptr(at), self.counts_stalls, clock_ns(thread.clock)) }
             })
             .collect()
     }
