@@ -42,6 +42,12 @@ all_on() {
 		[ "$cpus" = $2 ] || [ ! -e /proc/$1/task/$tid ] || { echo "$tid may use $cpus, not $2"; return 1; }
 	done
 }
+# Ends VMs, which wait for that file: each has worked.
+end_vms() {
+	touch $1
+	shift
+	for vm; do check "a VM worked" wait $vm; done
+}
 J=/run/unspin/journal
 schedule() { hold unspin schedule --beside --journal $J "$@"; }
 # A command that holds a scheduler until its input ends; $command is its process.

@@ -116,6 +116,13 @@ pub fn set_class(thread: u32, real_time: bool) -> Result<(), String> {
     done.map_err(|e| format!("sched_setscheduler: {e}"))
 }
 
+/// The time stamp counter.
+#[inline(always)]
+pub fn tsc() -> u64 {
+    // SAFETY: reading it has no effect on memory.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
 /// The calling thread's id.
 pub fn tid() -> i32 {
     // SAFETY: no memory involved.

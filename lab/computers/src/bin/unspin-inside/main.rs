@@ -24,7 +24,7 @@ mod windows;
 use std::process::exit;
 use std::str::FromStr;
 use unspin_uapi::report;
-use vms::{End, Ring};
+use vms::End;
 
 const USAGE: &str = "usage: unspin-inside COMMAND
   agent PLAN.json [--out …]        as unspin-agent
@@ -96,26 +96,24 @@ fn main() {
 
 fn run(words: &[&str]) -> Result<String, String> {
     match words {
-        ["vm", vcpus, "--ms", ms] => {
-            vms::run(number(vcpus)?, Ring::Kernel, &End::After(number(ms)?))
-        }
+        ["vm", vcpus, "--ms", ms] => vms::run(number(vcpus)?, 0, &End::After(number(ms)?)),
         // A name, to be found on the command line.
         ["vm", vcpus, "--until", file] | ["vm", vcpus, "--until", file, "-name", _] => {
-            vms::run(number(vcpus)?, Ring::Kernel, &End::File(file.into()))
+            vms::run(number(vcpus)?, 0, &End::File(file.into()))
         }
         ["vm-that-starts", vcpus, "--until", file] => {
             ext::start_threads();
-            vms::run(number(vcpus)?, Ring::Kernel, &End::File(file.into()))
+            vms::run(number(vcpus)?, 0, &End::File(file.into()))
         }
         ["meet", vcpus, iterations, "--until", file] => {
             vms::meet(number(vcpus)?, number(iterations)?, &End::File(file.into()))
         }
         ["ext", line] => ext::shell(line),
         ["vm-in-user-space", vcpus, "--until", file] => {
-            vms::run(number(vcpus)?, Ring::User, &End::File(file.into()))
+            vms::run(number(vcpus)?, 3, &End::File(file.into()))
         }
         ["vm-that-reports", vcpus, cpl, "--until", file] => {
-            vms::run_reporting(number(vcpus)?, Ring::of(cpl), &End::File(file.into()))
+            vms::run_reporting(number(vcpus)?, number(cpl)?, &End::File(file.into()))
         }
         ["churn", count, vcpus] => vms::churn(number(count)?, number(vcpus)?),
         ["many", count, first, second] => many::hold(number(count)?, first, second),
@@ -138,7 +136,7 @@ fn run(words: &[&str]) -> Result<String, String> {
         ["btf", base, file, name] => btf::lengthen(base, file, name),
         ["nested", on, off] => nested::around(on, off),
         ["exit-cycles", rounds] => exact::exit_cycles(number(rounds)?).map(|n| n.to_string()),
-        ["rival", interrupts] => rival::beside(rival::Interrupts::parse(interrupts)?),
+        ["rival", interrupts] => rival::beside(interrupts),
         ["switches", ms] => vms::switches(number(ms)?, None),
         ["switches", ms, sleep_us] => vms::switches(number(ms)?, Some(number(sleep_us)?)),
         ["clock", ms] => clock::run(number(ms)?, None),

@@ -95,14 +95,9 @@ impl Words {
     }
 }
 
-/// Position of the words of vCPU `index`.
-pub fn words_at(index: usize) -> usize {
-    WORDS + index * WORDS_BYTES
-}
-
 /// Makes vCPU `index`, ready to run the spinners' program.
 pub fn make(vm: &VmFd, memory: Memory, index: usize) -> Result<(VcpuFd, Words), String> {
-    let at = words_at(index);
+    let at = WORDS + index * WORDS_BYTES;
     let vcpu = vm.create_vcpu(index as u64).map_err(says("KVM_CREATE_VCPU"))?;
     start_state(&vcpu, 0, 0, at as u32).map_err(says("the vCPU's state"))?;
     // With an irqchip all but the first would wait for INIT and SIPI.
