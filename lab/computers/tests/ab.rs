@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin diagnose --ab` on stock kernels under QEMU: KVM's polling and vCPUs' CPUs are switched and put
 //! back. tests/ab.sh is what runs inside.
-//!
-//! `UNSPIN_KERNELS`, `UNSPIN_LAB_DIR`. The command is taken from where this test is built.
 
 mod common;
 

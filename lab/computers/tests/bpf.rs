@@ -3,7 +3,7 @@
 //! table below, and they decide there as they do on a processor. They are in
 //! lab/policy/tests/bpf/NAME.bpf.c.
 //!
-//! This test's own program is what loads them inside. `UNSPIN_LAB_DIR`.
+//! This test's own program is what loads them inside.
 
 mod common;
 #[path = "../../policy/tests/bpf/compile.rs"]

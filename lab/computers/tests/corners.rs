@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Corners of the module under QEMU: what it must refuse, other users of its hooks, vCPUs that
 //! starve, a hook that stays. tests/corners.sh runs inside.
-//!
-//! `UNSPIN_KERNELS`, `UNSPIN_LAB_DIR`.
 
 mod common;
 

@@ -3,7 +3,7 @@
 //! tests/module.sh do, then every allocation of a load and of a switch of modes failing in turn, and the kernel has
 //! found nothing; then faults it must find, so that this says something (tests/debug.sh).
 //!
-//! `UNSPIN_CYCLES` (20) load, switch and unload cycles a kernel; `UNSPIN_KERNELS`, `UNSPIN_LAB_DIR`.
+//! `UNSPIN_CYCLES` (20) load, switch and unload cycles a kernel.
 
 mod common;
 

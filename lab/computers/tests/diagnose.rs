@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin diagnose` on stock kernels under QEMU: states against what the kernel itself counts, and
 //! causes that were put there. tests/diagnose.sh is what runs inside.
-//!
-//! `UNSPIN_KERNELS`, `UNSPIN_LAB_DIR`. The command is taken from where this test is built.
 
 mod common;
 

@@ -2,8 +2,7 @@
 //! Turns in stock kernels under QEMU: vCPUs are kept from running and let in again, whatever happens
 //! meanwhile to their threads, their VMs, the CPUs or the module. tests/gangs.sh is what runs inside.
 //!
-//! A fifth of `UNSPIN_CYCLES` (20) load, turn and unload cycles a kernel; `UNSPIN_KERNELS`,
-//! `UNSPIN_LAB_DIR`.
+//! A fifth of `UNSPIN_CYCLES` (20) load, turn and unload cycles a kernel.
 
 mod common;
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Thousands of VMs of one process under QEMU, and a load that fails with a hook that stays.
 //! tests/limits.sh is what runs inside.
-//!
-//! `UNSPIN_KERNELS`, `UNSPIN_LAB_DIR`.
 
 mod common;
 

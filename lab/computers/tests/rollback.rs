@@ -2,8 +2,7 @@
 //! Turns are ended a hundred times under QEMU, by `off`, by unloading and by killing the service, and no
 //! vCPU waits afterwards. tests/rollback.sh is what runs inside.
 //!
-//! `UNSPIN_KERNELS`, `UNSPIN_LAB_DIR`, `UNSPIN_CYCLES` (34) of each. The command is taken from where this
-//! test is built.
+//! `UNSPIN_CYCLES` (34) of each.
 
 mod common;
 

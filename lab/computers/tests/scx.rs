@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Credit as a scheduler of sched_ext (papers/crates/scx) in a stock kernel under QEMU. tests/scx.sh is what
-//! runs inside. `UNSPIN_LAB_DIR`.
+//! runs inside.
 
 mod common;
 

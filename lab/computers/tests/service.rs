@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin apply --stay` with the module in a stock kernel under QEMU: VMs by name and process, later
 //! ones too, the file read again, stopped, killed. tests/service.sh is what runs inside.
-//!
-//! `UNSPIN_KERNELS`, `UNSPIN_LAB_DIR`. The command is taken from where this test is built.
 
 mod common;
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin shape` on stock kernels under QEMU: a VM's weights, nice values, slices and
 //! CPUs are set, and put back, however it ends, and where a CPU goes. tests/shape.sh is what runs inside.
-//!
-//! `UNSPIN_KERNELS`, `UNSPIN_LAB_DIR`. The command is taken from where this test is built.
 
 mod common;
 

@@ -2,7 +2,7 @@
 //! Extended time slices (core/locks/slice_linux.h) on a kernel that has them, which the lab builds: `lease` and a
 //! test-and-set lock with 4 threads per CPU, with and without, in turn within one boot (tests/slices.c).
 //!
-//! `UNSPIN_CPUS` (2): CPUs of the computer. `UNSPIN_CYCLES` (3): measurements of each kind. `UNSPIN_LAB_DIR`.
+//! `UNSPIN_CPUS` (2): CPUs of the computer. `UNSPIN_CYCLES` (3): measurements of each kind.
 
 mod common;
 

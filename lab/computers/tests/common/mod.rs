@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Booting from tests: one emulated computer at a time, skipped where it cannot be.
+//! Booting from tests: one emulated computer at a time, skipped where it cannot be. docs/lab.md has the
+//! variables that change them.
 #![allow(dead_code)]
 
 pub mod area;
