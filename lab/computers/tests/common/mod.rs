@@ -244,8 +244,9 @@ pub fn command_under_qemu(
     });
 }
 
-/// Boots `computer` with `script` (after inside.sh); says each line with its time. A computer that stalled for no reason of the module's is
-/// booted once more; one that stalls again has failed.
+/// Boots `computer` with `script` (after inside.sh); says each line with its time. A computer
+/// that stalled for no reason of the module's is booted once more; one that stalls again has
+/// failed.
 pub fn script_with(
     lab: &Lab,
     kernel: &Kernel,
