@@ -109,11 +109,9 @@ impl Helper {
         arguments: Option<Vec<String>>,
         failed: fn(String) -> Error,
     ) -> Result<Option<Helper>, Error> {
-        let start = |arguments: Vec<String>| {
-            let beside = Beside::start(package, &arguments).map_err(failed)?;
-            Ok(Helper { beside, failed })
-        };
-        arguments.map(start).transpose()
+        let Some(arguments) = arguments else { return Ok(None) };
+        let beside = Beside::start(package, &arguments).map_err(failed)?;
+        Ok(Some(Helper { beside, failed }))
     }
 
     /// Ends it, and returns its last output. Fails if it had ended before.

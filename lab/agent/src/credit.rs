@@ -13,8 +13,8 @@ const PROGRAM: &str = "unspin-scx";
 /// The default weight of cgroups; Credit's weights have no unit.
 const WEIGHT: u32 = 100;
 
-/// Puts the vCPU threads of each VM under it; `None` if the arm does not use it. When it ends, every thread
-/// is an ordinary one again.
+/// Puts the vCPU threads of each VM under it; `None` if the arm does not use it. When it ends,
+/// every thread is an ordinary one again.
 pub(crate) fn start(run: &Run, vms: &[Vec<i32>], cpus: Cpus) -> Result<Option<Helper>, Error> {
     Helper::start(PROGRAM, arguments(run, vms, cpus), |what| Error::NoSchedExt { what })
 }

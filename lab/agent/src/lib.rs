@@ -46,8 +46,8 @@ const EXIT_USAGE: i32 = 2;
 pub const EXIT_CANNOT: i32 = 77;
 const EXIT_INTERRUPTED: i32 = 130;
 
-/// Runs the command that a binary's arguments begin with. Returns its exit code; `None` if it is none of
-/// the agent's.
+/// Runs the command that a binary's arguments begin with. Returns its exit code; `None` if it is
+/// none of the agent's.
 pub fn command_main(args: &[String]) -> Option<i32> {
     let (command, rest) = args.split_first()?;
     match command.as_str() {

@@ -389,7 +389,8 @@ fn vcpu_threads(pid: u32) -> Result<Vec<i32>, Error> {
     Ok(found.into_iter().map(|(_, tid)| tid).collect())
 }
 
-/// A new file that no other user can read, for a guest's memory or console. Dropping this removes it.
+/// A new file that no other user can read, for a guest's memory or console. Dropping this removes
+/// it.
 struct NewFile(PathBuf);
 
 impl NewFile {

@@ -8,8 +8,8 @@ use crate::Error;
 
 const PROGRAM: &str = "unspin";
 
-/// Gives it the VMs of these processes, on all pCPUs; `None` if the arm has no such scheduler. When it ends, it
-/// gives them back.
+/// Gives it the VMs of these processes, on all pCPUs; `None` if the arm has no such scheduler. When
+/// it ends, it gives them back.
 pub(crate) fn start(run: &Run, pids: &[u32], pcpus: u32) -> Result<Option<Helper>, Error> {
     Helper::start(PROGRAM, arguments(run, pids, pcpus), |what| Error::NoScheduler { what })
 }

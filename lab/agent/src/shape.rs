@@ -10,8 +10,8 @@ const PROGRAM: &str = "unspin";
 /// The command's own period, if the arm has none.
 const PERIOD_MS: u32 = 80;
 
-/// Starts `unspin shape` for those of these VMs that the arm shapes; `None` if it shapes none. When it ends, it
-/// restores what it changed.
+/// Starts `unspin shape` for those of these VMs that the arm shapes; `None` if it shapes none. When
+/// it ends, it restores what it changed.
 pub(crate) fn start(run: &Run, pids: &[u32]) -> Result<Option<Helper>, Error> {
     Helper::start(PROGRAM, arguments(run, pids), |what| Error::NoShape { what })
 }

@@ -82,7 +82,8 @@ impl Apt {
         Apt::default()
     }
 
-    /// apt with the lists of Debian 13's packages, including backports, or of its sources, kept in `dir`.
+    /// apt with the lists of Debian 13's packages, including backports, or of its sources, kept in
+    /// `dir`.
     pub(crate) fn trixie(lists: Lists, dir: &Path, go: &mut Go) -> Result<Apt> {
         let at = |name: &str| dir.join(name);
         let apt = Apt::of_lists_in(dir);

@@ -64,7 +64,8 @@ pub fn prepare(root: &Path, lab: &Path, package: KernelPackage, go: &mut Go) -> 
     Ok(Kernel { series, name, release, vmlinuz, modules, headers, module, test_module })
 }
 
-/// Builds a module for a kernel of which only the headers are fetched. Returns the kernel's release, too.
+/// Builds a module for a kernel of which only the headers are fetched. Returns the kernel's
+/// release, too.
 pub(crate) fn prepare_module(
     of: &Module,
     root: &Path,

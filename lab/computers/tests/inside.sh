@@ -33,8 +33,8 @@ settle() {
 	done
 	"$@"
 }
-# The same, looked at once a second, so many times at most: a script that looks often is a task of the host, which
-# keeps VMs from turns.
+# The same, looked at once a second, so many times at most: a script that looks often is a task of
+# the host, which keeps VMs from turns.
 within() {
 	tries=$1
 	shift
@@ -70,8 +70,13 @@ has_vcpus() { [ "$(vcpus "$1" | wc -l)" = "$2" ]; }
 # KVM's module for this processor (init.sh), loaded again with these parameters.
 vendor_with() { rmmod kvm_${vendor#kvm-} && insmod /modules/$vendor.ko "$@"; }
 # One window for all, in a directory of settings.
-set_window() { for file in window_init_cycles window_min_cycles window_max_cycles; do echo $2 > $1/$file; done; }
-# A guest computes for ten ticks of the host beside a thread on its CPU, which waits for so many us at most.
+set_window() {
+    for file in window_init_cycles window_min_cycles window_max_cycles; do
+        echo $2 > $1/$file
+    done
+}
+# A guest computes for ten ticks of the host beside a thread on its CPU, which waits for so many us
+# at most.
 loses_its_cpu() {
 	found=$(unspin-inside rival "$1") || { echo "$found"; return 1; }
 	say "interrupts $1: ${found% *} exits for the host's, the thread waited ${found#* } us at most"

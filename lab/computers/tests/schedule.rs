@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin schedule` in a stock kernel under QEMU. tests/schedule.sh and tests/schedule_*.sh are what runs inside. `UNSPIN_CYCLES` (3) of each way to end it.
+//! `unspin schedule` in a stock kernel under QEMU. tests/schedule.sh and tests/schedule_*.sh are
+//! what runs inside. `UNSPIN_CYCLES` (3) of each way to end it.
 
 mod common;
 

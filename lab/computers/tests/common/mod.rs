@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Booting from tests: one emulated computer at a time, skipped where it cannot be. docs/lab.md has the
-//! variables that change them.
+//! Booting from tests: one emulated computer at a time, skipped where it cannot be. docs/lab.md has
+//! the variables that change them.
 #![allow(dead_code)]
 
 pub mod area;
@@ -44,8 +44,8 @@ pub fn built(program: &str, what: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// The lab the tests use: `UNSPIN_LAB_DIR`, or that of the command, with the emulator of what is timed if `tools` are
-/// for that. `None`, with the reason printed, where `tools` are missing.
+/// The lab the tests use: `UNSPIN_LAB_DIR`, or that of the command, with the emulator of what is
+/// timed if `tools` are for that. `None`, with the reason printed, where `tools` are missing.
 pub fn lab(tools: &[&str]) -> Option<Lab> {
     if !has_tools(tools) {
         return None;
@@ -190,8 +190,8 @@ pub const NO_EXTRAS: Extras = Extras {
     silence: Duration::from_secs(600),
 };
 
-/// Boots `computer` with `script`, which makes at least so many checks: one that ends early makes fewer. Returns
-/// what is wrong.
+/// Boots `computer` with `script`, which makes at least so many checks: one that ends early makes
+/// fewer. Returns what is wrong.
 pub fn checked(
     lab: &Lab,
     kernel: &Kernel,
@@ -205,7 +205,8 @@ pub fn checked(
     verdict(kernel.series, &heard, checks_min, &heard.console)
 }
 
-/// The same with each of these kernels, as far as they are tested on and can be had. Fails if anything is wrong.
+/// The same with each of these kernels, as far as they are tested on and can be had. Fails if
+/// anything is wrong.
 pub fn checks(
     name: &str,
     tools: &[&str],
@@ -221,8 +222,8 @@ pub fn checks(
     });
 }
 
-/// Boots the kernels `all` under QEMU with the command `unspin` and `script`, which makes at least so many checks.
-/// Fails if a check of the script fails, or if `judged` rejects its output.
+/// Boots the kernels `all` under QEMU with the command `unspin` and `script`, which makes at least
+/// so many checks. Fails if a check of the script fails, or if `judged` rejects its output.
 pub fn command_under_qemu(
     name: &str,
     all: &[Series],

@@ -15,8 +15,9 @@ const TURNS: u32 = 4_000_000;
 const BEGIN: Duration = Duration::from_millis(20);
 const RFLAGS_IF: u64 = 1 << 9;
 
-/// With interrupts on; off when the guest is entered first; or turned off by its first instruction. Returns how often an interrupt of the host caused an exit of the guest, and the longest time that
-/// the thread waited for the CPU, in microseconds.
+/// With interrupts on; off when the guest is entered first; or turned off by its first instruction.
+/// Returns how often an interrupt of the host caused an exit of the guest, and the longest time
+/// that the thread waited for the CPU, in microseconds.
 pub fn beside(interrupts: &str) -> Result<String, String> {
     if !["on", "off", "turned-off"].contains(&interrupts) {
         return Err(format!("{interrupts} is none of on, off and turned-off"));
