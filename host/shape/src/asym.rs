@@ -22,6 +22,7 @@
 /// The functions as declared in `policy/asym.h`; safe wrappers are below.
 pub mod raw {
     extern "C" {
+        pub fn asym_params_check(params: *const super::Params) -> i32;
         pub fn asym_vcpu_init(vcpu: *mut super::Vcpu, params: *const super::Params, core: u32);
         pub fn asym_latency(vcpus: *mut super::Vcpu, count: u32, params: *const super::Params);
         pub fn asym_allocate(
@@ -83,6 +84,54 @@ impl Default for Params {
             urgent_us: 1_000,
             imbalance_ppm: 100_000,
             conflict_ratio: 2,
+        }
+    }
+}
+
+/// A field of [`Params`] that contradicts the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamError {
+    /// `grow_ppm` is above 10⁶.
+    Grow,
+    /// `latency_min_us` is 0.
+    LatencyMin,
+    /// `latency_max_us` is below `latency_min_us`.
+    LatencyMax,
+    /// `latency_init_us` is outside `latency_min_us..=latency_max_us`.
+    LatencyInit,
+    /// `urgent_us` is not below `latency_max_us`: everything would be urgent.
+    Urgent,
+    /// `conflict_ratio` is 0.
+    ConflictRatio,
+}
+
+impl std::fmt::Display for ParamError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            ParamError::Grow => "grow_ppm is above 1000000",
+            ParamError::LatencyMin => "latency_min_us is 0",
+            ParamError::LatencyMax => "latency_max_us is below latency_min_us",
+            ParamError::LatencyInit => "latency_init_us is outside latency_min_us..latency_max_us",
+            ParamError::Urgent => "urgent_us is not below latency_max_us",
+            ParamError::ConflictRatio => "conflict_ratio is 0",
+        })
+    }
+}
+
+impl std::error::Error for ParamError {}
+
+impl Params {
+    /// Checks that the parameters are consistent. The other functions are memory-safe without this.
+    pub fn check(&self) -> Result<(), ParamError> {
+        // SAFETY: a valid reference for the duration of the call.
+        match unsafe { raw::asym_params_check(self) } {
+            0 => Ok(()),
+            1 => Err(ParamError::Grow),
+            3 => Err(ParamError::LatencyMin),
+            4 => Err(ParamError::LatencyMax),
+            5 => Err(ParamError::LatencyInit),
+            6 => Err(ParamError::Urgent),
+            _ => Err(ParamError::ConflictRatio),
         }
     }
 }

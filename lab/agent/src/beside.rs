@@ -5,6 +5,8 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use crate::Error;
+
 /// Its first line of output.
 const READY: &str = "ready";
 
@@ -91,6 +93,30 @@ impl Drop for Beside {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
         let _ = self.child.wait();
+    }
+}
+
+/// A helper that an arm adds to the host, and the error that names it. Dropping this ends it.
+pub(crate) struct Helper {
+    beside: Beside,
+    failed: fn(String) -> Error,
+}
+
+impl Helper {
+    /// Starts it with these arguments; `None` if the arm does not ask for it.
+    pub(crate) fn start(
+        package: &'static str,
+        arguments: Option<Vec<String>>,
+        failed: fn(String) -> Error,
+    ) -> Result<Option<Helper>, Error> {
+        let Some(arguments) = arguments else { return Ok(None) };
+        let beside = Beside::start(package, &arguments).map_err(failed)?;
+        Ok(Some(Helper { beside, failed }))
+    }
+
+    /// Ends it, and returns its last output. Fails if it had ended before.
+    pub(crate) fn end(self) -> Result<String, Error> {
+        self.beside.end().map_err(self.failed)
     }
 }
 

@@ -7,7 +7,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Duration;
 
-use unspin_vmm::process::{now_ns, Command, Moments, Reply, Sample, Schedule, STOP_TIMEOUT};
+use unspin_vmm::process::{
+    now_ns, timespec, Command, Moments, Reply, Sample, Schedule, STOP_TIMEOUT,
+};
 use unspin_vmm::{VmConfig, VM_PROCESS_COMMAND};
 
 use crate::{interrupt, Error};
@@ -189,10 +191,7 @@ pub(crate) fn readable_until(fds: &[i32], deadline_ns: u64) -> Result<bool, Erro
     loop {
         interrupt::check()?;
         let Some(left) = deadline_ns.checked_sub(now_ns()) else { return Ok(false) };
-        let timeout = libc::timespec {
-            tv_sec: (left / 1_000_000_000) as libc::time_t,
-            tv_nsec: (left % 1_000_000_000) as libc::c_long,
-        };
+        let timeout = timespec(left);
         // SAFETY: the array and the timeout outlive the call.
         let ready = unsafe {
             libc::ppoll(

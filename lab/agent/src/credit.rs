@@ -5,7 +5,7 @@
 use unspin_policy::credit;
 use unspin_scenario::plan::{Coscheduling, CoschedulingMechanism, Run};
 
-use crate::beside::Beside;
+use crate::beside::Helper;
 use crate::cgroup::Cpus;
 use crate::Error;
 
@@ -13,27 +13,16 @@ const PROGRAM: &str = "unspin-scx";
 /// The default weight of cgroups; Credit's weights have no unit.
 const WEIGHT: u32 = 100;
 
-/// The scheduler of a run's VMs. Dropping it ends it, and every vCPU's thread is an ordinary one
-/// again.
-pub(crate) struct Credit(Beside);
-
-impl Credit {
-    /// Puts the vCPU threads of each VM under it; `None` if the arm does not use it.
-    pub(crate) fn start(run: &Run, vms: &[Vec<i32>], cpus: Cpus) -> Result<Option<Credit>, Error> {
-        if run.arm.coscheduling_mechanism != CoschedulingMechanism::SchedExt {
-            return Ok(None);
-        }
-        let beside = Beside::start(PROGRAM, &arguments(run, vms, cpus));
-        beside.map(|beside| Some(Credit(beside))).map_err(failed)
-    }
-
-    /// Ends it, and returns its counts. Fails if the kernel had already ended it.
-    pub(crate) fn end(self) -> Result<String, Error> {
-        self.0.end().map_err(failed)
-    }
+/// Puts the vCPU threads of each VM under it; `None` if the arm does not use it. When it ends,
+/// every thread is an ordinary one again.
+pub(crate) fn start(run: &Run, vms: &[Vec<i32>], cpus: Cpus) -> Result<Option<Helper>, Error> {
+    Helper::start(PROGRAM, arguments(run, vms, cpus), |what| Error::NoSchedExt { what })
 }
 
-fn arguments(run: &Run, vms: &[Vec<i32>], cpus: Cpus) -> Vec<String> {
+fn arguments(run: &Run, vms: &[Vec<i32>], cpus: Cpus) -> Option<Vec<String>> {
+    if run.arm.coscheduling_mechanism != CoschedulingMechanism::SchedExt {
+        return None;
+    }
     let gang = match run.arm.coscheduling {
         Coscheduling::Con => "con",
         Coscheduling::Vcrd => "vcrd",
@@ -47,11 +36,7 @@ fn arguments(run: &Run, vms: &[Vec<i32>], cpus: Cpus) -> Vec<String> {
         let tids: Vec<String> = tids.iter().map(i32::to_string).collect();
         format!("{weight}:{}:{}", u32::from(vm.gangs()), tids.join(","))
     });
-    std::iter::once(gang.to_string()).chain(counts).chain(vms).collect()
-}
-
-fn failed(what: String) -> Error {
-    Error::NoSchedExt { what }
+    Some(std::iter::once(gang.to_string()).chain(counts).chain(vms).collect())
 }
 
 #[cfg(test)]
@@ -64,7 +49,9 @@ mod tests {
         let mut run = Run { seed: 7, ..gangs };
         let tids = [vec![11, 12], vec![13]];
         let cpus = Cpus { count: 4, capped: false };
-        let words = |run: &Run, cpus| arguments(run, &tids, cpus).join(" ");
+        assert!(arguments(&run, &tids, cpus).is_none(), "no arm asks for it");
+        run.arm.coscheduling_mechanism = CoschedulingMechanism::SchedExt;
+        let words = |run: &Run, cpus| arguments(run, &tids, cpus).unwrap().join(" ");
         assert_eq!(words(&run, cpus), "none 0 10000 4 7 100:1:11,12 100:1:13");
         run.arm.coscheduling = Coscheduling::Con;
         run.arm.turn_us = Some(6000);
@@ -73,12 +60,11 @@ mod tests {
         assert_eq!(words(&run, capped), "con 1 6000 4 7 1:0:11,12 300:0:13");
         run.arm.coscheduling = Coscheduling::Vcrd;
         assert!(words(&run, cpus).starts_with("vcrd "));
-        assert!(Credit::start(&run, &tids, cpus).unwrap().is_none());
     }
 
     #[test]
     fn what_it_says_of_a_failure_names_it() {
-        let refused = failed("no sched_ext here".into()).to_string();
+        let refused = Error::NoSchedExt { what: "no sched_ext here".into() }.to_string();
         assert!(
             refused.contains("sched-ext") && refused.contains("no sched_ext here"),
             "{refused}"

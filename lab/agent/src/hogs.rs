@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use unspin_vmm::process::now_ns;
-use unspin_vmm::{cpu_ns, pin};
+use unspin_vmm::{clock_ns, pin};
 
 /// CPU time of the calling thread.
 const CPU_TIME: libc::clockid_t = libc::CLOCK_THREAD_CPUTIME_ID;
@@ -29,9 +29,9 @@ impl Hogs {
                 // If pinning fails, it runs on any CPU.
                 let _ = pin(0, number % pcpus.max(1));
                 compute_until(&window[0]);
-                let before_ns = cpu_ns(CPU_TIME);
+                let before_ns = clock_ns(CPU_TIME);
                 compute_until(&window[1]);
-                cpu_ns(CPU_TIME) - before_ns
+                clock_ns(CPU_TIME) - before_ns
             })
         };
         Hogs { each: (0..hogs).map(hog).collect(), window }

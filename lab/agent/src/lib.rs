@@ -38,10 +38,6 @@ pub use interrupt::is_ignored;
 pub use module::settings_for;
 pub use sink::{frame, Sink};
 
-/// The argument that makes a binary call [`agent_main`].
-pub const AGENT_COMMAND: &str = "agent";
-/// The argument that makes a binary call [`say_main`].
-pub const SAY_COMMAND: &str = "say";
 pub const USAGE: &str = "usage: agent PLAN.json [--out FILE|port-e9|stdout]";
 
 const EXIT_FAILED: i32 = 1;
@@ -49,6 +45,18 @@ const EXIT_USAGE: i32 = 2;
 /// This computer cannot run the plan now. The reason was reported.
 pub const EXIT_CANNOT: i32 = 77;
 const EXIT_INTERRUPTED: i32 = 130;
+
+/// Runs the command that a binary's arguments begin with. Returns its exit code; `None` if it is
+/// none of the agent's.
+pub fn command_main(args: &[String]) -> Option<i32> {
+    let (command, rest) = args.split_first()?;
+    match command.as_str() {
+        "agent" => Some(agent_main(rest)),
+        "say" => Some(say_main(rest)),
+        unspin_vmm::VM_PROCESS_COMMAND => Some(unspin_vmm::vm_process_main(rest)),
+        _ => None,
+    }
+}
 
 /// `agent PLAN.json [--out FILE|port-e9|stdout]`. Returns the exit code: 0 if every run succeeded.
 pub fn agent_main(args: &[String]) -> i32 {

@@ -4,10 +4,10 @@
 //! differs.
 
 use std::mem;
-use std::ops::Range;
 use std::time::Duration;
 
 use unspin_guest_abi::rng::{splitmix64, vm_seed};
+use unspin_host::cpus::{list, set_affinity};
 use unspin_scenario::plan::{CgroupLayout, LinuxFiles, LinuxGuest, Run, Vm};
 use unspin_scenario::result::{SchedStats, VmResult};
 
@@ -145,8 +145,11 @@ impl Guests {
             let pin = place.pin.get(vm).or(place.pin.last());
             for (vcpu, tid) in tids.iter().enumerate() {
                 let cpu = pin.and_then(|pin| pin.get(vcpu % pin.len().max(1))).copied();
-                let allowed = cpu.map_or(0..cpus.count, |cpu| cpu..cpu + 1);
-                set_affinity(*tid, allowed)?;
+                let allowed = cpu.map_or(0..cpus.count, |cpu| cpu..cpu + 1).collect();
+                set_affinity(*tid as u32, &allowed).map_err(|e| {
+                    let allowed = list(&allowed);
+                    Error::io(format!("pinning thread {tid} to pCPUs {allowed}"), e)
+                })?;
             }
         }
         let padded = |pin: &[Vec<u32>]| match pin.last() {
@@ -301,23 +304,6 @@ fn since(a: &SchedStats, b: &SchedStats) -> SchedStats {
         steal_ns: a.steal_ns.as_ref().zip(b.steal_ns.as_ref()).map(|(a, b)| pairs(a, b)),
         involuntary_switches: pairs(&a.involuntary_switches, &b.involuntary_switches),
         voluntary_switches: pairs(&a.voluntary_switches, &b.voluntary_switches),
-    }
-}
-
-fn set_affinity(tid: i32, cpus: Range<u32>) -> Result<(), Error> {
-    // SAFETY: a CPU set is plain data; the system call reads it.
-    let done = unsafe {
-        let mut set: libc::cpu_set_t = mem::zeroed();
-        let inside = cpus.clone().filter(|cpu| *cpu < libc::CPU_SETSIZE as u32);
-        inside.for_each(|cpu| libc::CPU_SET(cpu as usize, &mut set));
-        libc::sched_setaffinity(tid, mem::size_of_val(&set), &set)
-    };
-    match done {
-        0 => Ok(()),
-        _ => {
-            let what = format!("pinning thread {tid} to pCPUs {cpus:?}");
-            Err(Error::io(what, std::io::Error::last_os_error()))
-        }
     }
 }
 

@@ -4,20 +4,9 @@
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let code = match args.split_first() {
-        Some((command, rest)) if command == unspin_agent::AGENT_COMMAND => {
-            unspin_agent::agent_main(rest)
-        }
-        Some((command, rest)) if command == unspin_vmm::VM_PROCESS_COMMAND => {
-            unspin_vmm::vm_process_main(rest)
-        }
-        Some((command, rest)) if command == unspin_agent::SAY_COMMAND => {
-            unspin_agent::say_main(rest)
-        }
-        _ => {
-            eprintln!("{}", unspin_agent::USAGE);
-            2
-        }
-    };
+    let code = unspin_agent::command_main(&args).unwrap_or_else(|| {
+        eprintln!("{}", unspin_agent::USAGE);
+        2
+    });
     std::process::exit(code);
 }

@@ -219,18 +219,11 @@ fn vm_result([first, second]: &[Sample; 2]) -> VmResult {
         units: per_vcpu(|v| v.units),
         acquisitions: per_vcpu(|v| v.acquisitions),
         cpu_ns: per_vcpu(|v| v.cpu_ns),
-        halt_poll_ns: None,
         wait_hist: merged(|v| &v.wait_hist),
         stalls: (!stalls.free.is_empty()).then_some(stalls),
         max_wait_cycles: second.vcpus.iter().map(|v| v.max_wait_cycles).max().unwrap_or(0),
         responses: (!responses.hist.is_empty()).then_some(responses),
-        module: None,
-        turns: None,
-        error: None,
-        attribution: None,
-        sched: None,
-        states: None,
-        guest: None,
+        ..VmResult::default()
     }
 }
 

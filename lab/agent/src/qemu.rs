@@ -37,7 +37,7 @@ pub(crate) struct Qemu {
     vm: u32,
     child: Child,
     memory: Memory,
-    console: Console,
+    console: NewFile,
     /// Threads of its vCPUs, by number, once it is ready.
     pub(crate) tids: Vec<i32>,
     serial: u32,
@@ -76,7 +76,7 @@ impl Qemu {
         let path = Path::new(SHARED_MEMORY).join(format!("unspin-{own}-{vm}"));
         let memory = Memory::make(&path, u64::from(guest.memory_mib) << 20)?;
         let console = std::env::temp_dir().join(format!("unspin-{own}-{vm}.console"));
-        let console = Console::make(console)?;
+        let (console, _) = NewFile::make(console)?;
         let mut command = Command::new(&files.qemu);
         if let Some(firmware) = &files.firmware {
             command.args(["-L", firmware]);
@@ -132,7 +132,7 @@ impl Qemu {
     pub(crate) fn wait_ready(&mut self, vcpus: u32) -> Result<(), Error> {
         self.wait("boot", |area| area.guest.magic.load(Ordering::Acquire) == area::MAGIC)?;
         // Both have mapped it. Without its name, nothing is left behind if either is killed.
-        self.memory.forget_name();
+        self.memory.name = None;
         let guest = &self.area().guest;
         let version = guest.version.load(Ordering::Relaxed);
         if version != area::VERSION {
@@ -389,18 +389,22 @@ fn vcpu_threads(pid: u32) -> Result<Vec<i32>, Error> {
     Ok(found.into_iter().map(|(_, tid)| tid).collect())
 }
 
-/// The file of a guest's console. Dropping this removes it.
-struct Console(PathBuf);
+/// A new file that no other user can read, for a guest's memory or console. Dropping this removes
+/// it.
+struct NewFile(PathBuf);
 
-impl Console {
-    /// A new file, so that QEMU does not open one of another process with that name.
-    fn make(path: PathBuf) -> Result<Console, Error> {
-        new_file(&path)?;
-        Ok(Console(path))
+impl NewFile {
+    /// Removes a file left by an earlier agent with the same number.
+    fn make(path: PathBuf) -> Result<(NewFile, File), Error> {
+        let _ = fs::remove_file(&path);
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path);
+        let file = file.map_err(|e| Error::io(&path, e))?;
+        Ok((NewFile(path), file))
     }
 }
 
-impl Drop for Console {
+impl Drop for NewFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }
@@ -408,14 +412,14 @@ impl Drop for Console {
 
 /// The file with a guest's memory, of which the shared area is mapped.
 struct Memory {
-    path: Option<PathBuf>,
+    name: Option<NewFile>,
     at: *mut libc::c_void,
 }
 
 impl Memory {
     fn make(path: &Path, bytes: u64) -> Result<Memory, Error> {
-        let file = new_file(path)?;
-        let mut memory = Memory { path: Some(path.to_path_buf()), at: libc::MAP_FAILED };
+        let (name, file) = NewFile::make(path.to_path_buf())?;
+        let mut memory = Memory { name: Some(name), at: libc::MAP_FAILED };
         file.set_len(bytes).map_err(|e| Error::io(path, e))?;
         // SAFETY: a new mapping of the file, which is long enough.
         memory.at = unsafe {
@@ -439,21 +443,6 @@ impl Memory {
         // that others write are atomic.
         unsafe { &*self.at.cast::<Area>() }
     }
-
-    fn forget_name(&mut self) {
-        if let Some(path) = self.path.take() {
-            let _ = fs::remove_file(path);
-        }
-    }
-}
-
-/// Creates a file that did not exist and that no other user can read, for a guest's memory or
-/// console. Removes a file left by an earlier agent with the same number.
-fn new_file(path: &Path) -> Result<File, Error> {
-    let _ = fs::remove_file(path);
-    let mut options = OpenOptions::new();
-    let file = options.read(true).write(true).create_new(true).mode(0o600).open(path);
-    file.map_err(|e| Error::io(path, e))
 }
 
 /// Checks that this much memory is available. Otherwise a guest would be killed during a run.
@@ -493,6 +482,5 @@ impl Drop for Memory {
             // SAFETY: mapped here, and no longer used.
             unsafe { libc::munmap(self.at, area::BYTES) };
         }
-        self.forget_name();
     }
 }

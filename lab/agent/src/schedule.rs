@@ -3,31 +3,21 @@
 
 use unspin_scenario::plan::{Coscheduling, CoschedulingMechanism, Run};
 
-use crate::beside::Beside;
+use crate::beside::Helper;
 use crate::Error;
 
 const PROGRAM: &str = "unspin";
 
-/// The running command. Dropping it ends it, and it gives the VMs back.
-pub(crate) struct Scheduling(Beside);
-
-impl Scheduling {
-    /// Gives it the VMs of these processes, on all pCPUs; `None` where the arm has no such scheduler.
-    pub(crate) fn start(run: &Run, pids: &[u32], pcpus: u32) -> Result<Option<Scheduling>, Error> {
-        if run.arm.coscheduling_mechanism != CoschedulingMechanism::Scheduler {
-            return Ok(None);
-        }
-        let beside = Beside::start(PROGRAM, &arguments(run, pids, pcpus));
-        beside.map(|beside| Some(Scheduling(beside))).map_err(failed)
-    }
-
-    /// Ends it, and returns its last output.
-    pub(crate) fn end(self) -> Result<String, Error> {
-        self.0.end().map_err(failed)
-    }
+/// Gives it the VMs of these processes, on all pCPUs; `None` if the arm has no such scheduler. When
+/// it ends, it gives them back.
+pub(crate) fn start(run: &Run, pids: &[u32], pcpus: u32) -> Result<Option<Helper>, Error> {
+    Helper::start(PROGRAM, arguments(run, pids, pcpus), |what| Error::NoScheduler { what })
 }
 
-fn arguments(run: &Run, pids: &[u32], pcpus: u32) -> Vec<String> {
+fn arguments(run: &Run, pids: &[u32], pcpus: u32) -> Option<Vec<String>> {
+    if run.arm.coscheduling_mechanism != CoschedulingMechanism::Scheduler {
+        return None;
+    }
     let mut words = vec!["schedule".into(), "--beside".into()];
     words.extend(["--cpus".into(), format!("0-{}", pcpus.saturating_sub(1))]);
     if let Some(turn_us) = run.arm.turn_us {
@@ -43,11 +33,7 @@ fn arguments(run: &Run, pids: &[u32], pcpus: u32) -> Vec<String> {
         _ => {}
     }
     words.extend(pids.iter().map(name));
-    words
-}
-
-fn failed(what: String) -> Error {
-    Error::NoScheduler { what }
+    Some(words)
 }
 
 #[cfg(test)]
@@ -57,8 +43,9 @@ mod tests {
     #[test]
     fn it_is_asked_for_what_the_arm_is() {
         let mut run = Run::new(vec![], 2, 2).with(|vm| vm.spin_intensive = true);
-        assert!(Scheduling::start(&run, &[10, 20], 4).unwrap().is_none(), "no arm asks for it");
-        let words = |run: &Run| arguments(run, &[10, 20], 4).join(" ");
+        assert!(arguments(&run, &[10, 20], 4).is_none(), "no arm asks for it");
+        run.arm.coscheduling_mechanism = CoschedulingMechanism::Scheduler;
+        let words = |run: &Run| arguments(run, &[10, 20], 4).unwrap().join(" ");
         let first = "schedule --beside --cpus 0-3";
         assert_eq!(words(&run), format!("{first} --no-gangs pid:10 pid:20"));
         run.arm.coscheduling = Coscheduling::VcrdPle;

@@ -6,21 +6,19 @@ use unspin_scenario::plan::Run;
 use unspin_scenario::result::{RunResult, VcpuStates, VmResult, Wakeups};
 
 use crate::bench::Bench;
-use crate::credit::Credit;
+use crate::beside::Helper;
 use crate::hogs::Hogs;
-use crate::schedule::Scheduling;
-use crate::shape::Shaping;
 use crate::trace::{self, Trace};
 use crate::wakeups::Tasks;
-use crate::Error;
+use crate::{credit, schedule, shape, Error};
 
 /// Each VM's process and its vCPU threads.
 pub(crate) type Each = [(u32, Vec<i32>)];
 
 pub(crate) struct Watchers {
-    credit: Option<Credit>,
-    scheduling: Option<Scheduling>,
-    shaping: Option<Shaping>,
+    credit: Option<Helper>,
+    scheduling: Option<Helper>,
+    shaping: Option<Helper>,
     trace: Option<Trace>,
     tasks: Option<Tasks>,
     hogs: Hogs,
@@ -49,9 +47,9 @@ impl Watchers {
         }
         Ok(Watchers {
             trace,
-            credit: Credit::start(run, &tids, bench.cpus)?,
-            scheduling: Scheduling::start(run, &pids, pcpus)?,
-            shaping: Shaping::start(run, &pids)?,
+            credit: credit::start(run, &tids, bench.cpus)?,
+            scheduling: schedule::start(run, &pids, pcpus)?,
+            shaping: shape::start(run, &pids)?,
             tasks: run.wakeups_hz.map(|hz| Tasks::start(pcpus, hz)),
             hogs: Hogs::start(pcpus, run.hogs),
         })
@@ -76,11 +74,8 @@ impl Watchers {
         if let Some(credit) = self.credit {
             note(format!("Credit: {}", credit.end()?));
         }
-        if let Some(scheduling) = self.scheduling {
-            note(scheduling.end()?.replace('\n', "; "));
-        }
-        if let Some(shaping) = self.shaping {
-            note(shaping.end()?.replace('\n', "; "));
+        for command in self.scheduling.into_iter().chain(self.shaping) {
+            note(command.end()?.replace('\n', "; "));
         }
         let mut lines = Vec::new();
         if let Some(trace) = &self.trace {

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The agent as a program, on this computer's /dev/kvm: functions only, no figure is judged.
 
+mod common;
+
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::{plan_file, plan_of, said, AGENT};
 use unspin_scenario::plan::{
-    ApleParams, Arm, Dist, Host, LockKind, Op, Plan, Run, Step, Vm, Window, YieldTo, SCHEMA,
+    ApleParams, Arm, Dist, Host, LockKind, Op, Plan, Run, Step, Vm, Window, YieldTo,
 };
-use unspin_scenario::result::{Record, RunResult};
+use unspin_scenario::result::Record;
 
-const AGENT: &str = env!("CARGO_BIN_EXE_unspin-agent");
 const MODULE: &str = "/sys/module/unspin/default";
 
 /// Whether this test can run; says why not.
@@ -55,49 +56,7 @@ fn run(id: u32) -> Run {
 }
 
 fn plan(runs: Vec<Run>) -> Plan {
-    Plan {
-        schema: SCHEMA,
-        scenario: "test".into(),
-        title: "test".into(),
-        scenario_hash: "0".into(),
-        host: Host::new(1),
-        linux: None,
-        runs,
-    }
-}
-
-fn plan_file(name: &str, plan: &Plan) -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.json"));
-    std::fs::write(&path, serde_json::to_string(plan).unwrap()).unwrap();
-    path
-}
-
-/// Exit code and records of an agent that is given `plan`.
-fn agent(name: &str, plan: &Plan) -> (i32, Vec<Record>) {
-    let output = Command::new(AGENT).arg("agent").arg(plan_file(name, plan)).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    let records = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    (output.status.code().unwrap(), records)
-}
-
-fn results(records: &[Record]) -> Vec<&RunResult> {
-    records
-        .iter()
-        .filter_map(|record| match record {
-            Record::Run(result) => Some(&**result),
-            _ => None,
-        })
-        .collect()
-}
-
-fn error_of(records: &[Record], id: u32) -> &str {
-    records
-        .iter()
-        .find_map(|record| match record {
-            Record::Failed { id: failed, error } if *failed == id => Some(error.as_str()),
-            _ => None,
-        })
-        .unwrap_or_else(|| panic!("run {id} did not fail: {records:?}"))
+    plan_of(None, runs)
 }
 
 #[test]
@@ -125,14 +84,15 @@ fn every_vm_got_its_lock(window_ms: u64) -> bool {
     }
     let one = Vm { vcpus: 1, pin: vec![0], ..run(6).vms[0].clone() };
     runs.push(Run { vms: vec![one; 4], ..run(6) });
-    let (code, records) = agent("locks", &plan(runs));
-    assert_eq!(code, 0, "{records:?}");
+    let said = said("locks", &plan(runs));
+    let records = &said.records;
+    assert_eq!(said.code, 0, "{records:?}");
     assert!(
         matches!(&records[0], Record::Begin(begin) if begin.tsc_khz > Some(0) && begin.title == "test")
     );
     assert_eq!(records.last(), Some(&Record::End { runs: 7, failed: 0 }));
     let mut all = true;
-    for result in results(&records) {
+    for result in said.results() {
         assert!(result.window_ns > window_ms * 900_000, "{}", result.window_ns);
         assert_eq!(result.vm.len(), result.run.vms.len());
         for vm in &result.vm {
@@ -166,17 +126,17 @@ fn a_run_that_fails_does_not_keep_the_others_from_being_made() {
         run(6).with(|vm| vm.quota_ppm = Some(200_000)),
         run(7),
     ];
-    let (code, records) = agent("failures", &plan(runs));
-    assert_eq!(code, 1);
-    assert!(error_of(&records, 0).contains("CPL 3"));
-    assert!(error_of(&records, 1).contains("1 CPUs to pin 2 vCPUs to"));
-    assert!(error_of(&records, 2).contains("layout"));
-    assert!(error_of(&records, 3).contains("1 to 128"));
-    assert!(error_of(&records, 4).contains("CPU 4000"));
-    assert!(error_of(&records, 5).contains("no VMs"));
-    assert!(error_of(&records, 6).contains("a quota needs a cgroup"));
-    assert_eq!(results(&records).len(), 1);
-    assert_eq!(records.last(), Some(&Record::End { runs: 1, failed: 7 }));
+    let said = said("failures", &plan(runs));
+    assert_eq!(said.code, 1);
+    assert!(said.error(0).contains("CPL 3"));
+    assert!(said.error(1).contains("1 CPUs to pin 2 vCPUs to"));
+    assert!(said.error(2).contains("layout"));
+    assert!(said.error(3).contains("1 to 128"));
+    assert!(said.error(4).contains("CPU 4000"));
+    assert!(said.error(5).contains("no VMs"));
+    assert!(said.error(6).contains("a quota needs a cgroup"));
+    assert_eq!(said.results().len(), 1);
+    assert_eq!(said.records.last(), Some(&Record::End { runs: 1, failed: 7 }));
 }
 
 #[test]
@@ -191,22 +151,21 @@ fn arms_of_the_module_say_that_it_is_missing() {
         Run { arm: arm(Window::Fixed { cycles: 4096 }, YieldTo::Stock), ..run(1) },
         Run { arm: arm(Window::Stock, YieldTo::HVS), ..run(2) },
     ];
-    let (code, records) = agent("module", &plan(runs));
-    assert_eq!(code, 1);
+    let said = said("module", &plan(runs));
+    assert_eq!(said.code, 1);
     for id in 0..3 {
-        assert!(error_of(&records, id).contains("unspin load"));
+        assert!(said.error(id).contains("unspin load"));
     }
 }
 
 #[test]
 fn a_plan_for_another_computer_fails_as_a_whole() {
-    let (code, records) =
-        agent("cpus", &Plan { host: Host::new(100_000), ..plan(vec![run(0), run(1)]) });
-    assert_eq!(code, 1);
-    assert!(error_of(&records, 1).contains("100000 CPUs"));
-    let (_, records) = agent("schema", &Plan { schema: 99, ..plan(vec![run(0)]) });
-    assert!(error_of(&records, 0).contains("format 99"));
-    assert_eq!(records.last(), Some(&Record::End { runs: 0, failed: 1 }));
+    let few = said("cpus", &Plan { host: Host::new(100_000), ..plan(vec![run(0), run(1)]) });
+    assert_eq!(few.code, 1);
+    assert!(few.error(1).contains("100000 CPUs"));
+    let other = said("schema", &Plan { schema: 99, ..plan(vec![run(0)]) });
+    assert!(other.error(0).contains("format 99"));
+    assert_eq!(other.records.last(), Some(&Record::End { runs: 0, failed: 1 }));
 }
 
 #[test]

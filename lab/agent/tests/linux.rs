@@ -2,20 +2,21 @@
 //! The agent with Linux guests, which a stand-in for QEMU plays: what stays from run to run, and every
 //! way in which a guest can fail.
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::{plan_file, plan_of, said, Said, AGENT};
 use unspin_scenario::plan::{
-    GuestIdle, GuestLock, GuestProgram, Host, LinuxFiles, LinuxGuest, LinuxVm, Plan, Run, Window,
-    SCHEMA,
+    GuestIdle, GuestLock, GuestProgram, LinuxFiles, LinuxGuest, LinuxVm, Plan, Run, Window,
 };
-use unspin_scenario::result::{Record, Responses};
+use unspin_scenario::result::{Record, Responses, RunResult};
 
-const AGENT: &str = env!("CARGO_BIN_EXE_unspin-agent");
 const FAKE_QEMU: &str = env!("CARGO_BIN_EXE_fake-qemu");
 
 fn run(id: u32, lock: GuestLock, program: &str) -> Run {
@@ -52,40 +53,27 @@ fn run(id: u32, lock: GuestLock, program: &str) -> Run {
 }
 
 fn plan(fault: &str, runs: Vec<Run>) -> Plan {
-    Plan {
-        schema: SCHEMA,
-        scenario: "test".into(),
-        title: "test".into(),
-        scenario_hash: "0".into(),
-        host: Host::new(1),
-        linux: Some(LinuxFiles {
-            qemu: FAKE_QEMU.into(),
-            firmware: None,
-            kernels: BTreeMap::from([("6.12".to_string(), "/dev/null".to_string())]),
-            initramfs: fault.into(),
-            cmdline: String::new(),
-            patience_s: 5,
-        }),
-        runs,
-    }
-}
-
-struct Said {
-    code: i32,
-    records: Vec<Record>,
-    pid: u32,
+    let linux = LinuxFiles {
+        qemu: FAKE_QEMU.into(),
+        firmware: None,
+        kernels: BTreeMap::from([("6.12".to_string(), "/dev/null".to_string())]),
+        initramfs: fault.into(),
+        cmdline: String::new(),
+        patience_s: 5,
+    };
+    plan_of(Some(linux), runs)
 }
 
 fn agent(name: &str, plan: &Plan) -> Said {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.json"));
-    std::fs::write(&path, serde_json::to_string(plan).unwrap()).unwrap();
-    let child = Command::new(AGENT).arg("agent").arg(path).stdout(Stdio::piped()).spawn().unwrap();
-    let pid = child.id();
-    let output = child.wait_with_output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    let records = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    nothing_is_left(pid);
-    Said { code: output.status.code().unwrap(), records, pid }
+    let said = said(name, plan);
+    nothing_is_left(said.pid);
+    said
+}
+
+/// Units of each VM of each run that was measured.
+fn units(said: &Said) -> Vec<(u32, Vec<u64>)> {
+    let of_run = |r: &&RunResult| (r.run.id, r.vm.iter().map(|v| v.units[0]).collect());
+    said.results().iter().map(of_run).collect()
 }
 
 /// Neither files of the agent's nor processes that have them open.
@@ -103,25 +91,6 @@ fn nothing_is_left(pid: u32) {
     }
 }
 
-impl Said {
-    fn error(&self, id: u32) -> &str {
-        let failed = self.records.iter().find_map(|record| match record {
-            Record::Failed { id: failed, error } if *failed == id => Some(error.as_str()),
-            _ => None,
-        });
-        failed.unwrap_or_else(|| panic!("run {id} did not fail: {:?}", self.records))
-    }
-
-    /// Units of each VM of each run that was measured.
-    fn units(&self) -> Vec<(u32, Vec<u64>)> {
-        let measured = self.records.iter().filter_map(|record| match record {
-            Record::Run(r) => Some((r.run.id, r.vm.iter().map(|v| v.units[0]).collect())),
-            _ => None,
-        });
-        measured.collect()
-    }
-}
-
 #[test]
 fn guests_stay_while_their_kind_is_wanted() {
     let first = run(0, GuestLock::Queued, "a");
@@ -130,7 +99,7 @@ fn guests_stay_while_their_kind_is_wanted() {
     let other = run(2, GuestLock::PvPreemptable, "a");
     let said = agent("stay", &plan("", vec![first, alone, other]));
     assert_eq!(said.code, 0, "{:?}", said.records);
-    for (id, units) in said.units() {
+    for (id, units) in units(&said) {
         assert_eq!(units.len(), if id == 1 { 1 } else { 2 });
         assert!(units.iter().all(|n| (20..=220).contains(n)), "{units:?}");
     }
@@ -143,7 +112,6 @@ fn guests_stay_while_their_kind_is_wanted() {
     assert!((20..=220).contains(&responses.count), "{responses:?}");
     assert_eq!(responses.hist[Responses::bucket(1000)], responses.count);
     assert!(responses.cycles.abs_diff(1000 * responses.count) <= 1000, "{responses:?}");
-    assert!(said.pid > 0);
 }
 
 #[test]
@@ -174,18 +142,16 @@ fn window_off_says_that_the_module_is_missing() {
     let said = agent("off", &plan("", vec![off, run(1, GuestLock::Queued, "a")]));
     assert_eq!(said.code, 1);
     assert!(said.error(0).contains("ple-off needs the unspin module"), "{}", said.error(0));
-    assert_eq!(said.units().iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1]);
+    assert_eq!(units(&said).iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1]);
 }
 
 /// Starts an agent with a plan of `runs` runs and waits until it begins. Returns it and its output.
 fn begun(name: &str, shell: &str, runs: u32) -> (Child, BufReader<ChildStdout>) {
     let runs = (0..runs).map(|id| run(id, GuestLock::Queued, "a")).collect();
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.json"));
-    std::fs::write(&path, serde_json::to_string(&plan("", runs)).unwrap()).unwrap();
     let mut command = Command::new("sh");
     command
         .args(["-c", &format!("{shell}exec \"$@\""), "sh", AGENT, "agent"])
-        .arg(path)
+        .arg(plan_file(name, &plan("", runs)))
         .stdout(Stdio::piped());
     // The tests may run under nohup, and a shell cannot restore a signal that was ignored when it
     // started.
@@ -269,7 +235,7 @@ fn a_guest_that_fails_costs_its_run_and_no_other() {
         let error = said.error(0);
         assert!(error.contains("VM 1") && error.contains(why), "{fault}: {error}");
         assert_eq!(said.code, 1);
-        assert_eq!(said.units().iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1], "{fault}");
+        assert_eq!(units(&said).iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1], "{fault}");
     }
 }
 
@@ -308,8 +274,7 @@ fn what_is_missing_is_named() {
 #[test]
 fn an_interrupt_leaves_nothing_behind() {
     let long = Run { window_ms: 60_000, ..run(0, GuestLock::Queued, "a") };
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("interrupted.json");
-    std::fs::write(&path, serde_json::to_string(&plan("", vec![long])).unwrap()).unwrap();
+    let path = plan_file("interrupted", &plan("", vec![long]));
     for after_ms in [5, 60, 400] {
         let child =
             Command::new(AGENT).arg("agent").arg(&path).stdout(Stdio::piped()).spawn().unwrap();

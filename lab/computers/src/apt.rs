@@ -6,7 +6,8 @@
 use crate::error::{io, LabError, Result};
 use crate::go::Go;
 use crate::tool;
-use std::ffi::OsString;
+use std::borrow::Borrow;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,7 +32,7 @@ Acquire::Languages \"none\";
 
 /// The contents of package lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lists {
+pub(crate) enum Lists {
     Packages,
     Sources,
 }
@@ -81,17 +82,9 @@ impl Apt {
         Apt::default()
     }
 
-    /// apt with the lists of Debian 13, including backports, kept in `dir`.
-    pub(crate) fn trixie(dir: &Path, go: &mut Go) -> Result<Apt> {
-        Apt::of_trixie(Lists::Packages, dir, go)
-    }
-
-    /// apt with the list of Debian 13's sources, kept in `dir`.
-    pub(crate) fn trixie_sources(dir: &Path, go: &mut Go) -> Result<Apt> {
-        Apt::of_trixie(Lists::Sources, dir, go)
-    }
-
-    fn of_trixie(lists: Lists, dir: &Path, go: &mut Go) -> Result<Apt> {
+    /// apt with the lists of Debian 13's packages, including backports, or of its sources, kept in
+    /// `dir`.
+    pub(crate) fn trixie(lists: Lists, dir: &Path, go: &mut Go) -> Result<Apt> {
         let at = |name: &str| dir.join(name);
         let apt = Apt::of_lists_in(dir);
         if is_younger(&at("updated"), LISTS_MAX_AGE) {
@@ -135,9 +128,7 @@ impl Apt {
             ("Dir::Cache", "."),
             ("Dir::Cache::archives", "archives"),
         ] {
-            let mut value = OsString::from(format!("{option}="));
-            value.push(dir.join(name));
-            options.extend(["-o".into(), value]);
+            options.extend(setting(option, &dir.join(name)));
         }
         Apt { options, archives: dir.join("archives") }
     }
@@ -148,13 +139,8 @@ impl Apt {
         let partial = archives.join("partial");
         fs::create_dir_all(&partial).map_err(io(&partial))?;
         fs::write(&status, "").map_err(io(&status))?;
-        let mut options = Vec::new();
-        for (option, path) in [("Dir::State::status", status.as_path()), ("Dir::Cache", dir)] {
-            let mut value = OsString::from(format!("{option}="));
-            value.push(path);
-            options.extend(["-o".into(), value]);
-        }
-        Ok(Apt { options, archives })
+        let settings = [setting("Dir::State::status", &status), setting("Dir::Cache", dir)];
+        Ok(Apt { options: settings.concat(), archives })
     }
 
     /// The files of `packages` and of all their dependencies.
@@ -167,8 +153,7 @@ impl Apt {
         let _ = fs::remove_file(log);
         let mut get = self.get();
         get.args(["-y", "--no-install-recommends", "--print-uris", "install"]).args(packages);
-        tool::run("looking packages up", &mut get, log, stop)
-            .map_err(|error| as_download(&packages.join(" "), error))?;
+        run(&packages.join(" "), &mut get, log, stop)?;
         let text = fs::read_to_string(log).map_err(io(log))?;
         Ok(text.lines().filter_map(PackageFile::parse).collect())
     }
@@ -193,15 +178,17 @@ impl Apt {
         text.lines().find_map(|line| line.strip_prefix("Version: ")).map(str::to_string)
     }
 
-    /// Download a package into `dir`.
-    pub(crate) fn download(
+    /// Downloads packages into `dir`: the current ones, or `NAME=VERSION`.
+    pub(crate) fn download<S: Borrow<str> + AsRef<OsStr>>(
         &self,
         dir: &Path,
-        package: &str,
+        packages: &[S],
         log: &Path,
         stop: &AtomicBool,
     ) -> Result<()> {
-        self.fetch(dir, &["download", package], package, log, stop)
+        let mut get = self.get();
+        get.arg("download").args(packages).current_dir(dir);
+        run(&packages.join(" "), &mut get, log, stop)
     }
 
     /// Download the archives of a package's source, without Debian's changes, into `dir`.
@@ -212,36 +199,9 @@ impl Apt {
         log: &Path,
         stop: &AtomicBool,
     ) -> Result<()> {
-        let what = format!("the source of {package}");
-        self.fetch(dir, &["source", "--download-only", "--tar-only", package], &what, log, stop)
-    }
-
-    fn fetch(
-        &self,
-        dir: &Path,
-        args: &[&str],
-        what: &str,
-        log: &Path,
-        stop: &AtomicBool,
-    ) -> Result<()> {
         let mut get = self.get();
-        get.args(args).current_dir(dir);
-        tool::run(&format!("downloading {what}"), &mut get, log, stop)
-            .map_err(|error| as_download(what, error))
-    }
-
-    /// Download packages, each `NAME=VERSION`, into `dir`.
-    pub(crate) fn download_all(
-        &self,
-        dir: &Path,
-        packages: &[String],
-        log: &Path,
-        stop: &AtomicBool,
-    ) -> Result<()> {
-        let mut get = self.get();
-        get.arg("download").args(packages).current_dir(dir);
-        tool::run("downloading packages", &mut get, log, stop)
-            .map_err(|error| as_download(&packages.join(" "), error))
+        get.args(["source", "--download-only", "--tar-only", package]).current_dir(dir);
+        run(&format!("the source of {package}"), &mut get, log, stop)
     }
 
     /// Downloads `packages` and all their dependencies, with packages of `suite` preferred. Returns
@@ -255,8 +215,7 @@ impl Apt {
     ) -> Result<PathBuf> {
         let mut get = self.get();
         get.args(["-y", "--download-only", "-t", suite, "install"]).args(packages);
-        tool::run("downloading packages", &mut get, log, stop)
-            .map_err(|error| as_download(&packages.join(" "), error))?;
+        run(&packages.join(" "), &mut get, log, stop)?;
         Ok(self.archives.clone())
     }
 
@@ -271,6 +230,19 @@ impl Apt {
         ]);
         get
     }
+}
+
+/// The arguments that set an option of apt to a path.
+fn setting(option: &str, path: &Path) -> [OsString; 2] {
+    let mut value = OsString::from(format!("{option}="));
+    value.push(path);
+    ["-o".into(), value]
+}
+
+/// Runs apt-get, which fetches or looks up `what`.
+fn run(what: &str, get: &mut Command, log: &Path, stop: &AtomicBool) -> Result<()> {
+    tool::run(&format!("downloading {what}"), get, log, stop)
+        .map_err(|error| as_download(what, error))
 }
 
 fn as_download(package: &str, error: LabError) -> LabError {

@@ -89,10 +89,7 @@ impl BuildRoot {
     fn check_enter(&self) -> Result<()> {
         let mut probe = unshare();
         probe.arg("true").stdin(Stdio::null()).stdout(Stdio::null());
-        let out = probe.stderr(Stdio::piped()).output().map_err(|_| LabError::MissingTool {
-            tool: "unshare".into(),
-            package: tool::package_of("unshare").into(),
-        })?;
+        let out = probe.stderr(Stdio::piped()).output().map_err(tool::missing(&probe))?;
         if out.status.success() {
             return Ok(());
         }

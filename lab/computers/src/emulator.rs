@@ -232,10 +232,7 @@ pub fn start(
     image::initramfs(kernel, payload, &initramfs)?;
     let cmdline = format!("{CMDLINE} {extra_cmdline}");
     let mut command = match program {
-        Program::Bochs(with) => {
-            let medium = Medium { kernel, initramfs: &initramfs, cmdline: &cmdline };
-            bochs(computer, with, &medium, dir, stop)?
-        }
+        Program::Bochs(with) => bochs(computer, with, kernel, &initramfs, &cmdline, dir, stop)?,
         Program::Qemu => on_files(qemu(computer, kernel, &initramfs, &cmdline), &console),
         Program::QemuAmd(own) => {
             on_files(qemu_amd(computer, &own.program, kernel, &initramfs, &cmdline), &console)
@@ -283,22 +280,16 @@ fn errors_of(dir: &Path) -> Result<fs::File> {
     fs::File::create(&path).map_err(io(&path))
 }
 
-/// The contents of a computer under Bochs.
-struct Medium<'a> {
-    kernel: &'a Kernel,
-    initramfs: &'a Path,
-    cmdline: &'a str,
-}
-
 fn bochs(
     computer: &Computer,
     bochs: &Bochs,
-    medium: &Medium,
+    kernel: &Kernel,
+    initramfs: &Path,
+    cmdline: &str,
     dir: &Path,
     stop: &AtomicBool,
 ) -> Result<Command> {
     let started = bochs.started_in(dir)?;
-    let Medium { kernel, initramfs, cmdline } = *medium;
     let cmdline = match computer.processor {
         Processor::Haswell => cmdline.to_string(),
         // Its CPUID leaf 0x15 claims 2.4 GHz, which the kernel would believe.

@@ -4,14 +4,14 @@
 //! it, so it contains only what a program needs. Guests that load unspin-guest find it below
 //! /modules, by their kernel's release.
 
+use crate::archive::Archive;
 use crate::error::{io, LabError, Result};
 use crate::go::Go;
 use crate::guest_kernel;
-use crate::hash::contents;
+use crate::hash::{contents, sha256};
 use crate::module_build::{module_sources, GUESTS};
 use crate::tool;
 use crate::unpacked::{Files, Unpacked};
-use cpio::newc::Builder;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicBool;
 use unspin_scenario::plan::GuestProgram;
 
 /// The code that builds an image is part of its name.
-const OWN_SOURCE: &str = include_str!("guest_image.rs");
+const OWN_SOURCE: &str = concat!(include_str!("guest_image.rs"), include_str!("archive.rs"));
 
 /// What of an image is ours, in the source tree.
 pub(crate) const SOURCES: &str = "lab/guest/linux";
@@ -104,8 +104,7 @@ fn key(
         parts.push(release.as_bytes().to_vec());
         parts.push(fs::read(module).map_err(io(module))?);
     }
-    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-    Ok(crate::hash::sha256(&parts))
+    Ok(sha256(&parts))
 }
 
 /// All parts of an image from this project, of the source tree `root`.
@@ -311,44 +310,4 @@ fn archive(programs: &[GuestProgram], files: &Files) -> Result<Vec<u8>> {
         }
     }
     archive.finish()
-}
-
-#[derive(Default)]
-struct Archive {
-    out: Vec<u8>,
-    inode: u32,
-    dirs: BTreeSet<String>,
-}
-
-impl Archive {
-    fn add(&mut self, path: &str, mode: u32, contents: &[u8]) -> Result<()> {
-        self.inode += 1;
-        let length = u32::try_from(contents.len()).map_err(|_| LabError::GuestProgram {
-            name: path.to_string(),
-            detail: "a file in an initramfs must be shorter than 4 GiB".into(),
-        })?;
-        let builder = Builder::new(path).ino(self.inode).mode(mode).nlink(1);
-        let mut writer = builder.write(&mut self.out, length);
-        std::io::Write::write_all(&mut writer, contents).map_err(io(path))?;
-        writer.finish().map_err(io(path)).map(|_| ())
-    }
-
-    fn add_dir(&mut self, path: &str) -> Result<()> {
-        match self.dirs.insert(path.to_string()) {
-            true => self.add(path, 0o040_755, &[]),
-            false => Ok(()),
-        }
-    }
-
-    /// A file after the directories it lies in.
-    fn add_file(&mut self, path: &str, mode: u32, contents: &[u8]) -> Result<()> {
-        for (at, _) in path.match_indices('/') {
-            self.add_dir(&path[..at])?;
-        }
-        self.add(path, 0o100_000 | mode, contents)
-    }
-
-    fn finish(self) -> Result<Vec<u8>> {
-        cpio::newc::trailer(self.out).map_err(io("the guests' image"))
-    }
 }

@@ -7,6 +7,8 @@ use crate::error::{io, LabError, Result};
 use crate::go::Go;
 use crate::hash::{contents, sha256};
 use crate::kernel_build::{self, Options, Stamp};
+use crate::module_build::copy_changed;
+use crate::recipe::Progress;
 use crate::series::Series;
 use crate::tool;
 use crate::unpacked::GUESTS;
@@ -45,7 +47,7 @@ const TARGETS: [&str; 2] = ["vmlinux", "modules"];
 const TORTURE: [&str; 2] = ["kernel/torture.ko", "kernel/locking/locktorture.ko"];
 
 /// Compiled files of a build, for its progress, which is reported at this interval.
-const OBJECTS: usize = 900;
+static PROGRESS: Progress = Progress::Lines(&["  CC ", "  AS "], 900);
 const SAID_EVERY_PERCENT: usize = 10;
 
 /// What the finished kernel's directory has besides the modules: the kernel, and the hash of its inputs.
@@ -66,9 +68,7 @@ pub(crate) fn sources(root: &Path) -> Result<Vec<Vec<u8>>> {
 }
 
 fn inputs(root: &Path) -> Result<String> {
-    let parts = sources(root)?;
-    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-    Ok(sha256(&parts))
+    Ok(sha256(&sources(root)?))
 }
 
 fn dir_of(lab: &Path) -> PathBuf {
@@ -127,33 +127,14 @@ fn patched_sources(root: &Path, lab: &Path, go: &mut Go) -> Result<PathBuf> {
 fn copy_sources(root: &Path, source: &Path) -> Result<()> {
     let own = FILES.map(|(name, to)| (root.join(SOURCES).join(name), source.join(to).join(name)));
     let locks = source.join(LOCKS_IN_KERNEL);
-    fs::create_dir_all(&locks).map_err(io(&locks))?;
     let headers = LOCK_HEADERS.map(|name| (root.join(LOCKS).join(name), locks.join(name)));
-    for (from, to) in own.into_iter().chain(headers) {
-        let text = fs::read(&from).map_err(io(&from))?;
-        if fs::read(&to).ok().as_deref() != Some(&text) {
-            fs::write(&to, text).map_err(io(&to))?;
-        }
-    }
-    Ok(())
+    own.iter().chain(&headers).try_for_each(|(from, to)| copy_changed(from, to))
 }
 
 fn build(dir: &Path, go: &mut Go) -> Result<()> {
-    let mut said = 0;
-    let say = &mut go.say;
-    kernel_build::build(dir, &TARGETS, go.stop, &mut |log| {
-        let percent = percent_done(log);
-        if percent >= said + SAID_EVERY_PERCENT {
-            said = percent - percent % SAID_EVERY_PERCENT;
-            say(&format!("building kernel {LOCKS_KERNEL}: {said} %"));
-        }
-    })
-}
-
-/// The end is reported separately.
-fn percent_done(log: &str) -> usize {
-    let is_compiled = |line: &&str| line.starts_with("  CC ") || line.starts_with("  AS ");
-    (100 * log.lines().filter(is_compiled).count() / OBJECTS).min(99)
+    let what = format!("building kernel {LOCKS_KERNEL}");
+    let mut report = PROGRESS.reported(&what, SAID_EVERY_PERCENT, go.say);
+    kernel_build::build(dir, &TARGETS, go.stop, &mut report)
 }
 
 /// Keeps the kernel's loaded parts and the modules. The hash is written last.
@@ -207,9 +188,6 @@ mod tests {
     fn all_headers_that_are_included_are_copied() {
         let root = unspin_host::source::source_tree();
         let dir = Scratch::new();
-        for (_, to) in FILES {
-            fs::create_dir_all(dir.join(to)).unwrap();
-        }
         copy_sources(&root, &dir).unwrap();
         let included = |text: &str| -> Vec<String> {
             let name =
@@ -233,10 +211,8 @@ mod tests {
     }
 
     #[test]
-    fn progress_ends_below_the_whole() {
-        assert_eq!(percent_done("  HOSTCC x\n  CALL y\n"), 0);
-        let lines = |count: usize| "  CC      a.o\n".repeat(count);
-        assert_eq!(percent_done(&lines(OBJECTS / 2)), 50);
-        assert_eq!(percent_done(&lines(2 * OBJECTS)), 99);
+    fn what_is_compiled_is_progress() {
+        assert_eq!(PROGRESS.percent_done("  HOSTCC x\n  CALL y\n"), 0);
+        assert_eq!(PROGRESS.percent_done(&"  CC      a.o\n  AS      b.o\n".repeat(225)), 50);
     }
 }

@@ -8,7 +8,6 @@ use crate::go::Go;
 use crate::guest_image::{self, GuestModules};
 use crate::guest_kernel;
 use crate::packages;
-use crate::qemu::Qemu;
 use crate::series::KernelPackage;
 use crate::unpacked::{Files, Unpacked, GUESTS};
 use crate::vmlinux;
@@ -35,6 +34,16 @@ const FIRMWARE: [&str; 9] = [
     "kvmvapic.bin",
 ];
 const FIRMWARE_FROM: [&str; 3] = ["usr/share/qemu", "usr/share/seabios", "usr/share/qemu-efi"];
+
+/// QEMU for hosts of guests.
+#[derive(Debug)]
+pub struct Qemu {
+    /// The program, its libraries and its firmware: the path of each file on the host, without the
+    /// leading slash, and its path here.
+    pub files: Vec<(String, PathBuf)>,
+    /// Version of its package.
+    pub version: String,
+}
 
 impl Lab {
     /// QEMU, which must be started with `-L /usr/share/qemu`.

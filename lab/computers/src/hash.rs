@@ -7,9 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// SHA-256, in hex, of `parts` and their boundaries.
-pub fn sha256(parts: &[&[u8]]) -> String {
+pub fn sha256<T: AsRef<[u8]>>(parts: &[T]) -> String {
     let mut hash = Sha256::new();
-    for part in parts {
+    for part in parts.iter().map(T::as_ref) {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }

@@ -2,11 +2,11 @@
 //! The boot media of an emulated computer: an initramfs with the agent, the modules and the plan;
 //! for Bochs also an ISO and a CMOS image.
 
+use crate::archive::Archive;
 use crate::error::{io, LabError, Result};
 use crate::kernel::Kernel;
 use crate::module_build::ModuleBuild;
 use crate::tool;
-use cpio::newc::Builder;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,87 +40,52 @@ pub struct Payload {
 
 /// Write the initramfs of `kernel` with `payload` to `target`.
 pub fn initramfs(kernel: &Kernel, payload: &Payload, target: &Path) -> Result<()> {
-    let mut archive = Archive { out: Vec::new(), inode: 0 };
+    let mut archive = Archive::default();
     for dir in ["bin", "lib", "lib64", "modules", "proc", "sys", "dev", "tmp", "root", "etc"] {
-        archive.add(dir, 0o040755, &[])?;
+        archive.add_dir(dir)?;
     }
-    let busybox = tool::which("busybox").ok_or_else(|| LabError::MissingTool {
-        tool: "busybox".into(),
-        package: tool::package_of("busybox").into(),
-    })?;
-    archive.add_file("bin/busybox", &busybox)?;
+    let busybox = tool::which("busybox").ok_or_else(|| tool::absent("busybox"))?;
+    copy(&mut archive, "bin/busybox", &busybox)?;
     for applet in APPLETS {
         archive.add(&format!("bin/{applet}"), 0o120777, b"busybox")?;
     }
     for module in &kernel.modules {
         let name = module.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        archive.add_file(&format!("modules/{name}"), module)?;
+        copy(&mut archive, &format!("modules/{name}"), module)?;
     }
     // A kernel without KVM has no module of unspin.
     if !kernel.modules.is_empty() {
-        archive.add_file("modules/unspin.ko", kernel.module_of(payload.module))?;
+        copy(&mut archive, "modules/unspin.ko", kernel.module_of(payload.module))?;
     }
     let mut libraries: Vec<PathBuf> = Vec::new();
     for program in &payload.programs {
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        archive.add_file(&format!("bin/{name}"), program)?;
+        copy(&mut archive, &format!("bin/{name}"), program)?;
         libraries.extend(shared_libraries(program));
     }
     libraries.sort();
     libraries.dedup();
-    let mut dirs: Vec<String> = Vec::new();
     for library in libraries {
-        let name = library.to_string_lossy().trim_start_matches('/').to_string();
-        archive.add_parents(&name, &mut dirs)?;
-        archive.add_file(&name, &library)?;
+        copy(&mut archive, library.to_string_lossy().trim_start_matches('/'), &library)?;
     }
-    archive.add("init", 0o100755, INIT.as_bytes())?;
-    archive.add("lab-init", 0o100644, payload.script.as_bytes())?;
+    archive.add_file("init", 0o755, INIT.as_bytes())?;
+    archive.add_file("lab-init", 0o644, payload.script.as_bytes())?;
     for (name, source) in &payload.copies {
-        archive.add_parents(name, &mut dirs)?;
-        archive.add_file(name, source)?;
+        copy(&mut archive, name, source)?;
     }
     for (name, contents) in &payload.files {
-        archive.add(name, 0o100644, contents)?;
+        archive.add_file(name, 0o644, contents)?;
     }
-    let out = cpio::newc::trailer(archive.out).map_err(io(target))?;
-    fs::write(target, out).map_err(io(target))
+    fs::write(target, archive.finish()?).map_err(io(target))
 }
 
-struct Archive {
-    out: Vec<u8>,
-    inode: u32,
-}
-
-impl Archive {
-    fn add(&mut self, name: &str, mode: u32, contents: &[u8]) -> Result<()> {
-        self.inode += 1;
-        let builder = Builder::new(name).ino(self.inode).mode(mode).nlink(1);
-        let mut writer = builder.write(&mut self.out, contents.len() as u32);
-        std::io::Write::write_all(&mut writer, contents).map_err(io(name))?;
-        writer.finish().map_err(io(name))?;
-        Ok(())
-    }
-
-    fn add_file(&mut self, name: &str, source: &Path) -> Result<()> {
-        let contents = fs::read(source).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => LabError::NotBuilt { path: source.to_path_buf() },
-            _ => io(source)(error),
-        })?;
-        self.add(name, 0o100755, &contents)
-    }
-
-    fn add_parents(&mut self, name: &str, known: &mut Vec<String>) -> Result<()> {
-        let parts: Vec<&str> = name.split('/').collect();
-        for depth in 1..parts.len() {
-            let dir = parts[..depth].join("/");
-            if !known.contains(&dir) && !matches!(dir.as_str(), "lib" | "lib64" | "bin" | "etc") {
-                self.add(&dir, 0o040755, &[])?;
-                known.push(dir);
-            }
-        }
-        Ok(())
-    }
+/// Adds a program or a module under this name.
+fn copy(archive: &mut Archive, name: &str, source: &Path) -> Result<()> {
+    let contents = fs::read(source).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => LabError::NotBuilt { path: source.to_path_buf() },
+        _ => io(source)(error),
+    })?;
+    archive.add_file(name, 0o755, &contents)
 }
 
 /// The shared libraries that a program loads, as the dynamic linker names them.

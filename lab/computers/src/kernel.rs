@@ -2,13 +2,11 @@
 //! Stock kernels for the emulated computers, unpacked from Debian's packages, with the module built
 //! for them. Nothing is installed on this computer.
 
-use crate::apt::Apt;
+use crate::apt::{Apt, Lists};
 use crate::build_root::BuildRoot;
 use crate::error::{io, LabError, Result};
 use crate::go::Go;
-use crate::module_build::{
-    build_module, Against, Module, ModuleBuild, GUESTS, HOSTS, HOSTS_FOR_TESTS,
-};
+use crate::module_build::{build_module, Against, Module, ModuleBuild, HOSTS, HOSTS_FOR_TESTS};
 use crate::packages;
 use crate::series::{Debian, KernelPackage, Series};
 use std::fs;
@@ -66,29 +64,17 @@ pub fn prepare(root: &Path, lab: &Path, package: KernelPackage, go: &mut Go) -> 
     Ok(Kernel { series, name, release, vmlinuz, modules, headers, module, test_module })
 }
 
-/// The same without the kernel itself, to check that the module builds for it. Returns the kernel's
-/// release.
-pub fn prepare_module(
-    root: &Path,
-    lab: &Path,
-    package: KernelPackage,
-    go: &mut Go,
-) -> Result<String> {
-    let found = find(lab, package, "headers", go)?;
-    build(&HOSTS, root, lab, package, &found, go)?;
-    Ok(found.release)
-}
-
-/// Builds the module for guests of a kernel, of which only the headers are fetched. Returns its
+/// Builds a module for a kernel of which only the headers are fetched. Returns the kernel's
 /// release, too.
-pub fn prepare_guest_module(
+pub(crate) fn prepare_module(
+    of: &Module,
     root: &Path,
     lab: &Path,
     package: KernelPackage,
     go: &mut Go,
 ) -> Result<(String, PathBuf)> {
     let found = find(lab, package, "headers", go)?;
-    let module = build(&GUESTS, root, lab, package, &found, go)?;
+    let module = build(of, root, lab, package, &found, go)?;
     Ok((found.release, module))
 }
 
@@ -125,7 +111,7 @@ pub(crate) fn current(lab: &Path, package: KernelPackage, go: &mut Go) -> Result
 pub(crate) fn apt_of(lab: &Path, debian: Debian, go: &mut Go) -> Result<Apt> {
     match debian {
         Debian::Bookworm => Ok(Apt::host()),
-        Debian::Trixie => Apt::trixie(&lab.join(TRIXIE).join("apt"), go),
+        Debian::Trixie => Apt::trixie(Lists::Packages, &lab.join(TRIXIE).join("apt"), go),
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn sources(
 fn fetch(apt: &Apt, dir: &Path, package: &str, stop: &AtomicBool) -> Result<()> {
     let log = dir.join("fetch.log");
     let tree = dir.join("tree");
-    apt.download(dir, package, &log, stop)?;
+    apt.download(dir, &[package], &log, stop)?;
     packages::unpack(dir, &tree, &log, stop)?;
     let source = dir.join("source");
     fs::create_dir_all(&source).map_err(io(&source))?;

@@ -3,6 +3,7 @@
 //! results.
 
 mod apt;
+mod archive;
 mod bochs;
 mod boot;
 mod build_root;
@@ -25,7 +26,6 @@ mod own_emulator;
 mod packages;
 mod program;
 mod programs;
-mod qemu;
 mod recipe;
 mod series;
 mod silence;
@@ -42,13 +42,13 @@ pub use emulator::{Computer, Emulator, Processor, Topology};
 pub use error::{LabError, Result};
 pub use go::Go;
 pub use guest_image::GuestModules;
+pub use guests::Qemu;
 pub use hash::sha256;
 pub use image::Payload;
 pub use kernel::Kernel;
 pub use kernel_symbols::kernel_symbols;
 pub use module_build::ModuleBuild;
 pub use program::Program;
-pub use qemu::Qemu;
 pub use series::{Debian, Flavour, KernelPackage, Series};
 pub use silence::Patience;
 pub use slices::Slices;
@@ -156,7 +156,8 @@ impl Lab {
     /// release.
     pub fn build_module(&self, package: impl Into<KernelPackage>, go: &mut Go) -> Result<String> {
         let _lock = Lock::wait(&self.dir, go.stop, go.say)?;
-        kernel::prepare_module(&self.root, &self.dir, package.into(), go)
+        let (root, dir) = (&self.root, &self.dir);
+        Ok(kernel::prepare_module(&module_build::HOSTS, root, dir, package.into(), go)?.0)
     }
 
     /// Builds the module that Linux guests of a kernel load. Returns the kernel's release, and the
@@ -167,7 +168,7 @@ impl Lab {
         go: &mut Go,
     ) -> Result<(String, PathBuf)> {
         let _lock = Lock::wait(&self.dir, go.stop, go.say)?;
-        kernel::prepare_guest_module(&self.root, &self.dir, package.into(), go)
+        kernel::prepare_module(&module_build::GUESTS, &self.root, &self.dir, package.into(), go)
     }
 
     /// As [`Lab::build`], for a kernel of the series that checks itself (lockdep, KASAN, kmemleak), built
@@ -352,7 +353,6 @@ impl Lab {
         parts.push(image::INIT.as_bytes().to_vec());
         parts.push(emulator::CMDLINE.as_bytes().to_vec());
         parts.push(self.program_here(emulator)?.mark().as_bytes().to_vec());
-        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
         Ok(sha256(&parts))
     }
 
@@ -393,7 +393,6 @@ fn guests_hash_of(root: &Path) -> Result<String> {
         true => guest_image::own_parts(root)?,
         false => Vec::new(),
     };
-    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
     Ok(sha256(&parts))
 }
 

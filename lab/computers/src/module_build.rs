@@ -89,9 +89,8 @@ impl Module {
     }
 
     fn sources_hash(&self, root: &Path) -> Result<String> {
-        let parts = module_sources(self, root)?;
-        let variables = self.variables.iter().map(|text| text.as_bytes());
-        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).chain(variables).collect();
+        let mut parts = module_sources(self, root)?;
+        parts.extend(self.variables.iter().map(|text| text.as_bytes().to_vec()));
         Ok(sha256(&parts))
     }
 }
@@ -112,8 +111,8 @@ pub(crate) fn build_module(
         None => Ok(Command::new(program)),
     };
     let work = dir.join(of.work);
-    for part in of.parts {
-        copy_tree(&root.join(part), &work.join(part))?;
+    for source in source_files(of, root)? {
+        copy_changed(&source, &work.join(source.strip_prefix(root).unwrap_or(&source)))?;
     }
     let log = dir.join(of.log);
     let before = fs::read(&log).ok();
@@ -166,15 +165,20 @@ fn check_headers(against: &Against) -> Result<()> {
     }
 }
 
-/// Names and contents of all files from which a module is built, in a fixed order.
-pub(crate) fn module_sources(of: &Module, root: &Path) -> Result<Vec<Vec<u8>>> {
+/// All files from which a module is built, in a fixed order.
+fn source_files(of: &Module, root: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for part in of.parts.iter().filter(|part| root.join(part).is_dir()) {
         sources_in(&root.join(part), &mut files)?;
     }
     files.sort();
+    Ok(files)
+}
+
+/// Their names and contents.
+pub(crate) fn module_sources(of: &Module, root: &Path) -> Result<Vec<Vec<u8>>> {
     let mut out = Vec::new();
-    for file in files {
+    for file in source_files(of, root)? {
         let name = file.strip_prefix(root).unwrap_or(&file);
         out.push(name.to_string_lossy().into_owned().into_bytes());
         out.push(fs::read(&file).map_err(io(&file))?);
@@ -205,26 +209,15 @@ fn is_source(path: &Path) -> bool {
     !hidden && !made && ending.is_none_or(|ending| matches!(ending, "c" | "h" | "S"))
 }
 
-/// Copies changed files. Equal files keep their times, so that make does not rebuild.
-fn copy_tree(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to).map_err(io(to))?;
-    for entry in fs::read_dir(from).map_err(io(from))?.flatten() {
-        let (source, target) = (entry.path(), to.join(entry.file_name()));
-        if source.is_dir() {
-            if entry.file_name() != "test" {
-                copy_tree(&source, &target)?;
-            }
-            continue;
-        }
-        if !is_source(&source) {
-            continue;
-        }
-        let new = fs::read(&source).map_err(io(&source))?;
-        if fs::read(&target).ok().as_ref() != Some(&new) {
-            fs::write(&target, new).map_err(io(&target))?;
-        }
+/// Copies a file, unless it is there. Equal files keep their times, so that make does not rebuild.
+pub(crate) fn copy_changed(from: &Path, to: &Path) -> Result<()> {
+    let new = fs::read(from).map_err(io(from))?;
+    if fs::read(to).ok().as_ref() == Some(&new) {
+        return Ok(());
     }
-    Ok(())
+    let dir = to.parent().unwrap_or(to);
+    fs::create_dir_all(dir).map_err(io(dir))?;
+    fs::write(to, new).map_err(io(to))
 }
 
 #[cfg(test)]

@@ -6,13 +6,14 @@
 //!
 //! Each is built once, and stored by the hash of all its inputs. An incomplete build is never used.
 
-use crate::apt::Apt;
+use crate::apt::{Apt, Lists};
 use crate::error::{io, LabError, Result};
 use crate::go::Go;
 use crate::hash;
-use crate::kernel::TRIXIE;
+use crate::kernel;
 use crate::packages;
 use crate::recipe::{Patch, Recipe};
+use crate::series::Debian;
 use crate::tool;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -133,7 +134,8 @@ impl Build<'_> {
         if hash::of_file(&kept).is_ok_and(|hash| hash == source_sha256) {
             return Ok(kept);
         }
-        let apt = Apt::trixie_sources(&self.emulators.join("apt"), &mut Go::new(self.stop, say))?;
+        let apt =
+            Apt::trixie(Lists::Sources, &self.emulators.join("apt"), &mut Go::new(self.stop, say))?;
         say(&format!("downloading the source of {name} {version}"));
         apt.download_source(self.part, package, &self.log(), self.stop)?;
         let got = self.part.join(source);
@@ -157,10 +159,8 @@ impl Build<'_> {
         let _held = Lock::wait(self.lab, self.stop, say)?;
         let (debs, root) = (self.part.join("debs"), self.part.join("python"));
         fs::create_dir_all(&debs).map_err(io(&debs))?;
-        let apt = Apt::trixie(&self.lab.join(TRIXIE).join("apt"), &mut Go::new(self.stop, say))?;
-        for package in self.recipe.python {
-            apt.download(&debs, package, &self.log(), self.stop)?;
-        }
+        let apt = kernel::apt_of(self.lab, Debian::Trixie, &mut Go::new(self.stop, say))?;
+        apt.download(&debs, self.recipe.python, &self.log(), self.stop)?;
         packages::unpack(&debs, &root, &self.log(), self.stop)?;
         Ok(Some(root.join("usr/lib/python3/dist-packages")))
     }
@@ -197,15 +197,10 @@ impl Build<'_> {
         if *program == "make" {
             make.arg(std::thread::available_parallelism().map_or(1, usize::from).to_string());
         }
-        let mut said = 0;
-        let log = self.log();
-        tool::run_watched(&format!("building {name}"), &mut make, &log, self.stop, &mut || {
-            let text = fs::read_to_string(&log).unwrap_or_default();
-            let percent = self.recipe.progress.percent_done(&text);
-            if percent >= said + SAID_EVERY_PERCENT {
-                said = percent - percent % SAID_EVERY_PERCENT;
-                say(&format!("building {name}: {said} %"));
-            }
+        let (what, log) = (format!("building {name}"), self.log());
+        let mut report = self.recipe.progress.reported(&what, SAID_EVERY_PERCENT, say);
+        tool::run_watched(&what, &mut make, &log, self.stop, &mut || {
+            report(&fs::read_to_string(&log).unwrap_or_default());
         })
     }
 
@@ -248,13 +243,9 @@ fn check_tools(recipe: &Recipe) -> Result<String> {
         let (tool, package) = (tool.to_string(), package.to_string());
         Err(LabError::MissingTool { tool, package })
     };
-    let Some(compiler) = compiler(recipe) else {
-        return missing(recipe.compiler, tool::package_of(recipe.compiler));
-    };
-    for tool in recipe.tools {
-        if tool::which(tool).is_none() {
-            return missing(tool, tool::package_of(tool));
-        }
+    let compiler = compiler(recipe).ok_or_else(|| tool::absent(recipe.compiler))?;
+    if let Some(tool) = recipe.tools.iter().find(|tool| tool::which(tool).is_none()) {
+        return Err(tool::absent(tool));
     }
     for (library, version, package) in recipe.libraries {
         let mut asked = Command::new("pkg-config");

@@ -69,9 +69,7 @@ pub(crate) fn fetch_kernel(apt: &Apt, dir: &Path, release: &str, stop: &AtomicBo
 
 fn fetch(apt: &Apt, dir: &Path, packages: &[String], stop: &AtomicBool) -> Result<()> {
     let log = dir.join("fetch.log");
-    for package in packages {
-        apt.download(dir, package, &log, stop)?;
-    }
+    apt.download(dir, packages, &log, stop)?;
     unpack(dir, &dir.join("tree"), &log, stop)
 }
 
@@ -165,9 +163,7 @@ fn extract_module(tree: &Path, release: &str, sub: &str, name: &str, dir: &Path)
 }
 
 fn uncompressed(packed: &Path) -> Result<Vec<u8>> {
-    let out = Command::new("xz").arg("-dc").arg(packed).output().map_err(|_| {
-        LabError::MissingTool { tool: "xz".into(), package: tool::package_of("xz").into() }
-    })?;
+    let out = Command::new("xz").arg("-dc").arg(packed).output().map_err(|_| tool::absent("xz"))?;
     if out.status.success() {
         return Ok(out.stdout);
     }

@@ -50,8 +50,8 @@ pub(crate) struct Recipe {
 /// How to read the progress from a build's log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// The number of lines with this text at the end of the build.
-    Lines(&'static str, usize),
+    /// The number of lines with one of these texts at the end of the build.
+    Lines(&'static [&'static str], usize),
     /// Lines begin with the progress, as in `[57/1298]`.
     Counts,
 }
@@ -101,7 +101,7 @@ pub(crate) const BOCHS: Recipe = Recipe {
     make: &["make", "-j"],
     program: "bochs",
     version_option: &["-q", "--help"],
-    progress: Progress::Lines(" -c ", 472),
+    progress: Progress::Lines(&[" -c "], 472),
     minutes: "1 to 4",
 };
 
@@ -160,7 +160,6 @@ impl Recipe {
         let mut parts = vec![self.source_sha256, self.flags, compiler];
         parts.extend(self.options);
         parts.extend(patches.iter().map(|(_, text)| change(text)));
-        let parts: Vec<&[u8]> = parts.into_iter().map(str::as_bytes).collect();
         sha256(&parts)
     }
 
@@ -178,10 +177,30 @@ impl Progress {
     /// Progress in percent. The end is reported separately.
     pub(crate) fn percent_done(&self, log: &str) -> usize {
         let (done, all) = match *self {
-            Progress::Lines(text, all) => (log.lines().filter(|l| l.contains(text)).count(), all),
+            Progress::Lines(texts, all) => {
+                let counts = |line: &&str| texts.iter().any(|text| line.contains(text));
+                (log.lines().filter(counts).count(), all)
+            }
             Progress::Counts => log.lines().rev().find_map(counts).unwrap_or((0, 1)),
         };
         (100 * done / all.max(1)).min(99)
+    }
+
+    /// Says the progress of `what` whenever the log so far shows another `step` percent.
+    pub(crate) fn reported<'a>(
+        &'a self,
+        what: &'a str,
+        step: usize,
+        say: &'a mut dyn FnMut(&str),
+    ) -> impl FnMut(&str) + 'a {
+        let mut said = 0;
+        move |log: &str| {
+            let percent = self.percent_done(log);
+            if percent >= said + step {
+                said = percent - percent % step;
+                say(&format!("{what}: {said} %"));
+            }
+        }
     }
 }
 

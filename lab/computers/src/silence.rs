@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use unspin_host::Host;
 
 /// Limits of silence, after which a boot counts as hung.
 #[derive(Debug, Clone, Copy)]
@@ -74,17 +75,9 @@ impl Silence {
     }
 }
 
-/// User and system time of a process (proc(5), fields 14 and 15 of stat).
+/// User and system time of a process.
 fn cpu_time(pid: u32) -> Option<Duration> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before the last parenthesis may contain any characters.
-    let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
-    let mut ticks = || fields.next()?.parse::<u64>().ok();
-    let sum = ticks()? + ticks()?;
-    // SAFETY: no memory involved.
-    let per_s =
-        u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|n| *n > 0)?;
-    Some(Duration::from_millis(sum * 1000 / per_s))
+    Host::at(Path::new("/proc")).cpu_time_ns(pid).map(Duration::from_nanos)
 }
 
 #[cfg(test)]

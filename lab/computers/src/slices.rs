@@ -57,7 +57,7 @@ fn library(lab: &Path, dir: &Path, go: &mut Go) -> Result<PathBuf> {
         let apt = kernel::apt_of(lab, Debian::Trixie, go)?;
         let log = dir.join("fetch.log");
         go.say("downloading the C library of Debian 13");
-        apt.download(dir, LIBRARY, &log, go.stop)?;
+        apt.download(dir, &[LIBRARY], &log, go.stop)?;
         packages::unpack(dir, &tree, &log, go.stop)?;
         fs::write(&fetched, "").map_err(io(&fetched))?;
     }

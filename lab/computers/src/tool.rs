@@ -8,37 +8,30 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Debian package of each tool that the lab calls.
+/// Debian packages of tools that the lab calls, where they are called otherwise.
 const PACKAGES: &[(&str, &str)] = &[
     ("bochs", "bochs bochsbios vgabios"),
     ("qemu-system-x86_64", "qemu-system-x86"),
-    ("xorriso", "xorriso"),
     ("busybox", "busybox-static"),
     ("xz", "xz-utils"),
-    ("make", "make"),
-    ("gcc", "gcc"),
-    ("g++", "g++"),
-    ("patch", "patch"),
     ("ninja", "ninja-build"),
-    ("pkg-config", "pkg-config"),
-    ("python3", "python3"),
     ("strip", "binutils"),
     ("dpkg-deb", "dpkg"),
     ("apt-get", "apt"),
     ("apt-cache", "apt"),
     ("unshare", "util-linux"),
-    ("mount", "mount"),
     ("chroot", "coreutils"),
     ("ldd", "libc-bin"),
-    ("tar", "tar"),
-    ("flex", "flex"),
-    ("bison", "bison"),
-    ("bc", "bc"),
     ("pahole", "dwarves"),
 ];
 
 pub(crate) fn package_of(tool: &str) -> &str {
     PACKAGES.iter().find(|(name, _)| *name == tool).map_or(tool, |(_, package)| package)
+}
+
+/// The error for a tool that is not on this computer.
+pub(crate) fn absent(tool: &str) -> LabError {
+    LabError::MissingTool { tool: tool.into(), package: package_of(tool).into() }
 }
 
 /// The missing tools, with their packages.
@@ -95,8 +88,7 @@ pub(crate) fn run_watched(
     let second = file.try_clone().map_err(io(log))?;
     let tool = command.get_program().to_string_lossy().into_owned();
     command.env("LC_ALL", "C").stdin(Stdio::null()).stdout(file).stderr(second);
-    let status = wait(command, stop, look)
-        .map_err(|_| LabError::MissingTool { package: package_of(&tool).to_string(), tool })?;
+    let status = wait(command, stop, look).map_err(|_| absent(&tool))?;
     // Ctrl-C also reaches the tool, so its failure is not an error then.
     if stop.load(Ordering::Relaxed) {
         return Err(LabError::Interrupted);
@@ -149,5 +141,5 @@ pub(crate) fn output(command: &mut Command) -> Option<String> {
 /// The likely reason why a program does not start is that it is missing.
 pub fn missing(command: &Command) -> impl FnOnce(std::io::Error) -> LabError {
     let tool = command.get_program().to_string_lossy().into_owned();
-    move |_| LabError::MissingTool { package: package_of(&tool).into(), tool }
+    move |_| absent(&tool)
 }

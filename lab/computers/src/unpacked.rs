@@ -45,8 +45,7 @@ impl Unpacked {
             fs::create_dir_all(made).map_err(io(made))?;
         }
         let apt = Apt::of_nothing_installed(&dir.join("apt"))?;
-        let words: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
-        let set = sets.join(crate::hash::sha256(&words));
+        let set = sets.join(crate::hash::sha256(names));
         let files = match apt.files_of(names, &dir.join("look-up.log"), go.stop) {
             Ok(files) => files,
             Err(LabError::Interrupted) => return Err(LabError::Interrupted),
@@ -204,7 +203,7 @@ fn download(
     let absent = missing.iter().filter(|(file, _)| !debs.join(&file.file).exists());
     let exact: Vec<String> = absent.map(|(file, _)| file.exact()).collect();
     if !exact.is_empty() {
-        apt.download_all(&debs, &exact, &log, stop)?;
+        apt.download(&debs, &exact, &log, stop)?;
     }
     for (file, target) in missing {
         let (deb, part) = (debs.join(&file.file), target.with_extension("part"));

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin diagnose --ab` on stock kernels under QEMU: KVM's polling and vCPUs' CPUs are switched and put
 //! back. tests/ab.sh is what runs inside.
-//!
-//! `UNSPIN_KERNELS`, `UNSPIN_LAB_DIR`. The command is taken from where this test is built.
 
 mod common;
 
 use serde_json::Value;
 use unspin_computers::Series;
-
-/// The least number of checks: a script that ends early makes fewer.
-const CHECKS_MIN: u32 = 12;
 
 #[test]
 fn experiments_under_qemu() {
@@ -18,7 +13,7 @@ fn experiments_under_qemu() {
         let of = |cause| judged(lines, cause).err().map(|what| format!("{cause}: {what}"));
         ["idle-switch", "cache"].into_iter().filter_map(of).collect()
     };
-    common::command_under_qemu("ab", &Series::ALL, include_str!("ab.sh"), CHECKS_MIN, judged);
+    common::command_under_qemu("ab", &Series::ALL, include_str!("ab.sh"), 12, judged);
 }
 
 /// An experiment has a result, of two rounds.

@@ -2,11 +2,7 @@
 # Experiments of `unspin diagnose --ab` on a real kernel, under QEMU. Sourced after inside.sh. The result
 # of one is a line for tests/ab.rs, which judges it.
 P=/sys/module/kvm/parameters/halt_poll_ns
-fails() { code=$1; shift; "$@"; [ $? = "$code" ]; }
 ab() { unspin diagnose --seconds 1 --rounds 2 --json "$@" 2> /tmp/said || cat /tmp/said; }
-says() { "$@" 2>&1 | grep -q "$want" || { "$@"; false; }; }
-vcpus() { grep -l 'CPU ./KVM' /proc/$1/task/*/comm | cut -d/ -f5; }
-has_vcpus() { [ "$(vcpus "$1" | wc -l)" = "$2" ]; }
 cpus() { for tid in $(vcpus $1); do grep Cpus_allowed_list /proc/$tid/status; done; }
 
 unspin-inside switches 360000 1000 > /tmp/sleeper &

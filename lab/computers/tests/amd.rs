@@ -5,8 +5,7 @@
 mod common;
 
 use common::plans::{boots_are_alike, planned, with_another_seed};
-use std::sync::atomic::AtomicBool;
-use unspin_computers::{Computer, Emulator, Go, Kernel, Lab, Series, Topology, QEMU_TOOLS};
+use unspin_computers::{Computer, Emulator, Kernel, Lab, Series, Topology, QEMU_TOOLS};
 
 const SCENARIO: &str = r#"
 title = "two VMs on four CPUs"
@@ -33,17 +32,11 @@ window = "aple"
 yield_to = "hvs"
 baseline = true
 "#;
-const CHECKS_MIN: u32 = 29;
-const TOPOLOGY_CHECKS_MIN: u32 = 8;
 
 /// The lab with its emulator and kernel; or `None`, with the reason printed.
 fn lab() -> Option<(Lab, Kernel)> {
-    if !common::has_tools(QEMU_TOOLS) {
-        return None;
-    }
-    let lab = common::lab();
-    let go = AtomicBool::new(false);
-    let program = lab.program(Emulator::QemuAmd, &mut Go::new(&go, &mut |text| common::say(text)));
+    let lab = common::lab(QEMU_TOOLS)?;
+    let program = common::going(|go| lab.program(Emulator::QemuAmd, go));
     common::say(&common::prepared("the lab's QEMU", program)?.name());
     let kernel = common::kernel(&lab, Series::V6_12)?;
     Some((lab, kernel))
@@ -53,11 +46,13 @@ fn lab() -> Option<(Lab, Kernel)> {
 fn the_pause_filter_is_exact() {
     let _alone = common::alone();
     if let Some((lab, kernel)) = lab() {
-        let computer = Computer::qemu_amd(1);
-        let heard = common::script(&lab, &kernel, &computer, include_str!("amd.sh"), "amd-truth");
-        let wrong = common::verdict(Series::V6_12, &heard, CHECKS_MIN, &heard.console);
-        assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+        checks(&lab, &kernel, &Computer::qemu_amd(1), include_str!("amd.sh"), "amd-truth", 29);
     }
+}
+
+fn checks(lab: &Lab, kernel: &Kernel, computer: &Computer, script: &str, name: &str, min: u32) {
+    let wrong = common::checked(lab, kernel, computer, script, name, min, common::NO_EXTRAS);
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
 #[test]
@@ -80,9 +75,6 @@ fn sockets_cores_and_threads_are_seen() {
     if let Some((lab, kernel)) = lab() {
         let topology = Topology { sockets: 2, cores: 2, threads: 2 };
         let computer = Computer { topology: Some(topology), ..Computer::qemu_amd(topology.cpus()) };
-        let script = include_str!("topology.sh");
-        let heard = common::script(&lab, &kernel, &computer, script, "amd-topology");
-        let wrong = common::verdict(Series::V6_12, &heard, TOPOLOGY_CHECKS_MIN, &heard.console);
-        assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+        checks(&lab, &kernel, &computer, include_str!("topology.sh"), "amd-topology", 8);
     }
 }

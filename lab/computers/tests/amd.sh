@@ -9,7 +9,6 @@ SPINS=50
 MOST=$((SPINS - 3))
 P=/sys/module/kvm_amd/parameters
 
-vendor_with() { rmmod kvm_amd && insmod /modules/kvm-amd.ko "$@"; }
 # Spins of so many PAUSEs at that distance and level: exits from LOW to HIGH.
 exits() {
 	found=$(unspin-inside ple $SPINS "$3" "$4" "$5") || { echo "$found"; return 1; }
@@ -17,24 +16,10 @@ exits() {
 	say "$(cat $P/pause_filter_count) and $(cat $P/pause_filter_thresh), $3 PAUSEs $4 apart, CPL $5: $found exits of $SPINS spins"
 	[ "$found" -ge "$1" ] && [ "$found" -le "$2" ]
 }
-window() {
-	for file in window_init_cycles window_min_cycles window_max_cycles; do
-		echo "$1" > $D/$file || return 1
-	done
-}
 
-# A guest computes for ten ticks of the host beside a thread on its CPU, before the module is there.
-loses_its_cpu() {
-	found=$(unspin-inside rival "$1") || { echo "$found"; return 1; }
-	say "interrupts $1: ${found% *} exits for the host's, the thread waited ${found#* } us at most"
-	echo "$found"
-	[ "${found% *}" -ge 8 ] && [ "${found#* }" -le 8000 ]
-}
 check "the processor's filter is 3000 PAUSEs" is $P/pause_filter_count 3000
 check "its threshold is 128 ticks" is $P/pause_filter_thresh 128
-check "a guest with its interrupts on loses its CPU at the host's tick" loses_its_cpu on
-check "a guest entered with its interrupts off does too" loses_its_cpu off
-check "and one that turned them off itself" loses_its_cpu turned-off
+guests_lose_their_cpu 8000
 
 insmod /modules/unspin.ko crowded_ok=1
 echo observe > $D/mode
@@ -67,14 +52,14 @@ echo 0 > $D/delta_cycles
 echo aple > $D/mode
 cycles=
 for per in 1 2 3 4 5 6; do
-	window $((100 * per))
+	set_window $D $((100 * per))
 	found=$(unspin-inside ple $SPINS 102 10 0)
 	less=$(unspin-inside ple $SPINS 101 10 0)
 	[ "$found" -ge $MOST ] && [ "$less" -le 1 ] && cycles=$per && break
 done
 say "the module takes a PAUSE for $cycles cycles"
 check "a window of 100 PAUSEs is exact" [ -n "$cycles" ]
-window $((64 * cycles))
+set_window $D $((64 * cycles))
 check "so is one of 64" exits 0 1 65 10 0
 check "and one PAUSE more" exits $MOST $SPINS 66 10 0
 rmmod unspin

@@ -3,7 +3,7 @@
 //! table below, and they decide there as they do on a processor. They are in
 //! lab/policy/tests/bpf/NAME.bpf.c.
 //!
-//! This test's own program is what loads them inside. `UNSPIN_LAB_DIR`.
+//! This test's own program is what loads them inside.
 
 mod common;
 #[path = "../../policy/tests/bpf/compile.rs"]
@@ -33,10 +33,10 @@ const CHECKS_MIN: u32 = POLICIES.len() as u32 + 2;
 
 #[test]
 fn the_verifier_accepts_every_policy() {
-    if !common::has_tools(QEMU_TOOLS) || !compile::is_there("clang", "clang") {
+    if !compile::is_there("clang", "clang") {
         return;
     }
-    let lab = common::lab();
+    let Some(lab) = common::lab(QEMU_TOOLS) else { return };
     let Some(kernel) = common::kernel(&lab, SERIES) else { return };
     let program = std::env::current_exe().unwrap();
     let policies: Vec<&str> = names().collect();
@@ -47,8 +47,7 @@ fn the_verifier_accepts_every_policy() {
     let files = files.map(|file| (file_name(&file), std::fs::read(&file).unwrap())).collect();
     let extras = Extras { files, programs: vec![program], ..common::NO_EXTRAS };
     let computer = Computer::qemu(1);
-    let heard = common::script_with(&lab, &kernel, &computer, &script, "bpf", extras);
-    let wrong = common::verdict(SERIES, &heard, CHECKS_MIN, &heard.console);
+    let wrong = common::checked(&lab, &kernel, &computer, &script, "bpf", CHECKS_MIN, extras);
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 

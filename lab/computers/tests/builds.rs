@@ -7,8 +7,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
-use unspin_computers::{Flavour, Go, KernelPackage, Lab, Series, BOCHS_TOOLS, QEMU_TOOLS};
+use unspin_computers::{Flavour, KernelPackage, Lab, Series, BOCHS_TOOLS, QEMU_TOOLS};
 
 /// What a build said of one file at least, with the warnings in it.
 fn warnings(lab: &Lab, release: &str, log: &str, file: &str) -> Vec<String> {
@@ -21,38 +20,30 @@ fn warnings(lab: &Lab, release: &str, log: &str, file: &str) -> Vec<String> {
 
 #[test]
 fn what_boots_is_built() {
-    if common::has_tools(QEMU_TOOLS) {
-        let lab = common::lab();
-        // First those that most tests boot.
-        let mut all = common::kernels(&Series::ALL);
-        all.sort_by_key(|series| *series != Series::V6_12);
-        let kernels = all.into_iter().filter_map(|series| common::kernel(&lab, series));
-        let logs = |release: String| {
-            ["build.log", "build-test.log"].map(|log| warnings(&lab, &release, log, "unspin.o"))
-        };
-        let wrong = kernels.flat_map(|kernel| logs(kernel.release)).flatten();
-        let wrong: Vec<String> = wrong.collect();
-        assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
-    }
+    let Some(lab) = common::lab(QEMU_TOOLS) else { return };
+    // First those that most tests boot.
+    let mut all = common::kernels(&Series::ALL);
+    all.sort_by_key(|series| *series != Series::V6_12);
+    let kernels = all.into_iter().filter_map(|series| common::kernel(&lab, series));
+    let logs = |release: String| {
+        ["build.log", "build-test.log"].map(|log| warnings(&lab, &release, log, "unspin.o"))
+    };
+    let wrong = kernels.flat_map(|kernel| logs(kernel.release)).flatten();
+    let wrong: Vec<String> = wrong.collect();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
 #[test]
 fn what_is_timed_boots_a_bochs_of_its_own() {
-    if common::has_tools(BOCHS_TOOLS) {
-        common::bochs(&common::lab());
-    }
+    common::lab(BOCHS_TOOLS);
 }
 
 #[test]
 fn the_module_builds_for_the_kernels_hosts_run() {
-    if !common::has_tools(QEMU_TOOLS) {
-        return;
-    }
-    let lab = common::lab();
-    let go = AtomicBool::new(false);
+    let Some(lab) = common::lab(QEMU_TOOLS) else { return };
     let mut wrong = Vec::new();
     for package in not_booted() {
-        let built = lab.build_module(package, &mut Go::new(&go, &mut |text| common::say(text)));
+        let built = common::going(|go| lab.build_module(package, go));
         let Some(release) = common::prepared(&package.name(), built) else { continue };
         wrong.extend(warnings(&lab, &release, "build.log", "unspin.o"));
     }
@@ -73,10 +64,7 @@ fn made(headers: &Path, arguments: &[&str]) -> (bool, String) {
 /// A line says what a kernel lacks, and no compiler's error does.
 #[test]
 fn what_the_module_is_not_for_is_named() {
-    if !common::has_tools(QEMU_TOOLS) {
-        return;
-    }
-    let lab = common::lab();
+    let Some(lab) = common::lab(QEMU_TOOLS) else { return };
     let Some(kernel) = common::kernel(&lab, Series::V6_12) else { return };
     // The macro's function takes another number of arguments.
     let other =
@@ -118,15 +106,11 @@ fn the_module_builds_against_headers_that_are_named() {
 
 #[test]
 fn the_guests_module_builds_for_all_kernels() {
-    if !common::has_tools(QEMU_TOOLS) {
-        return;
-    }
-    let lab = common::lab();
-    let go = AtomicBool::new(false);
+    let Some(lab) = common::lab(QEMU_TOOLS) else { return };
     let mut wrong = Vec::new();
     let booted = common::kernels(&Series::ALL).into_iter().map(KernelPackage::from);
     for package in booted.chain(not_booted()) {
-        let built = lab.guest_module(package, &mut Go::new(&go, &mut |text| common::say(text)));
+        let built = common::going(|go| lab.guest_module(package, go));
         let Some((release, _)) = common::prepared(&package.name(), built) else { continue };
         wrong.extend(warnings(&lab, &release, "build-guest.log", "unspin-guest.o"));
     }

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Corners of the module under QEMU: what it must refuse, other users of its hooks, vCPUs that
 //! starve, a hook that stays. tests/corners.sh runs inside.
-//!
-//! `UNSPIN_KERNELS`, `UNSPIN_LAB_DIR`.
 
 mod common;
 
 use unspin_computers::{Computer, Kernel, Lab, Series, QEMU_TOOLS};
-
-/// The least number of checks: a script that ends early makes fewer.
-const CHECKS_MIN: u32 = 86;
-const UNSTABLE_CHECKS_MIN: u32 = 4;
 
 /// What runs where the kernel does not trust its clock.
 const UNSTABLE: &str = "
@@ -32,15 +26,12 @@ fn corners(lab: &Lab, kernel: &Kernel) -> Vec<String> {
     let extras = common::Extras { files, ..common::NO_EXTRAS };
     let name = format!("corners-{}", kernel.series.name());
     let computer = Computer::qemu_in_virtual_time(4);
-    let script = include_str!("corners.sh");
-    let heard = common::script_with(lab, kernel, &computer, script, &name, extras);
-    common::verdict(kernel.series, &heard, CHECKS_MIN, &heard.console)
+    common::checked(lab, kernel, &computer, include_str!("corners.sh"), &name, 86, extras)
 }
 
 fn unstable_tsc(lab: &Lab, kernel: &Kernel) -> Vec<String> {
     let extras = common::Extras { cmdline: "tsc=unstable", ..common::NO_EXTRAS };
     let name = format!("unstable-tsc-{}", kernel.series.name());
     let computer = Computer::qemu_in_virtual_time(1);
-    let heard = common::script_with(lab, kernel, &computer, UNSTABLE, &name, extras);
-    common::verdict(kernel.series, &heard, UNSTABLE_CHECKS_MIN, &heard.console)
+    common::checked(lab, kernel, &computer, UNSTABLE, &name, 4, extras)
 }

@@ -2,7 +2,6 @@
 # vCPUs that starve, and at last a hook that cannot be taken off. Function, never time.
 # Sourced after inside.sh. /modules/patched.ko is a livepatch of kvm_vcpu_on_spin().
 load() { insmod /modules/unspin.ko crowded_ok=1 force_pause_intercept=1; }
-gone() { [ ! -e $U ] && [ ! -s $HOOKS ]; }
 said() { dmesg | grep -q "$1" || { dmesg | grep unspin | tail -n 3; return 1; }; }
 yields() { echo $(($(cat $1/yields_resource_waiter $1/yields_lock_waiter $1/yields_yielded $1/yields_woken $1/yields_gave_way | tr '\n' '+')0)); }
 yields_more() { [ "$(yields $1)" -gt $2 ]; }
@@ -233,7 +232,6 @@ slept_is_no_reason() {
 check "one that slept long and waited 500 ms is no reason, and not counted" slept_is_no_reason
 
 # --- the hook of turns, which the kernel keeps at first ---
-parks_hooked() { grep -q '^xfer_to_guest_mode_handle_work' $HOOKS; }
 unspin-inside vm 3 --until /tmp/stop-turns > /tmp/turns &
 vm=$!
 settle [ -e $U/vms/$vm-0 ]

@@ -3,13 +3,12 @@
 //! tests/module.sh do, then every allocation of a load and of a switch of modes failing in turn, and the kernel has
 //! found nothing; then faults it must find, so that this says something (tests/debug.sh).
 //!
-//! `UNSPIN_CYCLES` (20) load, switch and unload cycles a kernel; `UNSPIN_KERNELS`, `UNSPIN_LAB_DIR`.
+//! `UNSPIN_CYCLES` (20) load, switch and unload cycles a kernel.
 
 mod common;
 
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use unspin_computers::{Computer, Go, Series, DEBUG_TOOLS, QEMU_TOOLS};
+use unspin_computers::{Computer, Series, DEBUG_TOOLS, QEMU_TOOLS};
 
 /// The least number of checks: scripts that end early make fewer.
 const CHECKS_MIN: u32 = 75;
@@ -34,10 +33,7 @@ const SILENCE: Duration = Duration::from_secs(1200);
 #[test]
 #[ignore = "builds a kernel and takes an hour: make soak-debug"]
 fn the_module_on_debug_kernels() {
-    if !common::has_tools(&[QEMU_TOOLS, DEBUG_TOOLS].concat()) {
-        return;
-    }
-    let lab = common::lab();
+    let Some(lab) = common::lab(&[QEMU_TOOLS, DEBUG_TOOLS].concat()) else { return };
     let cycles = common::cycles(20);
     let script = format!(
         "CYCLES={cycles}\necho clear > /sys/kernel/debug/kmemleak\n{}\n{}",
@@ -49,8 +45,7 @@ fn the_module_on_debug_kernels() {
     let computer = Computer { memory_mib: MEMORY_MIB, ..Computer::qemu(4) };
     let mut wrong = Vec::new();
     for series in common::kernels(&[Series::V6_12, Series::V6_1]) {
-        let go = AtomicBool::new(false);
-        let built = lab.build_debug(series, &mut Go::new(&go, &mut |text| common::say(text)));
+        let built = common::going(|go| lab.build_debug(series, go));
         let Some(kernel) = common::prepared(series.name(), built) else { continue };
         let production = std::fs::read(&kernel.module).unwrap();
         let files = vec![

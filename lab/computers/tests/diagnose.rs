@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin diagnose` on stock kernels under QEMU: states against what the kernel itself counts, and
 //! causes that were put there. tests/diagnose.sh is what runs inside.
-//!
-//! `UNSPIN_KERNELS`, `UNSPIN_LAB_DIR`. The command is taken from where this test is built.
 
 mod common;
 
 use serde_json::Value;
 use unspin_computers::Series;
 
-/// The least number of checks: a script that ends early makes fewer.
-const CHECKS_MIN: u32 = 20;
 /// Of the wall time of all vCPUs: how far a state may be from the kernel's own count of it. Both are read
 /// one after the other.
 const APART_MAX: f64 = 0.02;
@@ -40,7 +36,7 @@ fn diagnoses_under_qemu() {
         CASES.iter().flat_map(of).collect()
     };
     let script = include_str!("diagnose.sh");
-    common::command_under_qemu("diagnose", &Series::ALL, script, CHECKS_MIN, judged);
+    common::command_under_qemu("diagnose", &Series::ALL, script, 20, judged);
 }
 
 /// What is wrong with a VM's diagnoses, if more than half of them are not right: the emulator's clock may

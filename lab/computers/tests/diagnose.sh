@@ -2,16 +2,12 @@
 # VMs of every kind that `unspin diagnose` tells apart, under QEMU. Sourced after inside.sh. Each
 # diagnosis is a line for tests/diagnose.rs, which judges it.
 G=/sys/fs/cgroup
-fails() { code=$1; shift; "$@"; [ $? = "$code" ]; }
-said() { "$@" 2>&1 | grep -q "$want" || { "$@"; false; }; }
 diagnosis() {
 	# The emulator's clock may jump in one of them.
 	for again in 1 2 3; do
 		say "diagnosis $1 $(unspin diagnose --json --seconds 2 "pid:$2" 2>&1)"
 	done
 }
-has_vcpus() { [ "$(vcpus "$1" | wc -l)" = "$2" ]; }
-vcpus() { grep -l 'CPU ./KVM' /proc/$1/task/*/comm | cut -d/ -f5; }
 start() {
 	rm -f /tmp/stop
 	unspin-inside "$@" --until /tmp/stop > /tmp/vm &
@@ -29,14 +25,14 @@ pin_to() {
 }
 
 want='no VM runs on this host'
-check "without a VM it says so" said unspin diagnose
+check "without a VM it says so" says unspin diagnose
 check "and fails" fails 1 unspin diagnose
 check "a time of 0 is wrong usage" fails 2 unspin diagnose --seconds 0
 
 start vm 2
 diagnosis alone $vm
 want='no VM "nobody"'
-check "a VM that is not there is named" said unspin diagnose nobody
+check "a VM that is not there is named" says unspin diagnose nobody
 check "the table has the causes" sh -c "unspin diagnose --seconds 0.5 | grep -q 'idle-switch.*measured'"
 stop alone
 
@@ -100,7 +96,7 @@ echo 30000 > $G/cpu/quota/cpu.cfs_quota_us
 sleep 0.3
 diagnosis quota-of-version-1 $vm
 want='now 0.30 CPUs'
-check "its quota is known" said unspin diagnose --seconds 1 $vm
+check "its quota is known" says unspin diagnose --seconds 1 $vm
 stop quota-of-version-1
 
 # One vCPU computes, the other one sleeps most of the time. The emulator's clock may jump: it has longer

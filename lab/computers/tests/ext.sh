@@ -7,13 +7,6 @@ start() {
 	vm=$!
 	settle has_vcpus $vm $1
 }
-# Threads of a VM's vCPUs.
-vcpus() {
-	for task in "/proc/$1/task/"*; do
-		case $(cat $task/comm) in CPU*) echo ${task##*/} ;; esac
-	done
-}
-has_vcpus() { [ "$(vcpus $1 | grep -c .)" = $2 ]; }
 # Fields of a thread's stat after its name: 39 is the policy, 17 the nice value.
 field() { sed 's/.*) //' /proc/$1/task/$2/stat | cut -d ' ' -f $3; }
 # Whether threads of a VM have a policy: are VM POLICY THREADS.
@@ -48,6 +41,12 @@ all_on() {
 		cpus=$(cpus_of $1 $tid)
 		[ "$cpus" = $2 ] || [ ! -e /proc/$1/task/$tid ] || { echo "$tid may use $cpus, not $2"; return 1; }
 	done
+}
+# Ends VMs, which wait for that file: each has worked.
+end_vms() {
+	touch $1
+	shift
+	for vm; do check "a VM worked" wait $vm; done
 }
 J=/run/unspin/journal
 schedule() { hold unspin schedule --beside --journal $J "$@"; }

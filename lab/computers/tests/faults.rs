@@ -51,8 +51,15 @@ impl Stage {
         );
     }
 
-    fn build(&self) -> Result<Kernel, LabError> {
-        self.build_of(Series::V6_12)
+    /// apt-get with these commands for `update` and for everything else but naming a mirror.
+    fn apt_get(&self, update: &str, rest: &str) {
+        let known = "bookworm http://mirror.test/debian/";
+        self.tool(
+            "apt-get",
+            &format!(
+                "case \"$*\" in *indextargets*) echo '{known}';; *update) {update};; *) {rest};; esac"
+            ),
+        );
     }
 
     fn build_of(&self, series: Series) -> Result<Kernel, LabError> {
@@ -174,35 +181,26 @@ fn kernels(stage: &Stage) {
     stage.build_fails(&["building the module failed", "error: what is this", "build.log"]);
     stage.tool("make", "exit 0");
     stage.tool("strip", "exit 0");
-    assert_eq!(stage.build().unwrap().release, RELEASE);
+    assert_eq!(stage.build_of(Series::V6_12).unwrap().release, RELEASE);
     // Without package lists, unpacked packages are still used.
     stage.tool("apt-cache", "exit 100");
-    assert_eq!(stage.build().unwrap().release, RELEASE);
+    assert_eq!(stage.build_of(Series::V6_12).unwrap().release, RELEASE);
 }
 
 /// Debian 13's packages, by lists of the lab's own, and the root its headers are built against in.
 fn debian_13(stage: &Stage) {
     const SERIES: Series = Series::V7_3;
     const RELEASE: &str = "7.3.99+deb13-cloud-amd64";
-    let apt = |update: &str, rest: &str| {
-        let known = "bookworm http://mirror.test/debian/";
-        stage.tool(
-            "apt-get",
-            &format!(
-                "case \"$*\" in *indextargets*) echo '{known}';; *update) {update};; *) {rest};; esac"
-            ),
-        );
-    };
     stage.tool("apt-get", "exit 0");
     let error = stage.build_of_fails(SERIES, &["no Debian mirror", "apt-get update"]);
     assert!(matches!(error, LabError::NoMirror));
-    apt("echo 'E: Could not resolve host: mirror.test'; exit 100", "exit 0");
+    stage.apt_get("echo 'E: Could not resolve host: mirror.test'; exit 100", "exit 0");
     let error = stage.build_of_fails(SERIES, &["package lists of Debian 13", "mirror.test"]);
     assert!(matches!(error, LabError::Download { .. }));
-    apt("echo 'W: GPG error: NO_PUBKEY 6ED0E7B82643E131'; exit 100", "exit 0");
+    stage.apt_get("echo 'W: GPG error: NO_PUBKEY 6ED0E7B82643E131'; exit 100", "exit 0");
     let error = stage.build_of_fails(SERIES, &["NO_PUBKEY", "debian-archive-keyring"]);
     assert!(matches!(error, LabError::Signature { .. }));
-    apt("exit 0", "exit 0");
+    stage.apt_get("exit 0", "exit 0");
     stage.tool("apt-cache", "echo '  Depends: linux-image-7.4.1+deb13-cloud-amd64'");
     let error = stage.build_of_fails(SERIES, &["no package of kernel series 7.3"]);
     assert!(matches!(error, LabError::NoKernelPackage { .. }));
@@ -216,7 +214,7 @@ fn debian_13(stage: &Stage) {
     stage.unpacked("7.3", RELEASE, CONFIG, RELEASE);
     stage.build_of_fails(SERIES, &["cannot download the compiler of Debian 13"]);
     stage.tool("apt-cache", &format!("echo '  Depends: linux-image-{RELEASE}'"));
-    apt("exit 0", "echo 'E: Unable to locate package gcc-14' >&2; exit 100");
+    stage.apt_get("exit 0", "echo 'E: Unable to locate package gcc-14' >&2; exit 100");
     stage.build_of_fails(SERIES, &["cannot download", "Unable to locate package gcc-14"]);
     assert!(!stage.lab.dir().join("debian13/complete").exists());
     in_the_root(stage);
@@ -366,20 +364,11 @@ fn builds_of_bochs(stage: &Stage) {
     for tool in ["patch", "tar", "strip"] {
         stage.tool(tool, "exit 0");
     }
-    let known = "bookworm http://mirror.test/debian/";
-    let apt = |update: &str, source: &str| {
-        stage.tool(
-            "apt-get",
-            &format!(
-                "case \"$*\" in *indextargets*) echo '{known}';; *update) {update};; *) {source};; esac"
-            ),
-        );
-    };
-    apt("echo 'E: Could not resolve host: mirror.test'; exit 100", "exit 0");
+    stage.apt_get("echo 'E: Could not resolve host: mirror.test'; exit 100", "exit 0");
     assert!(why().contains("cannot download the package lists of Debian 13"));
-    apt("exit 0", "echo 'E: Failed to fetch'; exit 100");
+    stage.apt_get("exit 0", "echo 'E: Failed to fetch'; exit 100");
     assert!(why().contains("cannot download the source of bochs"));
-    apt("exit 0", "echo other > bochs_3.0+dfsg.orig.tar.xz");
+    stage.apt_get("exit 0", "echo other > bochs_3.0+dfsg.orig.tar.xz");
     assert!(why().contains("the source of bochs in Debian 13's archive is not"));
     fs::remove_file(stage.dir.join("bin/g++")).unwrap();
 }

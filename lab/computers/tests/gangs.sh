@@ -1,8 +1,6 @@
 # Turns under QEMU: that vCPUs are kept from running and let in again, whatever happens to their
 # threads, their VMs or the module meanwhile. Function, never time. Sourced after inside.sh.
 load() { insmod /modules/unspin.ko crowded_ok=1 force_pause_intercept=1 look_always=1; }
-gone() { [ ! -e $U ] && [ ! -s $HOOKS ]; }
-parks_hooked() { grep -q '^xfer_to_guest_mode_handle_work' $HOOKS; }
 # Class, nice value, affinity, cgroup and, where the kernel shows it, slice of threads.
 threads_are() {
 	for task; do
@@ -31,25 +29,10 @@ has_threads() {
 }
 more() { above $1 $(($2)); }
 grows() { before=$(value $1); settle more $1 $before; }
-# Turns of a VM are made. On so slow a computer a script that looks often is a task of the host that
-# keeps VMs from turns.
-turns_grow() {
-	before=$(value $1)
-	for try in $(seq 20); do
-		sleep 1
-		more $1 $before && return
-	done
-	false
-}
-# So often, looked at as rarely.
+# Turns of a VM are made, or so many have been.
+turns_grow() { before=$(value $1); within 20 more $1 $before; }
 turns_above() {
-	try=0
-	while [ $try -lt 80 ]; do
-		sleep 1
-		above $1 $2 > /dev/null && return
-		try=$((try + 1))
-	done
-	above $1 $2
+	within 80 above $1 $2 && return
 	echo "refused: $(value ${1%/*}/turns_refused), CPUs without turns: $(value $U/turns_excluded_cpus)"
 	who_runs
 	false
@@ -77,13 +60,7 @@ goes_on() {
 	after=$(ticks $1)
 	[ $after -gt $((before + 20)) ] || { echo "$before ticks, $after 2 s later"; false; }
 }
-becomes() {
-	for try in $(seq 80); do
-		sleep 1
-		is "$1" "$2" && return
-	done
-	false
-}
+becomes() { within 80 is "$1" "$2"; }
 grows_soon() {
 	sleep 0.1
 	before=$(value $1)
@@ -301,7 +278,7 @@ check "one that is killed is gone" settle not [ -e $U/vms/$b-0 ]
 check "and the others go on" turns_grow $U/vms/$a-0/turns
 
 # --- tasks of the host ---
-# Looked at once, after a while, as in turns_grow.
+# Looked at once, after a while, as in within.
 excluded_later() {
 	sleep 3
 	list=$(value $U/turns_excluded_cpus)

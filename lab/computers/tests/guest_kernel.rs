@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{ends_with_us, has_tools, say, splats};
+use common::{ends_with_us, say, splats};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -39,10 +39,8 @@ $b reboot -f
 #[test]
 #[ignore = "boots the kernel of make guest-kernel, some 30 s of CPU time each time: make soak-guest-kernel"]
 fn locktorture_passes_with_each_lock() {
-    if !has_tools(QEMU_TOOLS) {
-        return;
-    }
-    let kernel = common::lab().locks_kernel().unwrap_or_else(|e| panic!("{e}"));
+    let Some(lab) = common::lab(QEMU_TOOLS) else { return };
+    let kernel = lab.locks_kernel().unwrap_or_else(|e| panic!("{e}"));
     let dir = Scratch::new();
     let image = dir.join("image");
     fs::write(&image, archive(&kernel)).unwrap();

@@ -5,18 +5,19 @@
 mod common;
 
 use common::area::AreaFile;
-use common::{ends_with_us, has_tools, kernels, lab, prepared, say};
+use common::{ends_with_us, going, kernels, lab, prepared, say};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use unspin_computers::{
-    kernel_symbols, source_tree, Go, GuestModules, KernelPackage, Lab, Series, QEMU_TOOLS,
+    kernel_symbols, source_tree, GuestModules, KernelPackage, Lab, Series, QEMU_TOOLS,
 };
 use unspin_diagnosis::spinners::{Place, Symbols};
 use unspin_guest_abi::area::{self, Area};
+use unspin_host::Host;
 use unspin_scenario::plan::GuestProgram;
 use unspin_scratch::Scratch;
 
@@ -155,15 +156,8 @@ impl Guest {
 
     /// CPU time that QEMU has taken.
     fn cpu_time(&self) -> Duration {
-        let path = format!("/proc/{}/stat", self.child.id());
-        let stat = fs::read_to_string(&path).unwrap_or_default();
-        // The name in parentheses may be anything.
-        let fields: Vec<&str> =
-            stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let ticks = |field: usize| fields.get(field).and_then(|text| text.parse::<u64>().ok());
-        // SAFETY: reads a constant.
-        let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
-        Duration::from_millis((ticks(11).unwrap_or(0) + ticks(12).unwrap_or(0)) * 1000 / per_second)
+        let host = Host::at(Path::new("/proc"));
+        host.cpu_time_ns(self.child.id()).map_or(Duration::ZERO, Duration::from_nanos)
     }
 
     fn console(&self) -> String {
@@ -275,10 +269,8 @@ fn made_with(
     programs: &[GuestProgram],
     modules: &GuestModules,
 ) -> Option<(PathBuf, PathBuf)> {
-    let stop = AtomicBool::new(false);
-    let package = KernelPackage::from(series);
-    let kernel = lab.guest_kernel(package, &mut Go::new(&stop, &mut |text| say(text)));
-    let image = lab.guest_image(programs, modules, &mut Go::new(&stop, &mut |text| say(text)));
+    let kernel = going(|go| lab.guest_kernel(KernelPackage::from(series), go));
+    let image = going(|go| lab.guest_image(programs, modules, go));
     Some((prepared(series.name(), kernel)?, prepared("the guests' programs", image)?))
 }
 
@@ -348,11 +340,9 @@ fn boot(lab: &Lab, series: Series, all: &[GuestProgram]) {
 
 #[test]
 fn every_program_runs_in_a_guest() {
-    if !has_tools(QEMU_TOOLS) {
-        return;
-    }
+    let Some(lab) = lab(QEMU_TOOLS) else { return };
     let _only = common::alone();
-    let (lab, all) = (lab(), programs());
+    let all = programs();
     // What makes the image small, on the kernels that are not the usual one.
     let small: Vec<GuestProgram> = all
         .iter()
@@ -377,13 +367,10 @@ counts = ["write"]
 /// can be removed during such waits. Without KVM, it reports nothing.
 #[test]
 fn the_guests_module_sees_who_waits() {
-    if !has_tools(QEMU_TOOLS) {
-        return;
-    }
+    let Some(lab) = lab(QEMU_TOOLS) else { return };
     let _only = common::alone();
-    let (lab, stop) = (lab(), AtomicBool::new(false));
     for series in kernels(&Series::ALL) {
-        let built = lab.guest_module(series, &mut Go::new(&stop, &mut |text| say(text)));
+        let built = going(|go| lab.guest_module(series, go));
         let Some((release, module)) = prepared(series.name(), built) else { continue };
         let modules = GuestModules::from([(release.clone(), module)]);
         let made = made_with(&lab, series, &[program("waits", WAITS)], &modules);
@@ -408,12 +395,10 @@ fn the_guests_module_sees_who_waits() {
 /// of its threads.
 #[test]
 fn two_boots_of_one_image_count_the_same_work_alike() {
-    if !has_tools(QEMU_TOOLS) {
-        return;
-    }
+    let Some(lab) = lab(QEMU_TOOLS) else { return };
     let _only = common::alone();
     let programs = [program("messages", MESSAGES), program("mutexes", MUTEXES)];
-    let Some((kernel, image)) = made(&lab(), Series::V6_12, &programs) else { return };
+    let Some((kernel, image)) = made(&lab, Series::V6_12, &programs) else { return };
     let counts = || -> Vec<u64> {
         let mut guest = Guest::boot(&kernel, &image);
         guest.wait_until_up();
@@ -430,12 +415,10 @@ fn two_boots_of_one_image_count_the_same_work_alike() {
 /// much.
 #[test]
 fn two_boots_of_one_image_count_alike_in_virtual_time() {
-    if !has_tools(QEMU_TOOLS) {
-        return;
-    }
+    let Some(lab) = lab(QEMU_TOOLS) else { return };
     let _only = common::alone();
     let programs = [program("a-while", A_WHILE)];
-    let Some((kernel, image)) = made(&lab(), Series::V6_12, &programs) else { return };
+    let Some((kernel, image)) = made(&lab, Series::V6_12, &programs) else { return };
     let counts = || {
         let time = Time::Virtual { program: &programs[0].name };
         let mut guest = Guest::in_time(time, &kernel, &image);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The module on a processor with indirect branch tracking (CET), under Bochs: no call of its own ends
 //! behind an ENDBR64, where processor and kernel would stop it. tests/ibt.sh is what runs inside.
-//!
-//! `UNSPIN_KERNELS`, `UNSPIN_LAB_DIR`.
 
 mod common;
 

@@ -1,22 +1,10 @@
 # Indirect branch tracking: a processor with CET, and a kernel that has every call through a pointer end at
 # an ENDBR64. ibt=warn has the kernel log a call that does not, and go on. Sourced after inside.sh.
 load() { insmod /modules/unspin.ko crowded_ok=1 look_always=1; }
-gone() { [ ! -e $U ] && [ ! -s $HOOKS ]; }
-vendor_with() { rmmod kvm_intel && insmod /modules/kvm-intel.ko "$@"; }
-parks_hooked() { grep -q '^xfer_to_guest_mode_handle_work' $HOOKS; }
 # Calls since the log was cleared that ended elsewhere.
 bad_calls() { dmesg | grep 'Missing ENDBR'; }
 # The call of behind.ko, which is given its parameters.
 call_ends_well() { insmod /modules/behind.ko "$@" && rmmod behind && not bad_calls; }
-# Until a condition holds, looked at seldom: a script that looks often is a task of the host, which
-# keeps VMs from turns.
-soon() {
-	for try in 1 2 3 4 5 6 7 8 9 10; do
-		sleep 1
-		"$@" > /dev/null 2>&1 && return
-	done
-	"$@"
-}
 # A VM of two vCPUs, until the file is there; $vm is its process.
 start() {
 	unspin-inside $1 2 --until $2 > /tmp/vm-$3 &
@@ -45,14 +33,14 @@ for n in a b; do
 	start vm /tmp/stop $n
 	eval "$n=$vm"
 done
-check "turns are made" soon parks_hooked
+check "turns are made" within 10 parks_hooked
 for n in $a $b; do
-	check "vCPUs of VM $n wait for their turns" soon above $U/vms/$n-0/parks 50
+	check "vCPUs of VM $n wait for their turns" within 10 above $U/vms/$n-0/parks 50
 done
 start vm-in-user-space /tmp/stop c
 echo hvs > $U/vms/$vm-0/mode
 echo vcrd-user > $U/vms/$vm-0/coscheduling
-check "a guest's code is read" soon above $U/vms/$vm-0/user_spins 0
+check "a guest's code is read" within 10 above $U/vms/$vm-0/user_spins 0
 check "the module unloads under running VMs" rmmod unspin
 check "and has gone" gone
 touch /tmp/stop

@@ -33,6 +33,18 @@ settle() {
 	done
 	"$@"
 }
+# The same, looked at once a second, so many times at most: a script that looks often is a task of
+# the host, which keeps VMs from turns.
+within() {
+	tries=$1
+	shift
+	while [ $tries -gt 0 ]; do
+		sleep 1
+		"$@" > /dev/null 2>&1 && return
+		tries=$((tries - 1))
+	done
+	"$@"
+}
 # Whether so many vCPUs of VMs have CPU time all the time from now on: nobody_waits VCPUS VM... $worst becomes the
 # longest time without. Looks are as far apart as is said last.
 LONGEST_MS=100
@@ -46,6 +58,36 @@ nobody_waits() {
 	[ $1 = $vcpu_count ] && [ $2 -lt $((LONGEST_MS + $3)) ] || { echo "vCPUs, ms without CPU time, ms between looks: $*"; false; }
 }
 hooked() { grep -q '^kvm_vcpu_on_spin' $HOOKS; }
+parks_hooked() { grep -q '^xfer_to_guest_mode_handle_work' $HOOKS; }
+# Whether the module has been unloaded, and has left no hook.
+gone() { [ ! -e $U ] && [ ! -s $HOOKS ]; }
+# Whether a command ends with that code, and whether it says $want.
+fails() { code=$1; shift; "$@"; [ $? = "$code" ]; }
+says() { "$@" 2>&1 | grep -q "$want" || { "$@"; false; }; }
+# Threads of a VM's vCPUs.
+vcpus() { grep -l 'CPU ./KVM' /proc/$1/task/*/comm | cut -d/ -f5; }
+has_vcpus() { [ "$(vcpus "$1" | wc -l)" = "$2" ]; }
+# KVM's module for this processor (init.sh), loaded again with these parameters.
+vendor_with() { rmmod kvm_${vendor#kvm-} && insmod /modules/$vendor.ko "$@"; }
+# One window for all, in a directory of settings.
+set_window() {
+	for file in window_init_cycles window_min_cycles window_max_cycles; do
+		echo $2 > $1/$file || return
+	done
+}
+# A guest computes for ten ticks of the host beside a thread on its CPU, which waits for so many us
+# at most.
+loses_its_cpu() {
+	found=$(unspin-inside rival "$1") || { echo "$found"; return 1; }
+	say "interrupts $1: ${found% *} exits for the host's, the thread waited ${found#* } us at most"
+	echo "$found"
+	[ "${found% *}" -ge 8 ] && [ "${found#* }" -le $2 ]
+}
+guests_lose_their_cpu() {
+	check "a guest with its interrupts on loses its CPU at the host's tick" loses_its_cpu on $1
+	check "a guest entered with its interrupts off does too" loses_its_cpu off $1
+	check "and one that turned them off itself" loses_its_cpu turned-off $1
+}
 # Refused with that error, and the value stays.
 refused() {
 	before=$(value "$2")

@@ -1,9 +1,7 @@
 # unspin-lab model --record: VMs of 4 vCPUs on 4 CPUs, one after the other. An iteration takes 16 ns of a CPU, and
 # the CPUs compute in turns: what all compute takes four times as long. Sourced after inside.sh.
 P=/tmp/profile.toml
-fails() { code=$1; shift; "$@"; [ $? = "$code" ]; }
 said() { grep -q "$1" /tmp/said || { cat /tmp/said; false; }; }
-has_vcpus() { [ "$(grep -l 'CPU ./KVM' /proc/$vm/task/*/comm | wc -l)" = 4 ]; }
 recorded() {
 	unspin-lab model --record pid:$vm --for 1 -o $P > /tmp/said 2>&1 || { cat /tmp/said; false; }
 }
@@ -12,7 +10,7 @@ record() {
 	rm -f /tmp/stop $P
 	unspin-inside meet 4 $1 --until /tmp/stop > /tmp/vm &
 	vm=$!
-	check "a VM of 4 vCPUs is there" settle has_vcpus
+	check "a VM of 4 vCPUs is there" settle has_vcpus $vm 4
 	sleep 0.2
 	check "it is recorded" recorded
 	while read -r line; do say "$1: $line"; done < /tmp/said

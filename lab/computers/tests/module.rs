@@ -2,7 +2,7 @@
 //! The module in stock kernels under QEMU: loading and every way to fail at it, switching, reading
 //! and unloading under running VMs, and that nothing stays. tests/module.sh is what runs inside.
 //!
-//! `UNSPIN_CYCLES` (20) load, switch and unload cycles a kernel; `UNSPIN_KERNELS`, `UNSPIN_LAB_DIR`.
+//! `UNSPIN_CYCLES` (20) load, switch and unload cycles a kernel.
 
 mod common;
 

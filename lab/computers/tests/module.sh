@@ -1,7 +1,6 @@
 # The module under QEMU, whose processors have SVM and no pause filter: function, never time.
 # CYCLES is set by the test. Sourced after inside.sh.
 load() { insmod /modules/unspin.ko crowded_ok=1 force_pause_intercept=1 "$@"; }
-gone() { [ ! -e $U ] && [ ! -s $HOOKS ]; }
 no_objects() { is $U/live_objects 0 && [ -z "$(ls $U/vms)" ]; }
 # Saves the code, once it is at rest: keys of KVM's local APIC settle a second after the last vCPU.
 text() { check "the code is at rest, $1" text_at_rest $1; }

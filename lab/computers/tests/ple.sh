@@ -6,28 +6,18 @@ SPINS=50
 # A timer tick in a spin may cost it its exit.
 MOST=$((SPINS - 3))
 
-vendor_with() { rmmod kvm_intel && insmod /modules/kvm-intel.ko "$@"; }
 # With that window, spins of so many PAUSEs at that distance and level: exits from LOW to HIGH.
 exits() {
 	low=$1 high=$2
-	for file in window_init_cycles window_min_cycles window_max_cycles; do echo "$3" > $D/$file; done
+	set_window $D "$3"
 	found=$(unspin-inside ple $SPINS "$4" "$5" "$6") || { echo "$found"; return 1; }
 	echo "$found exits of $SPINS spins"
 	say "window $3, $4 PAUSEs $5 apart, CPL $6: $found exits of $SPINS spins"
 	[ "$found" -ge "$low" ] && [ "$found" -le "$high" ]
 }
 
-# A guest computes for ten ticks of the host beside a thread on its CPU, before the module is there. The thread
-# waits for two ticks of 4 ms, and a little.
-loses_its_cpu() {
-	found=$(unspin-inside rival "$1") || { echo "$found"; return 1; }
-	say "interrupts $1: ${found% *} exits for the host's, the thread waited ${found#* } us at most"
-	echo "$found"
-	[ "${found% *}" -ge 8 ] && [ "${found#* }" -le 8500 ]
-}
-check "a guest with its interrupts on loses its CPU at the host's tick" loses_its_cpu on
-check "a guest entered with its interrupts off does too" loses_its_cpu off
-check "and one that turned them off itself" loses_its_cpu turned-off
+# Two ticks of 4 ms, and a little.
+guests_lose_their_cpu 8500
 
 insmod /modules/unspin.ko crowded_ok=1
 check "the window is the module's to set" is $U/window_control vmx

@@ -29,25 +29,20 @@ fn a_quota_leaves_the_rest_of_the_host_to_the_other() {
         let other = 1 - capped;
         let [its, others, before] =
             [share(r, capped), share(r, other), share(stock, other)].map(|x| x * 100.0);
-        common::say(&format!(
-            "{} {}: {its:.1} % of {:.0} %, the other {others:.1} %, idle {:.1} %",
+        let line = format!(
+            "{} {}: {its:.1} % of {:.0} %; the other {others:.1} %, under stock {before:.1} %; idle {:.1} %, under stock {:.1} %",
             r.run.profile,
             r.run.arm.name,
             quota * 100.0,
-            idle(r) * 100.0
-        ));
+            idle(r) * 100.0,
+            idle(stock) * 100.0
+        );
+        common::say(&line);
         let is_met = share(r, capped) <= quota + QUOTA_SLACK
             && share(r, other) >= OTHER_KEEPS * share(stock, other)
             && idle(r) <= idle(stock) + QUOTA_SLACK;
         if !is_met {
-            wrong.push(format!(
-                "{} {}: {its:.1} % of {:.0} %; the other {others:.1} %, under stock {before:.1} %; idle {:.1} %, under stock {:.1} %",
-                r.run.profile,
-                r.run.arm.name,
-                quota * 100.0,
-                idle(r) * 100.0,
-                idle(stock) * 100.0
-            ));
+            wrong.push(line);
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));

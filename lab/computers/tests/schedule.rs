@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin schedule` in a stock kernel under QEMU. tests/schedule.sh and tests/schedule_*.sh are what runs inside. `UNSPIN_LAB_DIR`, `UNSPIN_CYCLES` (3) of each way to end it.
+//! `unspin schedule` in a stock kernel under QEMU. tests/schedule.sh and tests/schedule_*.sh are
+//! what runs inside. `UNSPIN_CYCLES` (3) of each way to end it.
 
 mod common;
 
@@ -9,22 +10,14 @@ use unspin_computers::{Computer, Series, QEMU_TOOLS};
 /// How often it is ended in each way.
 const ROUNDS: u32 = 3;
 
-/// Boots a script that makes at least so many checks; one that ends early makes fewer.
+/// Boots a script that makes at least so many checks.
 fn boot(name: &str, script: &str, checks_min: u32) {
-    let series = Series::V7_3;
     let Some(command) = common::built("unspin", "the scheduler for VMs") else { return };
-    if !common::has_tools(QEMU_TOOLS) || common::kernels(&[series]).is_empty() {
-        return;
-    }
     let _alone = common::alone();
-    let lab = common::lab();
-    let Some(kernel) = common::kernel(&lab, series) else { return };
     let extras = Extras { programs: vec![command], ..NO_EXTRAS };
     let computer = Computer::qemu_in_virtual_time(4);
     let script = format!("{}{script}", include_str!("ext.sh"));
-    let heard = common::script_with(&lab, &kernel, &computer, &script, name, extras);
-    let wrong = common::verdict(series, &heard, checks_min, &heard.console);
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    common::checks(name, QEMU_TOOLS, &[Series::V7_3], &computer, &script, checks_min, extras);
 }
 
 #[test]

@@ -55,6 +55,5 @@ done
 worst=0
 check "stopped" rounds stopped 1
 say "stopped: longest time without CPU time: $worst ms"
-touch /tmp/stop
-for vm in $vms; do check "a VM worked" wait $vm; done
+end_vms /tmp/stop $vms
 finish

@@ -23,8 +23,7 @@ wait $first
 check "threads exit: each came to the scheduler" never SCX_EV_ENQ_SKIP_EXITING
 check "threads exit: it is on" is $STATE enabled
 check "threads exit: it ends" end
-touch /tmp/stop-h
-check "a VM worked" wait $h
+end_vms /tmp/stop-h $h
 
 # --- a thread that may only run on a CPU which is left, and waited for it before ---
 # The kernel has a server, which gives such a thread 5 %, only for CPUs that are there when it boots: here the first.
@@ -70,6 +69,5 @@ check "nobody reads: each is said once" [ "$(grep -c . /tmp/said)" = 2 ]
 kill $command
 check "nobody reads: it ends without an error" wait $command
 rmdir /run/unspin/schedule.json.part
-touch /tmp/stop
-for vm in $a $p $vm; do check "a VM worked" wait $vm; done
+end_vms /tmp/stop $a $p $vm
 finish

@@ -41,8 +41,7 @@ for gangs in --no-gangs "--gang pid:$w1 --gang pid:$w2 --gang pid:$w3"; do
 	move $w1 1.scope $w2 2.scope $w3 4.scope
 	check "'$gangs': it ends" end
 done
-touch /tmp/stop-shares
-for vm in $w1 $w2 $w3; do check "a VM worked" wait $vm; done
+end_vms /tmp/stop-shares $w1 $w2 $w3
 
 for n in a b; do
 	start 4 /tmp/stop $n
@@ -103,10 +102,8 @@ in_turns() {
 for of in $g $h; do check "the same CPUs: both run in turns" settle in_turns $of; done
 check "the same CPUs: it ends" end
 kill -CONT $b
-touch /tmp/stop-g
-for vm in $g $h; do check "a VM worked" wait $vm; done
-touch /tmp/stop
-for vm in $a $b; do check "a VM worked" wait $vm; done
+end_vms /tmp/stop-g $g $h
+end_vms /tmp/stop $a $b
 
 # --- a VM had more than two that wait for a single CPU, and is not kept from running once another starts ---
 start 2 /tmp/stop-ahead narrow
@@ -126,8 +123,7 @@ worst=0
 check "ahead: those on one CPU and the one that had more run on" nobody_waits 6 $ahead $narrow $single
 say "ahead: longest time without CPU time: $worst ms"
 check "ahead: it ends" end
-touch /tmp/stop-ahead
-for vm in $narrow $single $ahead $vm; do check "a VM worked" wait $vm; done
+end_vms /tmp/stop-ahead $narrow $single $ahead $vm
 
 # --- a vCPU whose only CPU another VM wants, which is owed more for ever because it can use only that ---
 start 4 /tmp/stop-wide wide
@@ -147,8 +143,7 @@ switched() { sed -n 's/^nonvoluntary_ctxt_switches:[^0-9]*//p' /proc/$wide/task/
 switched_later() { [ "$(switched)" -gt $1 ]; }
 check "owed more: the vCPU there runs now and then" settle switched_later $(($(switched) + 4))
 check "owed more: it ends" end
-touch /tmp/stop-wide
-for vm in $wide $small; do check "a VM worked" wait $vm; done
+end_vms /tmp/stop-wide $wide $small
 
 # --- a VM that may only run on one CPU, beside a gang that ran there, and may run on the others ---
 start 1 /tmp/stop-one one
@@ -169,6 +164,5 @@ worst=0
 check "one CPU: each has the CPUs that it needs" nobody_waits 4 $one $gang
 say "one CPU: longest time without CPU time: $worst ms"
 check "one CPU: it ends" end
-touch /tmp/stop-one
-for vm in $one $gang; do check "a VM worked" wait $vm; done
+end_vms /tmp/stop-one $one $gang
 finish

@@ -19,8 +19,7 @@ for ends in end killed; do
 	check "$ends: threads that were started have the VM's policy" settle all_are $h 0
 	check "$ends: and its CPUs" settle all_on $h 0-3
 done
-touch /tmp/stop-h
-check "a VM worked" wait $h
+end_vms /tmp/stop-h $h
 
 # --- the cpuset of a VM grows after it was given back ---
 G=/sys/fs/cgroup
@@ -43,8 +42,7 @@ echo 0-2 > $G/set.scope/cpuset.cpus
 check "a cpuset: it shrinks" all_on $c 2
 check "a cpuset: it ends" end
 check "a cpuset: its threads have what is left" all_on $c 0-2
-touch /tmp/stop-c
-check "a VM worked" wait $c
+end_vms /tmp/stop-c $c
 
 for n in a b; do
 	start 4 /tmp/stop $n
@@ -74,8 +72,7 @@ check "a hog: it is on" is $STATE enabled
 kill $hog
 check "a hog: it ends" end
 for vm in $a $b $p; do check "a hog: threads are as before" as_before $vm; done
-touch /tmp/stop-p
-check "a VM worked" wait $p
+end_vms /tmp/stop-p $p
 
 # --- a fork bomb outside ---
 # Tasks of the host that end at once and are followed by others, on all CPUs, while one VM runs as a gang. They
@@ -123,6 +120,5 @@ for vm in $a $b; do check "a real-time vCPU: VMs run" go_on $vm; done
 check "a real-time vCPU: it has ended with an error" not end
 check "a real-time vCPU: threads are as before" settle as_before $a
 check "it is as the other program made it" [ "$(field $b $tid 39)" = 1 ]
-touch /tmp/stop
-for vm in $a $b; do check "a VM worked" wait $vm; done
+end_vms /tmp/stop $a $b
 finish

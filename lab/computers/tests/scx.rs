@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Credit as a scheduler of sched_ext (papers/crates/scx) in a stock kernel under QEMU. tests/scx.sh is what
-//! runs inside. `UNSPIN_LAB_DIR`.
+//! runs inside.
 
 mod common;
 
 use common::{Extras, NO_EXTRAS};
 use unspin_computers::{Computer, Series, QEMU_TOOLS};
 
-/// The least number of checks on kernels that have sched_ext: a script that ends early makes fewer.
-const CHECKS_MIN: u32 = 38;
 /// The script on others, after inside.sh.
 const WITHOUT: &str = r#"
 answer=$(unspin-scx none 0 4000 1 1 100:0:$$ < /dev/null 2>&1)
@@ -18,7 +16,7 @@ finish
 
 #[test]
 fn credit_by_sched_ext_under_qemu() {
-    script(Series::V7_3, 4, concat!(include_str!("ext.sh"), include_str!("scx.sh")), CHECKS_MIN);
+    script(Series::V7_3, 4, concat!(include_str!("ext.sh"), include_str!("scx.sh")), 38);
 }
 
 #[test]
@@ -31,9 +29,5 @@ fn script(series: Series, cpus: u32, script: &str, checks_min: u32) {
     let Some(scheduler) = common::built("unspin-scx", "Credit by sched_ext") else { return };
     let extras = Extras { programs: vec![scheduler], ..NO_EXTRAS };
     let computer = Computer::qemu_in_virtual_time(cpus);
-    let name = format!("scx-{}", series.name());
-    common::on_kernels(QEMU_TOOLS, &[series], |lab, kernel| {
-        let heard = common::script_with(lab, kernel, &computer, script, &name, extras.clone());
-        common::verdict(series, &heard, checks_min, &heard.console)
-    });
+    common::checks("scx", QEMU_TOOLS, &[series], &computer, script, checks_min, extras);
 }

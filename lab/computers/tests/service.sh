@@ -12,7 +12,6 @@ start() {
 }
 signal() { kill "-$1" $service; }
 said() { grep -q "$1" /tmp/said || { cat /tmp/said; false; }; }
-fails() { code=$1; shift; "$@"; [ $? = "$code" ]; }
 no_module() { [ ! -e $U ]; }
 # A VM by that name, as its process's command line has it.
 named() {

@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin shape` on stock kernels under QEMU: a VM's weights, nice values, slices and
 //! CPUs are set, and put back, however it ends, and where a CPU goes. tests/shape.sh is what runs inside.
-//!
-//! `UNSPIN_KERNELS`, `UNSPIN_LAB_DIR`. The command is taken from where this test is built.
 
 mod common;
 
 use serde_json::Value;
 use unspin_computers::Series;
 
-/// The least number of checks: a script that ends early makes fewer.
-const CHECKS_MIN: u32 = 23;
-
 #[test]
 fn shaping_under_qemu() {
     let judged = |lines: &[String]| judged(lines).err().into_iter().collect();
-    common::command_under_qemu("shape", &Series::ALL, include_str!("shape.sh"), CHECKS_MIN, judged);
+    common::command_under_qemu("shape", &Series::ALL, include_str!("shape.sh"), 23, judged);
 }
 
 /// The vCPU that has a CPU to itself uses more than the one that shares it, so that its next part is larger.

@@ -2,9 +2,6 @@
 # `unspin shape` on a real kernel, under QEMU: weights and slices are set and put back. Sourced after
 # inside.sh. What a dry run says is a line for tests/shape.rs, which judges it.
 G=/sys/fs/cgroup
-says() { "$@" 2>&1 | grep -q "$want" || { "$@"; false; }; }
-vcpus() { grep -l 'CPU ./KVM' /proc/$1/task/*/comm | cut -d/ -f5; }
-has_vcpus() { [ "$(vcpus "$1" | wc -l)" = "$2" ]; }
 weights() { cat $G/vm/cpu.weight $G/vm/vcpu*/cpu.weight | tr '\n' ' '; }
 set_are() { [ "$(weights)" != "$before" ]; }
 as_before() { [ "$(weights)" = "$before" ] && [ ! -s /run/unspin/journal ]; }

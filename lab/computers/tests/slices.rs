@@ -2,14 +2,13 @@
 //! Extended time slices (core/locks/slice_linux.h) on a kernel that has them, which the lab builds: `lease` and a
 //! test-and-set lock with 4 threads per CPU, with and without, in turn within one boot (tests/slices.c).
 //!
-//! `UNSPIN_CPUS` (2): CPUs of the computer. `UNSPIN_CYCLES` (3): measurements of each kind. `UNSPIN_LAB_DIR`.
+//! `UNSPIN_CPUS` (2): CPUs of the computer. `UNSPIN_CYCLES` (3): measurements of each kind.
 
 mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
-use unspin_computers::{source_tree, Computer, Emulator, Go, Slices, DEBUG_TOOLS, QEMU_TOOLS};
+use unspin_computers::{source_tree, Computer, Emulator, Slices, DEBUG_TOOLS, QEMU_TOOLS};
 use unspin_scratch::Scratch;
 
 const LOCKS: [(&str, &[&str]); 2] = [("lease", &[]), ("tas", &["-DSLICES_TAS"])];
@@ -29,17 +28,12 @@ const CYCLES: u32 = 3;
 #[test]
 #[ignore = "builds a kernel, and emulates some 20 s of 2 CPUs: make soak-slices"]
 fn holders_get_extended_slices() {
-    if !common::has_tools(&[QEMU_TOOLS, DEBUG_TOOLS].concat()) {
-        return;
-    }
+    let Some(lab) = common::lab(&[QEMU_TOOLS, DEBUG_TOOLS].concat()) else { return };
     let cpus = std::env::var("UNSPIN_CPUS").map_or(2, |n| n.parse().expect("UNSPIN_CPUS"));
-    let lab = common::lab();
-    let stop = AtomicBool::new(false);
-    let mut say = |text: &str| common::say(text);
-    let mut go = Go::new(&stop, &mut say);
-    let program = lab.program(Emulator::QemuAmd, &mut go);
+    let program = common::going(|go| lab.program(Emulator::QemuAmd, go));
     let Some(_) = common::prepared("the lab's QEMU", program) else { return };
-    let Some(slices) = common::prepared("slices", lab.build_slices(&mut go)) else { return };
+    let built = common::going(|go| lab.build_slices(go));
+    let Some(slices) = common::prepared("slices", built) else { return };
     let dir = Scratch::new();
     let mut programs = LOCKS.map(|(name, flags)| program_of(&dir, name, flags)).to_vec();
     programs.push(slices.dynamic_linker.clone());

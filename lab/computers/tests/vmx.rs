@@ -2,8 +2,6 @@
 //! The module on an emulated VT-x computer of two CPUs: function only, no figure is taken. What runs
 //! inside is tests/vmx.sh: windows read back after `off` and after unloading, nested guests, windows
 //! that are not where they were thought, unloading under running VMs.
-//!
-//! `UNSPIN_KERNELS`, `UNSPIN_LAB_DIR`.
 
 mod common;
 

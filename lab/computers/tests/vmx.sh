@@ -3,12 +3,10 @@
 # Two CPUs, on which Bochs counts time only roughly: nothing here is exact to the tick.
 # Sourced after inside.sh.
 load() { insmod /modules/unspin.ko crowded_ok=1 "$@"; }
-gone() { [ ! -e $U ] && [ ! -s $HOOKS ]; }
-vendor_with() { rmmod kvm_intel && insmod /modules/kvm-intel.ko "$@"; }
 # One window for all, and KVM's far from it.
 fixed() {
 	echo 0 > "$1/delta_cycles"
-	for file in window_init_cycles window_min_cycles window_max_cycles; do echo $2 > "$1/$file"; done
+	set_window "$1" $2
 }
 OURS=24000-44000
 KVMS=3000-6000

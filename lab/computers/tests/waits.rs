@@ -2,8 +2,6 @@
 //! Who is yielded to, on the emulated computer: a sibling that was woken and waits for a core is one
 //! to yield to (beside two VMs that never rest, four CPUs); and vCPUs that are pinned nowhere are found
 //! wherever the scheduler took them (eight CPUs). Each decision is made again in user space.
-//!
-//! `UNSPIN_LAB_DIR`.
 
 mod common;
 

@@ -20,7 +20,6 @@ pub const TEXT_BYTES: usize = 64;
 pub const ERROR_BYTES: usize = 256;
 
 /// Values of `state`: what the runner does.
-pub const STATE_NOTHING: u32 = 0;
 pub const STATE_READY: u32 = 1;
 pub const STATE_RUNS: u32 = 2;
 pub const STATE_FAILED: u32 = 3;

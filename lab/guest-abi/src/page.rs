@@ -34,16 +34,12 @@ pub const DS_USER: u16 = 0x1b;
 pub const CS_USER: u16 = 0x23;
 pub const TR: u16 = 0x28;
 
-pub const VECTOR_TIMER: u8 = 0x40;
 pub const VECTOR_WAKE: u8 = 0x41;
-pub const VECTOR_CALL: u8 = 0x42;
-pub const VECTOR_SPURIOUS: u8 = 0xff;
 
 pub const PORT_END: u16 = 0x5053;
 pub const PORT_FAULT: u16 = 0x5054;
 
 pub const STOPPED: u32 = 1;
-pub const BAD_CONFIG: u32 = 2;
 pub const BAD_APIC: u32 = 3;
 pub const BAD_KICK: u32 = 4;
 
@@ -74,20 +70,6 @@ pub const MEMORY_USED: u32 = 2;
 pub const DIST_CONST: u32 = 0;
 pub const DIST_UNIFORM: u32 = 1;
 pub const DIST_EXP: u32 = 2;
-
-pub const LOCK_TAS: u32 = 0;
-pub const LOCK_TICKET: u32 = 1;
-pub const LOCK_MCS: u32 = 2;
-pub const LOCK_PREEMPTABLE: u32 = 3;
-pub const LOCK_PV_TICKET: u32 = 4;
-pub const LOCK_PV_PREEMPTABLE: u32 = 5;
-pub const LOCK_OTICKET: u32 = 6;
-pub const LOCK_OTICKET_SPIN: u32 = 7;
-pub const LOCK_OTICKET_WAKE: u32 = 8;
-pub const LOCK_ITICKET: u32 = 9;
-pub const LOCK_LONG_TICKET: u32 = 10;
-pub const LOCK_PV_QUEUED: u32 = 11;
-pub const LOCK_LEASE: u32 = 12;
 
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -50,23 +50,9 @@ pub fn compile(program: &[Step], cpl: u8) -> Result<Vec<abi::Step>, ProgramError
     }
 }
 
-/// The guest's number of a lock.
+/// The guest's number of a lock: `enum guest_lock_kind` has the same order.
 pub fn lock_kind(lock: LockKind) -> u32 {
-    match lock {
-        LockKind::Tas => abi::LOCK_TAS,
-        LockKind::Ticket => abi::LOCK_TICKET,
-        LockKind::Mcs => abi::LOCK_MCS,
-        LockKind::Preemptable => abi::LOCK_PREEMPTABLE,
-        LockKind::PvTicket => abi::LOCK_PV_TICKET,
-        LockKind::PvPreemptable => abi::LOCK_PV_PREEMPTABLE,
-        LockKind::Oticket => abi::LOCK_OTICKET,
-        LockKind::OticketSpin => abi::LOCK_OTICKET_SPIN,
-        LockKind::OticketWake => abi::LOCK_OTICKET_WAKE,
-        LockKind::Iticket => abi::LOCK_ITICKET,
-        LockKind::LongTicket => abi::LOCK_LONG_TICKET,
-        LockKind::PvQueued => abi::LOCK_PV_QUEUED,
-        LockKind::Lease => abi::LOCK_LEASE,
-    }
+    lock as u32
 }
 
 /// Tracks the locks that are held up to `step`. Locks nest only in ascending order, so no two vCPUs

@@ -8,6 +8,7 @@ use std::mem::offset_of;
 use std::process::Command;
 
 use unspin_guest_abi as abi;
+use unspin_scenario::plan::LockKind;
 use unspin_scenario::result::{Responses, RESPONSE_BUCKETS};
 
 /// A C expression, and its value in the mirror.
@@ -50,13 +51,15 @@ fn mirror() -> Vec<Mirrored> {
         VCPUS_MAX STEPS_MAX LOCKS_MAX WAIT_BUCKETS STALL_BUCKETS RAM_BYTES GDT_ADDR PML4_ADDR
         PDPT_ADDR PD_ADDR TSS_ADDR TSS_STRIDE CONFIG_ADDR PROTECTED_ADDR CALLS_ADDR COUNTERS_ADDR
         COUNTERS_STRIDE IMAGE_ADDR IMAGE_END STACKS_ADDR STACK_BYTES CS_KERNEL DS_KERNEL DS_USER
-        CS_USER TR VECTOR_TIMER VECTOR_WAKE VECTOR_CALL VECTOR_SPURIOUS PORT_END PORT_FAULT STOPPED
-        BAD_CONFIG BAD_APIC BAD_KICK FEATURE_VMMCALL FEATURE_TAU FEATURE_SPIN OP_COMPUTE OP_LOCK
-        OP_CRITICAL OP_UNLOCK OP_BARRIER OP_BLOCK OP_WAKE OP_SPIN_BARRIER OP_SHOOTDOWN OP_SHOOTDOWN_LAZY
-        OP_COMPUTE_FIRST OP_COMPUTE_ROTATING OP_COMPUTE_MOVING UNITS_PER_MOVE MEMORY_LEFT MEMORY_LAZY
-        MEMORY_USED DIST_CONST DIST_UNIFORM DIST_EXP LOCK_TAS LOCK_TICKET LOCK_MCS LOCK_PREEMPTABLE
-        LOCK_PV_TICKET LOCK_PV_PREEMPTABLE LOCK_OTICKET LOCK_OTICKET_SPIN LOCK_OTICKET_WAKE
-        LOCK_ITICKET LOCK_LONG_TICKET LOCK_PV_QUEUED LOCK_LEASE));
+        CS_USER TR VECTOR_WAKE PORT_END PORT_FAULT STOPPED BAD_APIC BAD_KICK FEATURE_VMMCALL
+        FEATURE_TAU FEATURE_SPIN OP_COMPUTE OP_LOCK OP_CRITICAL OP_UNLOCK OP_BARRIER OP_BLOCK OP_WAKE
+        OP_SPIN_BARRIER OP_SHOOTDOWN OP_SHOOTDOWN_LAZY OP_COMPUTE_FIRST OP_COMPUTE_ROTATING
+        OP_COMPUTE_MOVING UNITS_PER_MOVE MEMORY_LEFT MEMORY_LAZY MEMORY_USED DIST_CONST
+        DIST_UNIFORM DIST_EXP));
+    all.extend(LockKind::ALL.map(|(name, lock)| {
+        let name = format!("GUEST_LOCK_{}", name.to_uppercase().replace('-', "_"));
+        (&*name.leak(), u64::from(abi::lock_kind(lock)))
+    }));
     all.extend(structure!("guest_step" abi::Step: op dist a b lock permille skip));
     all.extend(
         structure!("guest_config" abi::Config: magic version vcpus lock_kind cpl steps_count
@@ -73,7 +76,6 @@ fn mirror() -> Vec<Mirrored> {
 fn area_mirror() -> Vec<Mirrored> {
     use abi::area::{self, Area, Slot};
     let mut all = vec![
-        ("AREA_NOTHING", area::STATE_NOTHING.into()),
         ("AREA_READY", area::STATE_READY.into()),
         ("AREA_RUNS", area::STATE_RUNS.into()),
         ("AREA_FAILED", area::STATE_FAILED.into()),

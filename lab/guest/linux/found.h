@@ -41,8 +41,8 @@ static void find_lock(const char *log, const char *cpuinfo, char *text, size_t s
 	snprintf(text, size, "%.*s", (int)strcspn(own, "\n"), own);
 }
 
-/* The start of a file without its last newline; empty if it cannot be read. */
-static void read_text(const char *file, char *text, size_t size)
+/* The start of a file; empty if it cannot be read. */
+static void read_start(const char *file, char *text, size_t size)
 {
 	int fd = open(file, O_RDONLY | O_CLOEXEC);
 	ssize_t length = fd < 0 ? 0 : read(fd, text, size - 1);
@@ -50,18 +50,13 @@ static void read_text(const char *file, char *text, size_t size)
 	if (fd >= 0)
 		close(fd);
 	text[length > 0 ? length : 0] = 0;
-	text[strcspn(text, "\n")] = 0;
 }
 
-/* The flags of the first CPU are in the first page. */
-static void read_cpuinfo(char *text, size_t size)
+/* The first line of a file. */
+static void read_text(const char *file, char *text, size_t size)
 {
-	int fd = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
-	ssize_t length = fd < 0 ? 0 : read(fd, text, size - 1);
-
-	if (fd >= 0)
-		close(fd);
-	text[length > 0 ? length : 0] = 0;
+	read_start(file, text, size);
+	text[strcspn(text, "\n")] = 0;
 }
 
 static void found_fill(struct area_found *found)
@@ -71,7 +66,8 @@ static void found_fill(struct area_found *found)
 	int length = klogctl(3 /* SYSLOG_ACTION_READ_ALL */, log, sizeof(log) - 1);
 
 	log[length > 0 ? length : 0] = 0;
-	read_cpuinfo(cpuinfo, sizeof(cpuinfo));
+	/* The flags of the first CPU are in the first page. */
+	read_start("/proc/cpuinfo", cpuinfo, sizeof(cpuinfo));
 	uname(&name);
 	snprintf(found->kernel, sizeof(found->kernel), "%.63s", name.release);
 	find_lock(log, cpuinfo, found->lock, sizeof(found->lock));

@@ -82,7 +82,7 @@ fn replay_pick(f: &Fields, tally: &mut Tally) -> anyhow::Result<()> {
 
 fn slot(b: &[u8; SLOT_BYTES]) -> Slot {
     Slot {
-        preempted_at: preempted_at(b),
+        preempted_at: u64::from_le_bytes(b[..8].try_into().expect("eight bytes")),
         category: b[8],
         ready: b[9],
         yielded_mark: b[10],
@@ -99,12 +99,6 @@ fn compare(what: &str, f: &Fields, ours: i32, tally: &mut Tally) -> anyhow::Resu
         tally.different.push(format!("{what} of VM {}: {theirs}, here {ours}", f.text("vm")?));
     }
     Ok(())
-}
-
-fn preempted_at(slot: &[u8; SLOT_BYTES]) -> u64 {
-    let mut at = [0; 8];
-    at.copy_from_slice(&slot[..8]);
-    u64::from_le_bytes(at)
 }
 
 /// The bytes of each slot in the line. The line has their number.

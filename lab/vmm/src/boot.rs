@@ -51,7 +51,7 @@ pub(crate) fn image(counts_stalls: bool, reports: bool) -> &'static [u8] {
 
 /// Writes image, descriptor table, page tables and task-state segments.
 pub(crate) fn load(memory: &GuestMemoryMmap, image: &[u8], vcpus: u32) -> Result<(), Error> {
-    let failed = |e: vm_memory::GuestMemoryError| Error::Memory(e.to_string());
+    let failed = Error::memory::<vm_memory::GuestMemoryError>;
     if image.len() as u64 > abi::IMAGE_END - abi::IMAGE_ADDR {
         return Err(Error::Memory(format!("the guest image has {} bytes", image.len())));
     }
@@ -118,7 +118,6 @@ pub(crate) fn start_regs(vcpu: u32) -> kvm_regs {
 
 fn segment(selector: u16, type_: u8, dpl: u8) -> kvm_segment {
     kvm_segment {
-        base: 0,
         limit: 0xffff_ffff,
         selector,
         type_,
@@ -126,10 +125,7 @@ fn segment(selector: u16, type_: u8, dpl: u8) -> kvm_segment {
         dpl,
         db: 1,
         s: 1,
-        l: 0,
         g: 1,
-        avl: 0,
-        unusable: 0,
-        padding: 0,
+        ..Default::default()
     }
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Errors, which tell an operator what to change.
 
-use std::fmt;
-
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(
@@ -45,62 +43,37 @@ pub enum Error {
 }
 
 /// The end of a vCPU that was not stopped.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GuestFault {
     /// An exception in the guest; `rip` as the processor pushed it.
-    Exception {
-        vector: u64,
-        error_code: u64,
-        rip: u64,
-        cr2: u64,
-        cs: u64,
-    },
-    TripleFault {
-        rip: u64,
-    },
+    #[error(
+        "exception {vector} at rip {rip:#x} (cpl {}, error code {error_code:#x}, cr2 {cr2:#x})",
+        .cs & 3
+    )]
+    Exception { vector: u64, error_code: u64, rip: u64, cr2: u64, cs: u64 },
+    #[error("triple fault, last rip {rip:#x}")]
+    TripleFault { rip: u64 },
+    #[error("the guest rejected its configuration page")]
     BadConfig,
+    #[error("no x2APIC in the guest; KVM with an in-kernel irqchip has it")]
     BadApic,
+    #[error("KVM refused to kick a halted vCPU (KVM_HC_KICK_CPU)")]
     BadKick,
-    FailEntry {
-        reason: u64,
-    },
-    UnexpectedExit {
-        exit: String,
-        rip: u64,
-    },
+    #[error("the processor refused to enter the guest (reason {reason:#x})")]
+    FailEntry { reason: u64 },
+    #[error("unexpected exit {exit} at rip {rip:#x}")]
+    UnexpectedExit { exit: String, rip: u64 },
+    #[error("KVM_RUN failed: {0}")]
     Run(String),
-}
-
-impl fmt::Display for GuestFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            GuestFault::Exception { vector, error_code, rip, cr2, cs } => write!(
-                f,
-                "exception {vector} at rip {rip:#x} (cpl {}, error code {error_code:#x}, cr2 {cr2:#x})",
-                cs & 3
-            ),
-            GuestFault::TripleFault { rip } => write!(f, "triple fault, last rip {rip:#x}"),
-            GuestFault::BadConfig => write!(f, "the guest rejected its configuration page"),
-            GuestFault::BadApic => {
-                write!(f, "no x2APIC in the guest; KVM with an in-kernel irqchip has it")
-            }
-            GuestFault::BadKick => {
-                write!(f, "KVM refused to kick a halted vCPU (KVM_HC_KICK_CPU)")
-            }
-            GuestFault::FailEntry { reason } => {
-                write!(f, "the processor refused to enter the guest (reason {reason:#x})")
-            }
-            GuestFault::UnexpectedExit { exit, rip } => {
-                write!(f, "unexpected exit {exit} at rip {rip:#x}")
-            }
-            GuestFault::Run(error) => write!(f, "KVM_RUN failed: {error}"),
-        }
-    }
 }
 
 impl Error {
     pub(crate) fn kvm(what: &'static str) -> impl Fn(kvm_ioctls::Error) -> Error {
         move |e| Error::Kvm { what, source: std::io::Error::from_raw_os_error(e.errno()) }
+    }
+
+    pub(crate) fn memory<E: std::fmt::Display>(error: E) -> Error {
+        Error::Memory(error.to_string())
     }
 
     pub(crate) fn os(what: impl Into<String>) -> Error {

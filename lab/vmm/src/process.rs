@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::thread::clock_ns;
 use crate::{Error, Realtime, VcpuSample, Vm, VmConfig};
 
 /// The argument with which a binary calls [`vm_process_main`].
@@ -216,10 +217,7 @@ fn reply(reply: &Reply) {
 
 /// CLOCK_MONOTONIC.
 pub fn now_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is valid.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    clock_ns(libc::CLOCK_MONOTONIC)
 }
 
 /// Sleeps until `at_ns` of CLOCK_MONOTONIC, the clock of [`now_ns`].
@@ -232,7 +230,8 @@ pub fn sleep_until(at_ns: u64) {
     {}
 }
 
-fn timespec(ns: u64) -> libc::timespec {
+/// A time in the form of system calls.
+pub fn timespec(ns: u64) -> libc::timespec {
     libc::timespec {
         tv_sec: (ns / 1_000_000_000) as libc::time_t,
         tv_nsec: (ns % 1_000_000_000) as libc::c_long,

@@ -3,8 +3,8 @@
 
 use crate::Error;
 
-/// The time of a thread's clock, ns.
-pub fn cpu_ns(clock: libc::clockid_t) -> u64 {
+/// The time of a clock, ns.
+pub fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is valid; the clock of a thread that has ended gives an error and leaves 0.
     unsafe { libc::clock_gettime(clock, &mut time) };

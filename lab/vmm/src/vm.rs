@@ -19,7 +19,7 @@ use unspin_scenario::plan::{LockKind, Step};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryMmap};
 
 use crate::counters::{sample, VcpuSample};
-use crate::thread::{cpu_ns, install_kick_handler, kick_signal, pin};
+use crate::thread::{clock_ns, install_kick_handler, kick_signal, pin};
 use crate::{boot, vcpu, Error, GuestFault};
 use unspin_guest_abi::{self as abi, ProgramError};
 
@@ -156,7 +156,7 @@ impl Vm {
             disable_pause_exits(&kvm, &fd)?;
         }
         let memory = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), abi::RAM_BYTES)])
-            .map_err(|e| Error::Memory(e.to_string()))?;
+            .map_err(Error::memory)?;
         let image = boot::image(config.stalls, config.report_log2_cycles.is_some());
         boot::load(&memory, image, config.vcpus)?;
         let features = if vcpu::has_vmmcall(&supported) { abi::FEATURE_VMMCALL } else { 0 };
@@ -258,7 +258,7 @@ impl Vm {
         fields.into_iter().try_for_each(|(offset, ticks)| {
             let written =
                 self.memory.write_obj(ticks, GuestAddress(abi::CONFIG_ADDR + offset as u64));
-            written.map_err(|e| Error::Memory(e.to_string()))
+            written.map_err(Error::memory)
         })
     }
 
@@ -279,11 +279,8 @@ impl Vm {
 
     /// Checks for vCPUs that have ended; returns the first error of any.
     pub fn error(&mut self) -> Option<&Error> {
-        while let Ok(Ended { vcpu, result }) = self.ended.try_recv() {
-            self.running -= 1;
-            if let (Err(fault), None) = (result, &self.error) {
-                self.error = Some(Error::Guest { vcpu, fault });
-            }
+        while let Ok(end) = self.ended.try_recv() {
+            self.note(end);
         }
         self.error.as_ref()
     }
@@ -296,7 +293,7 @@ impl Vm {
             .map(|(index, thread)| {
                 let at = abi::COUNTERS_ADDR + index as u64 * abi::COUNTERS_STRIDE;
                 // SAFETY: inside guest memory, aligned, as long as this VM is.
-                unsafe { sample(self.counters_ptr(at), self.counts_stalls, cpu_ns(thread.clock)) }
+                unsafe { sample(self.counters_ptr(at), self.counts_stalls, clock_ns(thread.clock)) }
             })
             .collect()
     }
@@ -313,9 +310,7 @@ impl Vm {
     /// Ends all vCPUs, also of a VM that was never started, and checks their results.
     pub fn stop(&mut self, timeout: Duration) -> Result<(), Error> {
         let stop_at = abi::CONFIG_ADDR + std::mem::offset_of!(abi::Config, stop) as u64;
-        self.memory
-            .write_obj(1u32, GuestAddress(stop_at))
-            .map_err(|e| Error::Memory(e.to_string()))?;
+        self.memory.write_obj(1u32, GuestAddress(stop_at)).map_err(Error::memory)?;
         self.gate.open();
         let deadline = Instant::now() + timeout;
         while self.running > 0 && Instant::now() < deadline {
@@ -383,7 +378,7 @@ impl Vm {
     fn check_mutual_exclusion(&self) -> Result<(), Error> {
         let word = |at: u64| {
             let value: Result<u64, _> = self.memory.read_obj(GuestAddress(at));
-            value.map_err(|e| Error::Memory(e.to_string()))
+            value.map_err(Error::memory)
         };
         let (mut counted, mut releases) = (0u64, 0u64);
         for lock in 0..abi::LOCKS_MAX as u64 {
@@ -409,9 +404,7 @@ impl Vm {
 
 impl Drop for Vm {
     fn drop(&mut self) {
-        while let Ok(end) = self.ended.try_recv() {
-            self.note(end);
-        }
+        let _ = self.error();
         self.kill_vcpus();
     }
 }
@@ -458,8 +451,7 @@ fn write_config(
         steps: abi::Steps(all),
         stop: abi::Aligned(0),
     };
-    let at = memory.get_host_address(GuestAddress(abi::CONFIG_ADDR));
-    let at = at.map_err(|e| Error::Memory(e.to_string()))?;
+    let at = memory.get_host_address(GuestAddress(abi::CONFIG_ADDR)).map_err(Error::memory)?;
     // SAFETY: the page lies inside guest memory (static asserts in guest/abi.h), aligned, and no
     // vCPU runs yet.
     unsafe { at.cast::<abi::Config>().write(page) };
@@ -467,8 +459,7 @@ fn write_config(
 }
 
 fn set_memory(vm: &VmFd, memory: &GuestMemoryMmap) -> Result<(), Error> {
-    let host =
-        memory.get_host_address(GuestAddress(0)).map_err(|e| Error::Memory(e.to_string()))?;
+    let host = memory.get_host_address(GuestAddress(0)).map_err(Error::memory)?;
     let region = kvm_userspace_memory_region {
         slot: 0,
         flags: 0,

@@ -27,6 +27,15 @@ fn kvm() -> bool {
     usable.is_ok()
 }
 
+/// Ends a test that cannot run.
+macro_rules! needs_kvm {
+    () => {
+        if !kvm() {
+            return;
+        }
+    };
+}
+
 /// Whether guests can make hypercalls. Where KVM has to emulate every instruction (the host itself is
 /// a VM without nested virtualization) VMCALL is fetched again for ever; such a KVM needs some
 /// thousand cycles an instruction.
@@ -85,9 +94,7 @@ fn assert_waits_counted(vcpus: &[VcpuSample]) {
 
 #[test]
 fn every_lock_excludes_at_both_privilege_levels() {
-    if !kvm() {
-        return;
-    }
+    needs_kvm!();
     let hypercalls = hypercalls();
     for (name, lock) in LockKind::ALL {
         for cpl in [0, 3] {
@@ -112,9 +119,7 @@ fn every_lock_excludes_at_both_privilege_levels() {
 /// else ends a halt.
 #[test]
 fn no_wakeup_of_a_halted_waiter_is_lost() {
-    if !kvm() {
-        return;
-    }
+    needs_kvm!();
     if !hypercalls() {
         return;
     }
@@ -135,9 +140,7 @@ fn no_wakeup_of_a_halted_waiter_is_lost() {
 
 #[test]
 fn tau_and_clock_reach_the_guest() {
-    if !kvm() {
-        return;
-    }
+    needs_kvm!();
     let tuned = |tau_ns, lock_clock_mhz| VmConfig {
         lock: LockKind::Preemptable,
         tau_ns,
@@ -160,9 +163,7 @@ fn tau_and_clock_reach_the_guest() {
 
 #[test]
 fn stalls_are_counted_by_what_the_lock_was() {
-    if !kvm() {
-        return;
-    }
+    needs_kvm!();
     // Held for long, free for short: all who wait long wait for a holder.
     let program = vec![step(Op::Lock, 0), step(Op::Critical, 300), step(Op::Unlock, 0)];
     for lock in [LockKind::Ticket, LockKind::Mcs, LockKind::Preemptable] {
@@ -185,9 +186,7 @@ fn stalls_are_counted_by_what_the_lock_was() {
 
 #[test]
 fn one_to_eight_vcpus() {
-    if !kvm() {
-        return;
-    }
+    needs_kvm!();
     for count in [1, 2, 8] {
         assert_eq!(run(&config(count, lock_program()), 20).len(), count as usize);
     }
@@ -195,9 +194,7 @@ fn one_to_eight_vcpus() {
 
 #[test]
 fn nested_locks_and_chances() {
-    if !kvm() {
-        return;
-    }
+    needs_kvm!();
     let on = |lock, step: Step| Step { lock, ..step };
     let program = vec![
         step(Op::Lock, 0),
@@ -217,9 +214,7 @@ fn nested_locks_and_chances() {
 
 #[test]
 fn lengths_follow_their_distribution() {
-    if !kvm() {
-        return;
-    }
+    needs_kvm!();
     for (dist, mean) in [
         (Dist::Const { iterations: 21 }, 21.0),
         (Dist::Uniform { min: 10, max: 30 }, 20.0),
@@ -234,9 +229,7 @@ fn lengths_follow_their_distribution() {
 
 #[test]
 fn barriers_keep_vcpus_together() {
-    if !kvm() {
-        return;
-    }
+    needs_kvm!();
     for (op, cpl) in [(Op::Barrier, 0), (Op::SpinBarrier, 0), (Op::SpinBarrier, 3)] {
         let program = vec![
             Step { dist: Dist::Exp { mean: 10, max: 0 }, ..step(Op::Compute, 0) },
@@ -251,9 +244,7 @@ fn barriers_keep_vcpus_together() {
 
 #[test]
 fn block_ends_by_timer_and_by_wake() {
-    if !kvm() {
-        return;
-    }
+    needs_kvm!();
     run(&config(2, vec![step(Op::Block, 100_000)]), 20);
     // Without a timer: only the other's wake ends a block. The first to block waits for the chance.
     let program = vec![
@@ -268,9 +259,7 @@ fn block_ends_by_timer_and_by_wake() {
 /// for ever. From one vCPU on.
 #[test]
 fn everybody_answers_a_shootdown() {
-    if !kvm() {
-        return;
-    }
+    needs_kvm!();
     let hypercalls = hypercalls();
     for op in [Op::Shootdown, Op::ShootdownLazy] {
         let asks = |permille| Step { permille, ..step(op, 0) };
@@ -293,36 +282,18 @@ fn everybody_answers_a_shootdown() {
     }
 }
 
+/// While it waits for answers, while it is halted, and before it has started.
 #[test]
-fn a_vm_that_waits_for_answers_stops() {
-    if !kvm() {
-        return;
-    }
-    for op in [Op::Shootdown, Op::ShootdownLazy] {
-        for _ in 0..20 {
-            let mut vm = Vm::new(&config(4, vec![step(op, 0)])).expect("vm");
+fn a_vm_stops_at_any_time() {
+    needs_kvm!();
+    let waiting = [(Op::Shootdown, 4, 20, 3), (Op::ShootdownLazy, 4, 20, 3)];
+    for (op, vcpus, times, after_ms) in waiting.into_iter().chain([(Op::Block, 2, 1, 100)]) {
+        for _ in 0..times {
+            let mut vm = Vm::new(&config(vcpus, vec![step(op, 0)])).expect("vm");
             vm.start();
-            std::thread::sleep(Duration::from_millis(3));
+            std::thread::sleep(Duration::from_millis(after_ms));
             vm.stop(STOP_TIMEOUT).expect("stop");
         }
-    }
-}
-
-#[test]
-fn a_halted_vm_stops() {
-    if !kvm() {
-        return;
-    }
-    let mut vm = Vm::new(&config(2, vec![step(Op::Block, 0)])).expect("vm");
-    vm.start();
-    std::thread::sleep(Duration::from_millis(100));
-    vm.stop(STOP_TIMEOUT).expect("stop");
-}
-
-#[test]
-fn a_vm_that_never_started_stops() {
-    if !kvm() {
-        return;
     }
     Vm::new(&config(2, lock_program())).expect("vm").stop(STOP_TIMEOUT).expect("stop");
     drop(Vm::new(&config(2, lock_program())).expect("vm"));
@@ -330,9 +301,7 @@ fn a_vm_that_never_started_stops() {
 
 #[test]
 fn threads_are_named_as_under_qemu() {
-    if !kvm() {
-        return;
-    }
+    needs_kvm!();
     let vm = Vm::new(&config(2, lock_program())).expect("vm");
     for (index, tid) in vm.tids().iter().enumerate() {
         let name = std::fs::read_to_string(format!("/proc/self/task/{tid}/comm")).unwrap();
@@ -342,9 +311,7 @@ fn threads_are_named_as_under_qemu() {
 
 #[test]
 fn seeds_decide_what_is_drawn() {
-    if !kvm() {
-        return;
-    }
+    needs_kvm!();
     // One vCPU, stopped anywhere: iterations over the first units are a function of the seed, so
     // two VMs agree exactly when their unit counts do; compare the mean of a few draws instead.
     let program = vec![

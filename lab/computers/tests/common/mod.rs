@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Booting from tests: one emulated computer at a time, skipped where it cannot be.
+//! Booting from tests: one emulated computer at a time, skipped where it cannot be. docs/lab.md has
+//! the variables that change them.
 #![allow(dead_code)]
 
 pub mod area;
@@ -43,10 +44,19 @@ pub fn built(program: &str, what: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// The lab the tests use: `UNSPIN_LAB_DIR`, or that of the command.
-pub fn lab() -> Lab {
+/// The lab the tests use: `UNSPIN_LAB_DIR`, or that of the command, with the emulator of what is
+/// timed if `tools` are for that. `None`, with the reason printed, where `tools` are missing.
+pub fn lab(tools: &[&str]) -> Option<Lab> {
+    if !has_tools(tools) {
+        return None;
+    }
     let dir = std::env::var_os("UNSPIN_LAB_DIR").map(PathBuf::from);
-    Lab::open(dir, inside()).unwrap_or_else(|e| panic!("{e}"))
+    let lab = Lab::open(dir, inside()).unwrap_or_else(|e| panic!("{e}"));
+    if tools == BOCHS_TOOLS {
+        let made = going(|go| lab.bochs(go));
+        say(&made.unwrap_or_else(|e| panic!("{e}")).name());
+    }
+    Some(lab)
 }
 
 /// The kernels to test on: `UNSPIN_KERNELS` (as "6.1 6.12"), or `all`.
@@ -72,30 +82,20 @@ pub fn has_tools(tools: &[&str]) -> bool {
     false
 }
 
-/// What boots whatever is timed; built if it has to be.
-pub fn bochs(lab: &Lab) {
-    let made = lab.bochs(&mut Go::new(&AtomicBool::new(false), &mut |text| say(text)));
-    say(&made.unwrap_or_else(|e| panic!("{e}")).name());
+/// A step of the lab, which says what it does.
+pub fn going<T>(step: impl FnOnce(&mut Go) -> T) -> T {
+    step(&mut Go::new(&AtomicBool::new(false), &mut |text| say(text)))
 }
 
 /// The series' kernel with the module built for it.
 pub fn kernel(lab: &Lab, series: Series) -> Option<Kernel> {
-    prepared(
-        series.name(),
-        lab.build(series, &mut Go::new(&AtomicBool::new(false), &mut |text| say(text))),
-    )
+    prepared(series.name(), going(|go| lab.build(series, go)))
 }
 
 /// Boots these kernels, as far as they are tested on and can be had, one after the other, and fails with
 /// all that is wrong: `boot` says what is.
 pub fn on_kernels(tools: &[&str], all: &[Series], boot: impl Fn(&Lab, &Kernel) -> Vec<String>) {
-    if !has_tools(tools) {
-        return;
-    }
-    let lab = lab();
-    if tools == BOCHS_TOOLS {
-        bochs(&lab);
-    }
+    let Some(lab) = lab(tools) else { return };
     let of_kernel = |series| Some(boot(&lab, &kernel(&lab, series)?));
     let wrong = kernels(all).into_iter().filter_map(of_kernel).collect::<Vec<_>>().concat();
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
@@ -190,13 +190,40 @@ pub const NO_EXTRAS: Extras = Extras {
     silence: Duration::from_secs(600),
 };
 
-/// Boots `computer` with `script` (after inside.sh); says each line with its time.
-pub fn script(lab: &Lab, kernel: &Kernel, computer: &Computer, script: &str, name: &str) -> Heard {
-    script_with(lab, kernel, computer, script, name, NO_EXTRAS)
+/// Boots `computer` with `script`, which makes at least so many checks: one that ends early makes
+/// fewer. Returns what is wrong.
+pub fn checked(
+    lab: &Lab,
+    kernel: &Kernel,
+    computer: &Computer,
+    script: &str,
+    name: &str,
+    checks_min: u32,
+    extras: Extras,
+) -> Vec<String> {
+    let heard = script_with(lab, kernel, computer, script, name, extras);
+    verdict(kernel.series, &heard, checks_min, &heard.console)
 }
 
-/// Boots the kernels `all` under QEMU with the command `unspin` and `script`. Fails if a check of
-/// the script fails, or if `judged` rejects its output.
+/// The same with each of these kernels, as far as they are tested on and can be had. Fails if
+/// anything is wrong.
+pub fn checks(
+    name: &str,
+    tools: &[&str],
+    all: &[Series],
+    computer: &Computer,
+    script: &str,
+    checks_min: u32,
+    extras: Extras,
+) {
+    on_kernels(tools, all, |lab, kernel| {
+        let name = format!("{name}-{}", kernel.series.name());
+        checked(lab, kernel, computer, script, &name, checks_min, extras.clone())
+    });
+}
+
+/// Boots the kernels `all` under QEMU with the command `unspin` and `script`, which makes at least
+/// so many checks. Fails if a check of the script fails, or if `judged` rejects its output.
 pub fn command_under_qemu(
     name: &str,
     all: &[Series],
@@ -218,8 +245,9 @@ pub fn command_under_qemu(
     });
 }
 
-/// The same with more than stock kernels need. A computer that stalled for no reason of the module's is
-/// booted once more; one that stalls again has failed.
+/// Boots `computer` with `script` (after inside.sh); says each line with its time. A computer
+/// that stalled for no reason of the module's is booted once more; one that stalls again has
+/// failed.
 pub fn script_with(
     lab: &Lab,
     kernel: &Kernel,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Plans on the emulated computer that is measured on.
 
-use super::{bochs, has_tools, kernel, say};
+use super::{kernel, say};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -58,11 +58,7 @@ pub fn boots_are_alike(
 
 /// The lab and its kernel; or `None`, with the reason printed.
 pub fn lab() -> Option<(Lab, Kernel)> {
-    if !has_tools(BOCHS_TOOLS) {
-        return None;
-    }
-    let lab = super::lab();
-    bochs(&lab);
+    let lab = super::lab(BOCHS_TOOLS)?;
     let kernel = kernel(&lab, Series::V6_12)?;
     Some((lab, kernel))
 }

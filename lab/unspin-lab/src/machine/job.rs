@@ -113,7 +113,7 @@ pub(super) fn program_hash(more: &[u8]) -> anyhow::Result<String> {
     let path = std::env::current_exe().context("cannot find this program")?;
     let program =
         std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(unspin_computers::sha256(&[&program, more]))
+    Ok(unspin_computers::sha256(&[&program[..], more]))
 }
 
 /// Accepts `name` only if it is this computer's kernel, for a machine that runs no other.

@@ -3,7 +3,7 @@
 //! for an exit: its time in the guest, as the guest sees it.
 
 use crate::exact::{start_state, to_the_end};
-use crate::machine::{code_between, says, Memory};
+use crate::machine::{code_between, says, tsc, Memory};
 use crate::watched;
 use std::arch::global_asm;
 use std::sync::atomic::Ordering;
@@ -83,9 +83,4 @@ fn in_turn(time: Duration) {
     sleep(time);
     let begin = Instant::now();
     while begin.elapsed() < time {}
-}
-
-fn tsc() -> u64 {
-    // SAFETY: reading the time stamp counter has no effect on memory.
-    unsafe { std::arch::x86_64::_rdtsc() }
 }

@@ -3,7 +3,7 @@
 //! given number of PAUSEs and of instructions between them, at privilege level 0 or 3; the others
 //! only exit, only compute, or only make one hypercall.
 
-use crate::machine::{says, Memory};
+use crate::machine::{says, tsc, Memory};
 use crate::watched;
 use kvm_bindings::{kvm_regs, kvm_segment};
 use kvm_ioctls::{VcpuExit, VcpuFd, VmFd};
@@ -106,11 +106,9 @@ pub fn exit_cycles(rounds: u32) -> Result<u64, String> {
         let (_vm, mut vcpu) = guest(&cpuids(), 0, 0, EXITS)?;
         let made = Instant::now();
         while made.elapsed() < LATER * round {}
-        // SAFETY: reading the time stamp counter has no effect on memory.
-        let begin = unsafe { std::arch::x86_64::_rdtsc() };
+        let begin = tsc();
         to_the_end(&mut vcpu)?;
-        let end = unsafe { std::arch::x86_64::_rdtsc() };
-        least = least.min(end - begin);
+        least = least.min(tsc() - begin);
     }
     Ok(least * 100 / u64::from(EXITS))
 }
@@ -159,7 +157,6 @@ pub fn to_the_end(vcpu: &mut VcpuFd) -> Result<(), String> {
 pub fn start_state(vcpu: &VcpuFd, cpl: u8, edi: u64, esi: u32) -> Result<(), kvm_ioctls::Error> {
     let mut sregs = vcpu.get_sregs()?;
     let segment = |type_: u8, selector: u16| kvm_segment {
-        base: 0,
         limit: u32::MAX,
         selector: selector | u16::from(cpl),
         type_,
@@ -167,11 +164,8 @@ pub fn start_state(vcpu: &VcpuFd, cpl: u8, edi: u64, esi: u32) -> Result<(), kvm
         dpl: cpl,
         db: 1,
         s: 1,
-        l: 0,
         g: 1,
-        avl: 0,
-        unusable: 0,
-        padding: 0,
+        ..Default::default()
     };
     sregs.cs = segment(11, 0x8);
     let data = segment(3, 0x10);

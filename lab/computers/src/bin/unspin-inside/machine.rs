@@ -8,6 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+use unspin_host::cpus::set_affinity;
 use unspin_vmm::{set_fifo, set_normal};
 
 /// TSS pages KVM needs on Intel, away from guest memory.
@@ -99,14 +100,8 @@ pub fn wait(what: &str, mut done: impl FnMut() -> bool) -> Result<(), String> {
 }
 
 /// Keeps the calling thread on one CPU.
-pub fn pin(cpu: usize) -> Result<(), String> {
-    // SAFETY: a CPU set is plain data, and the call reads no more than its size.
-    let done = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        libc::sched_setaffinity(0, std::mem::size_of_val(&set), &set)
-    };
-    os(done, "sched_setaffinity")
+pub fn pin(cpu: u32) -> Result<(), String> {
+    set_affinity(0, &[cpu].into()).map_err(|e| format!("sched_setaffinity: {e}"))
 }
 
 /// Gives the calling thread a real-time class, so that it runs before all other threads.
@@ -121,12 +116,11 @@ pub fn set_class(thread: u32, real_time: bool) -> Result<(), String> {
     done.map_err(|e| format!("sched_setscheduler: {e}"))
 }
 
-fn os(returned: i32, what: &str) -> Result<(), String> {
-    if returned == 0 {
-        Ok(())
-    } else {
-        Err(format!("{what}: {}", std::io::Error::last_os_error()))
-    }
+/// The time stamp counter.
+#[inline(always)]
+pub fn tsc() -> u64 {
+    // SAFETY: reading it has no effect on memory.
+    unsafe { std::arch::x86_64::_rdtsc() }
 }
 
 /// The calling thread's id.

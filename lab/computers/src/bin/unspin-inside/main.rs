@@ -22,7 +22,9 @@ mod watched;
 mod windows;
 
 use std::process::exit;
+use std::str::FromStr;
 use unspin_uapi::report;
+use vms::End;
 
 const USAGE: &str = "usage: unspin-inside COMMAND
   agent PLAN.json [--out …]        as unspin-agent
@@ -78,110 +80,12 @@ const USAGE: &str = "usage: unspin-inside COMMAND
                                    BESIDE_US each: for how long it was in the guest, us
 With UNSPIN_WATCH=PIPE the last two and exit-cycles have unspin-watch, which reads the pipe, watch them.";
 
-/// A VM that runs until a file is there.
-fn until(vcpus: &str, ring: vms::Ring, file: &str) -> Result<String, String> {
-    vms::run(number(vcpus)?, ring, &vms::End::File(file.into()))
-}
-
-fn meet(vcpus: &str, iterations: &str, file: &str) -> Result<String, String> {
-    vms::meet(number(vcpus)?, number(iterations)?, &vms::End::File(file.into()))
-}
-
-fn set_class(class: &str, thread: &str) -> Result<String, String> {
-    machine::set_class(number(thread)?, class == "real-time").map(|()| String::new())
-}
-
-fn switches(ms: &str, sleep_us: Option<&str>) -> Result<String, String> {
-    let sleep_us = sleep_us.map(number).transpose()?;
-    vms::switches(number(ms)?.into(), sleep_us)
-}
-
-fn vm_for(vcpus: &str, ms: &str) -> Result<String, String> {
-    let end = vms::End::After(number(ms)?.into());
-    vms::run(number(vcpus)?, vms::Ring::Kernel, &end)
-}
-
-fn clock(ms: &str, beside_us: Option<&str>) -> Result<String, String> {
-    let beside_us = beside_us.map(number).transpose()?;
-    clock::run(number(ms)?.into(), beside_us.map(u64::from))
-}
-
-/// The exit code of the agent's own commands; `None` for others.
-fn agent(args: &[String]) -> Option<i32> {
-    let (command, rest) = args.split_first()?;
-    match command.as_str() {
-        unspin_agent::AGENT_COMMAND => Some(unspin_agent::agent_main(rest)),
-        unspin_agent::SAY_COMMAND => Some(unspin_agent::say_main(rest)),
-        unspin_vmm::VM_PROCESS_COMMAND => Some(unspin_vmm::vm_process_main(rest)),
-        _ => None,
-    }
-}
-
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(code) = agent(&args) {
+    if let Some(code) = unspin_agent::command_main(&args) {
         exit(code);
     }
-    let words: Vec<&str> = args.iter().map(String::as_str).collect();
-    let done = match words.as_slice() {
-        ["vm", vcpus, "--ms", ms] => vm_for(vcpus, ms),
-        // A name, to be found on the command line.
-        ["vm", vcpus, "--until", file] | ["vm", vcpus, "--until", file, "-name", _] => {
-            until(vcpus, vms::Ring::Kernel, file)
-        }
-        ["vm-that-starts", vcpus, "--until", file] => {
-            ext::start_threads();
-            until(vcpus, vms::Ring::Kernel, file)
-        }
-        ["meet", vcpus, iterations, "--until", file] => meet(vcpus, iterations, file),
-        ["ext", line] => ext::shell(line),
-        ["vm-in-user-space", vcpus, "--until", file] => until(vcpus, vms::Ring::User, file),
-        ["vm-that-reports", vcpus, cpl, "--until", file] => {
-            let end = vms::End::File(file.into());
-            number(vcpus).and_then(|vcpus| vms::run_reporting(vcpus, vms::Ring::of(cpl), &end))
-        }
-        ["churn", count, vcpus] => {
-            number(count).and_then(|count| vms::churn(count, number(vcpus)?))
-        }
-        ["many", count, first, second] => {
-            number(count).and_then(|count| many::hold(count, first, second))
-        }
-        ["refused", times] => number(times).and_then(many::refused),
-        ["online"] => online::all(),
-        ["text", "save", file] => text::save(file),
-        ["text", "diff", a, b] => text::diff(a, b),
-        ["fail", "load", file, options, refused] => fail::load(file, options, refused),
-        ["fail", "vm"] => fail::vm(),
-        ["fail", "write", file, value] => fail::write(file, value),
-        ["windows", line] => windows::around(line),
-        ["starve", how, hog_ms] => {
-            number(hog_ms).and_then(|ms| starve::run(starve::How::parse(how)?, ms.into()))
-        }
-        ["hand-over", threads] => number(threads).and_then(starve::hand_over),
-        ["unserved", ms, pids @ ..] => number(ms).and_then(|ms| unserved::longest(ms.into(), pids)),
-        ["places", pid, looks] => number(looks).and_then(|looks| places::seen(pid, looks)),
-        ["class", class @ ("real-time" | "normal"), thread] => set_class(class, thread),
-        ["beside", line] => starve::beside(line),
-        ["btf", base, file, name] => btf::lengthen(base, file, name),
-        ["nested", on, off] => nested::around(on, off),
-        ["exit-cycles", rounds] => {
-            number(rounds).and_then(|n| exact::exit_cycles(n).map(|cycles| cycles.to_string()))
-        }
-        ["rival", interrupts] => rival::Interrupts::parse(interrupts).and_then(rival::beside),
-        ["switches", ms] => switches(ms, None),
-        ["switches", ms, sleep_us] => switches(ms, Some(sleep_us)),
-        ["clock", ms] => clock(ms, None),
-        ["clock", ms, beside_us] => clock(ms, Some(beside_us)),
-        ["ple", spins, pauses, distance, cpl] => ple_spin(spins, pauses, distance, cpl),
-        ["hypercalls", times, called, first, second, cpl] => {
-            hypercalls(times, called, first, second, cpl)
-        }
-        _ => {
-            eprintln!("{USAGE}");
-            exit(2);
-        }
-    };
-    match done {
+    match run(&args.iter().map(String::as_str).collect::<Vec<_>>()) {
         Ok(text) => println!("{text}"),
         Err(error) => {
             println!("{error}");
@@ -190,30 +94,72 @@ fn main() {
     }
 }
 
-fn ple_spin(spins: &str, pauses: &str, distance: &str, cpl: &str) -> Result<String, String> {
-    exact::run(&exact::Spin {
-        spins: number(spins)?,
-        pauses: number(pauses)?,
-        distance: number(distance)?,
-        cpl: number(cpl)? as u8,
-    })
+fn run(words: &[&str]) -> Result<String, String> {
+    match words {
+        ["vm", vcpus, "--ms", ms] => vms::run(number(vcpus)?, 0, &End::After(number(ms)?)),
+        // A name, to be found on the command line.
+        ["vm", vcpus, "--until", file] | ["vm", vcpus, "--until", file, "-name", _] => {
+            vms::run(number(vcpus)?, 0, &End::File(file.into()))
+        }
+        ["vm-that-starts", vcpus, "--until", file] => {
+            ext::start_threads();
+            vms::run(number(vcpus)?, 0, &End::File(file.into()))
+        }
+        ["meet", vcpus, iterations, "--until", file] => {
+            vms::meet(number(vcpus)?, number(iterations)?, &End::File(file.into()))
+        }
+        ["ext", line] => ext::shell(line),
+        ["vm-in-user-space", vcpus, "--until", file] => {
+            vms::run(number(vcpus)?, 3, &End::File(file.into()))
+        }
+        ["vm-that-reports", vcpus, cpl, "--until", file] => {
+            vms::run_reporting(number(vcpus)?, number(cpl)?, &End::File(file.into()))
+        }
+        ["churn", count, vcpus] => vms::churn(number(count)?, number(vcpus)?),
+        ["many", count, first, second] => many::hold(number(count)?, first, second),
+        ["refused", times] => many::refused(number(times)?),
+        ["online"] => online::all(),
+        ["text", "save", file] => text::save(file),
+        ["text", "diff", a, b] => text::diff(a, b),
+        ["fail", "load", file, options, refused] => fail::load(file, options, refused),
+        ["fail", "vm"] => fail::vm(),
+        ["fail", "write", file, value] => fail::write(file, value),
+        ["windows", line] => windows::around(line),
+        ["starve", how, hog_ms] => starve::run(starve::How::parse(how)?, number(hog_ms)?),
+        ["hand-over", threads] => starve::hand_over(number(threads)?),
+        ["unserved", ms, pids @ ..] => unserved::longest(number(ms)?, pids),
+        ["places", pid, looks] => places::seen(pid, number(looks)?),
+        ["class", class @ ("real-time" | "normal"), thread] => {
+            machine::set_class(number(thread)?, *class == "real-time").map(|()| String::new())
+        }
+        ["beside", line] => starve::beside(line),
+        ["btf", base, file, name] => btf::lengthen(base, file, name),
+        ["nested", on, off] => nested::around(on, off),
+        ["exit-cycles", rounds] => exact::exit_cycles(number(rounds)?).map(|n| n.to_string()),
+        ["rival", interrupts] => rival::beside(interrupts),
+        ["switches", ms] => vms::switches(number(ms)?, None),
+        ["switches", ms, sleep_us] => vms::switches(number(ms)?, Some(number(sleep_us)?)),
+        ["clock", ms] => clock::run(number(ms)?, None),
+        ["clock", ms, beside_us] => clock::run(number(ms)?, Some(number(beside_us)?)),
+        ["ple", spins, pauses, distance, cpl] => exact::run(&exact::Spin {
+            spins: number(spins)?,
+            pauses: number(pauses)?,
+            distance: number(distance)?,
+            cpl: number(cpl)?,
+        }),
+        ["hypercalls", times, called, first, second, cpl] => exact::calls(&exact::Call {
+            times: number(times)?,
+            number: if *called == "report" { report::HYPERCALL } else { number(called)? },
+            arguments: [number(first)?, number(second)?],
+            cpl: number(cpl)?,
+        }),
+        _ => {
+            eprintln!("{USAGE}");
+            exit(2);
+        }
+    }
 }
 
-fn hypercalls(
-    times: &str,
-    called: &str,
-    first: &str,
-    second: &str,
-    cpl: &str,
-) -> Result<String, String> {
-    exact::calls(&exact::Call {
-        times: number(times)?,
-        number: if called == "report" { report::HYPERCALL } else { number(called)? },
-        arguments: [number(first)?, number(second)?],
-        cpl: number(cpl)? as u8,
-    })
-}
-
-fn number(text: &str) -> Result<u32, String> {
+fn number<N: FromStr>(text: &str) -> Result<N, String> {
     text.parse().map_err(|_| format!("{text} is no number"))
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Many VMs of one process, which never run.
 
+use crate::exact::to_the_end;
 use crate::machine::{pin, says, shell, Memory};
 use crate::spinner;
 use kvm_ioctls::{Kvm, VcpuFd, VmFd};
@@ -15,24 +16,19 @@ pub fn hold(count: u32, first: &str, second: &str) -> Result<String, String> {
     let held: Result<Vec<_>, String> = (0..count).map(|_| make(&kvm)).collect();
     let held = held?;
     shell(first)?;
-    let one = timed(&kvm)?;
+    let one = make(&kvm)?;
     shell(second)?;
-    let other = timed(&kvm)?;
+    let other = make(&kvm)?;
     drop(held);
     Ok(format!("{} {}", one.0, other.0))
 }
 
-fn timed(kvm: &Kvm) -> Result<(u128, VmFd, VcpuFd), String> {
+/// A VM with a vCPU, and how long making the vCPU took, us.
+fn make(kvm: &Kvm) -> Result<(u128, VmFd, VcpuFd), String> {
     let vm = kvm.create_vm().map_err(says("KVM_CREATE_VM"))?;
     let start = Instant::now();
     let vcpu = vm.create_vcpu(0).map_err(says("KVM_CREATE_VCPU"))?;
     Ok((start.elapsed().as_micros(), vm, vcpu))
-}
-
-fn make(kvm: &Kvm) -> Result<(VmFd, VcpuFd), String> {
-    let vm = kvm.create_vm().map_err(says("KVM_CREATE_VM"))?;
-    let vcpu = vm.create_vcpu(0).map_err(says("KVM_CREATE_VCPU"))?;
-    Ok((vm, vcpu))
 }
 
 /// KVM refuses a vCPU whose number is taken after it has been created, and its address is that of the next one. So
@@ -43,10 +39,10 @@ pub fn refused(times: u32) -> Result<String, String> {
     let memory = Memory::new(spinner::MEMORY)?;
     spinner::load(memory);
     let kvm = Kvm::new().map_err(says("/dev/kvm"))?;
-    let (third, _never) = make(&kvm)?;
+    let (_, third, _never) = make(&kvm)?;
     let second = memory.vm()?;
     let (_first_vcpu, _) = spinner::make(&second, memory, 0)?;
-    let (first, _also_never) = make(&kvm)?;
+    let (_, first, _also_never) = make(&kvm)?;
     let is_refused = |vm: &VmFd| match vm.create_vcpu(0) {
         Err(e) if e.errno() == libc::EEXIST => Ok(()),
         other => Err(format!("not refused: {other:?}")),
@@ -58,7 +54,7 @@ pub fn refused(times: u32) -> Result<String, String> {
     is_refused(&third)?;
     let (mut vcpu, words) = spinner::make(&second, memory, 1)?;
     words.set_left(1000);
-    spinner::run_once(&mut vcpu)?;
+    to_the_end(&mut vcpu)?;
     let counted = format!("/sys/module/unspin/vms/{}-0/cpu_cycles", std::process::id());
     read_to_string(&counted).map_err(|e| format!("{counted}: {e}"))
 }

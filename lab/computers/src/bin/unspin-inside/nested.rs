@@ -217,8 +217,8 @@ impl L1 {
 }
 
 /// The CPU of L1; the other threads use the other one.
-const CPU: usize = 1;
-const OTHER_CPU: usize = 0;
+const CPU: u32 = 1;
+const OTHER_CPU: u32 = 0;
 
 /// Takes L1's CPU for a moment, so that KVM's own window is reset.
 fn take_cpu() -> Result<(), String> {
@@ -359,12 +359,10 @@ fn load(vcpu: &VcpuFd, memory: Memory) -> Result<(), String> {
     }
 
     let segment = |selector, type_, l, db, s| kvm_segment {
-        base: 0,
         limit: u32::MAX,
         selector,
         type_,
         present: 1,
-        dpl: 0,
         db,
         s,
         l,

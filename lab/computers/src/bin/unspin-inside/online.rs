@@ -2,6 +2,7 @@
 //! Brings up CPUs on an emulator with virtual time. Linux 6.1 waits for a CPU without a PAUSE, and
 //! QEMU 7.2 then runs no other CPU. So a second thread executes PAUSEs meanwhile.
 
+use crate::machine::pin;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,7 +10,7 @@ const CPUS: &str = "/sys/devices/system/cpu";
 
 /// Brings up all offline CPUs; returns their number.
 pub fn all() -> Result<String, String> {
-    stay_on_first()?;
+    pin(0)?;
     let done = AtomicBool::new(false);
     let brought = std::thread::scope(|scope| {
         // On the same CPU, as its affinity is inherited.
@@ -36,18 +37,4 @@ fn bring_up() -> Result<u32, String> {
         }
     }
     Ok(count)
-}
-
-fn stay_on_first() -> Result<(), String> {
-    // SAFETY: a CPU set is plain data, and the call reads no more than its size.
-    let done = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(0, &mut set);
-        libc::sched_setaffinity(0, std::mem::size_of_val(&set), &set)
-    };
-    if done == 0 {
-        Ok(())
-    } else {
-        Err(format!("sched_setaffinity: {}", std::io::Error::last_os_error()))
-    }
 }

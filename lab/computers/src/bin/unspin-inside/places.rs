@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The places of a VM's vCPUs while all of them want to run.
 
+use crate::unserved::vcpus;
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -12,9 +14,9 @@ const STATE: usize = 0;
 const PROCESSOR: usize = 36;
 
 /// The CPU of each vCPU of a process; `None` if one of them does not want to run.
-fn cpus(tasks: &[String]) -> Option<Vec<usize>> {
-    let of_task = |task: &String| {
-        let stat = fs::read_to_string(format!("{task}/stat")).ok()?;
+fn cpus(tasks: &[PathBuf]) -> Option<Vec<usize>> {
+    let of_task = |task: &PathBuf| {
+        let stat = fs::read_to_string(task.join("stat")).ok()?;
         let fields: Vec<&str> = stat.rsplit(") ").next()?.split(' ').collect();
         (fields[STATE] == "R").then(|| fields[PROCESSOR].parse().ok())?
     };
@@ -38,12 +40,7 @@ fn shared() -> Result<[Vec<String>; 2], String> {
 /// a core of its own, and in how many of those the cores shared one cache.
 pub fn seen(pid: &str, looks: u32) -> Result<String, String> {
     let [core, cache] = shared()?;
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).map_err(|e| format!("{pid}: {e}"))?;
-    let tasks = tasks.flatten().map(|task| task.path().to_string_lossy().into_owned());
-    let is_vcpu = |task: &String| {
-        fs::read_to_string(format!("{task}/comm")).is_ok_and(|name| name.starts_with("CPU "))
-    };
-    let tasks: Vec<String> = tasks.filter(is_vcpu).collect();
+    let tasks = vcpus(pid)?;
     let (mut all, mut apart, mut near) = (0, 0, 0);
     for _ in 0..looks {
         sleep(BETWEEN_LOOKS);

@@ -8,38 +8,22 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const CPU: usize = 0;
+const CPU: u32 = 0;
 /// Ten ticks of 250 Hz at 200 MHz, of two instructions a turn.
 const TURNS: u32 = 4_000_000;
 /// Time for the thread to begin.
 const BEGIN: Duration = Duration::from_millis(20);
 const RFLAGS_IF: u64 = 1 << 9;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Interrupts {
-    On,
-    /// Off when the guest is entered first.
-    Off,
-    /// On when the guest is entered, and turned off by its first instruction.
-    TurnedOff,
-}
-
-impl Interrupts {
-    pub fn parse(text: &str) -> Result<Interrupts, String> {
-        match text {
-            "on" => Ok(Interrupts::On),
-            "off" => Ok(Interrupts::Off),
-            "turned-off" => Ok(Interrupts::TurnedOff),
-            _ => Err(format!("{text} is none of on, off and turned-off")),
-        }
+/// With interrupts on; off when the guest is entered first; or turned off by its first instruction.
+/// Returns how often an interrupt of the host caused an exit of the guest, and the longest time
+/// that the thread waited for the CPU, in microseconds.
+pub fn beside(interrupts: &str) -> Result<String, String> {
+    if !["on", "off", "turned-off"].contains(&interrupts) {
+        return Err(format!("{interrupts} is none of on, off and turned-off"));
     }
-}
-
-/// Returns how often an interrupt of the host caused an exit of the guest, and the longest time that
-/// the thread waited for the CPU, in microseconds.
-pub fn beside(interrupts: Interrupts) -> Result<String, String> {
-    let (_vm, mut vcpu) = exact::computing(interrupts == Interrupts::TurnedOff, TURNS)?;
-    if interrupts == Interrupts::Off {
+    let (_vm, mut vcpu) = exact::computing(interrupts == "turned-off", TURNS)?;
+    if interrupts == "off" {
         let mut regs = vcpu.get_regs().map_err(says("KVM_GET_REGS"))?;
         regs.rflags &= !RFLAGS_IF;
         vcpu.set_regs(&regs).map_err(says("KVM_SET_REGS"))?;

@@ -2,10 +2,10 @@
 //! A vCPU that only spins, each time for a given number of TSC cycles, and the thread that runs it.
 //! Its spins are short, except for as many long ones as the host requests.
 
-use crate::exact::start_state;
+use crate::exact::{start_state, to_the_end};
 use crate::machine::{code_between, pin, says, tid, Memory};
 use kvm_bindings::{kvm_mp_state, KVM_MP_STATE_RUNNABLE};
-use kvm_ioctls::{VcpuExit, VcpuFd, VmFd};
+use kvm_ioctls::{VcpuFd, VmFd};
 use std::arch::global_asm;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{channel, Receiver, Sender};
@@ -95,32 +95,15 @@ impl Words {
     }
 }
 
-/// Position of the words of vCPU `index`.
-pub fn words_at(index: usize) -> usize {
-    WORDS + index * WORDS_BYTES
-}
-
 /// Makes vCPU `index`, ready to run the spinners' program.
 pub fn make(vm: &VmFd, memory: Memory, index: usize) -> Result<(VcpuFd, Words), String> {
-    let at = words_at(index);
+    let at = WORDS + index * WORDS_BYTES;
     let vcpu = vm.create_vcpu(index as u64).map_err(says("KVM_CREATE_VCPU"))?;
     start_state(&vcpu, 0, 0, at as u32).map_err(says("the vCPU's state"))?;
     // With an irqchip all but the first would wait for INIT and SIPI.
     let _ = vcpu.set_mp_state(kvm_mp_state { mp_state: KVM_MP_STATE_RUNNABLE });
     let word = |offset| memory.word(at + offset);
     Ok((vcpu, Words { length: word(0), made: word(4), left: word(8), long: word(12) }))
-}
-
-/// Runs the vCPU until its guest reports that its spins are done.
-pub fn run_once(vcpu: &mut VcpuFd) -> Result<(), String> {
-    loop {
-        match vcpu.run() {
-            Ok(VcpuExit::IoOut(..)) => return Ok(()),
-            Ok(other) => return Err(format!("the guest left with {other:?}")),
-            Err(e) if e.errno() == libc::EINTR => {}
-            Err(e) => return Err(format!("KVM_RUN: {e}")),
-        }
-    }
 }
 
 /// A vCPU and the thread that runs it.
@@ -134,14 +117,14 @@ pub struct Spinner {
 
 impl Spinner {
     /// Creates vCPU `index` on CPU `cpu` of the host.
-    pub fn new(vm: &VmFd, memory: Memory, index: usize, cpu: usize) -> Result<Spinner, String> {
+    pub fn new(vm: &VmFd, memory: Memory, index: usize, cpu: u32) -> Result<Spinner, String> {
         let (mut vcpu, words) = make(vm, memory, index)?;
         let (go, told) = channel();
         let (tell, done) = channel();
         let (say_tid, its_tid) = channel();
         std::thread::spawn(move || {
             let _ = say_tid.send(pin(cpu).map(|()| tid()));
-            while told.recv().is_ok() && tell.send(run_once(&mut vcpu)).is_ok() {}
+            while told.recv().is_ok() && tell.send(to_the_end(&mut vcpu)).is_ok() {}
         });
         let tid = its_tid.recv().map_err(|e| e.to_string())??;
         Ok(Spinner { words, tid, go, done })

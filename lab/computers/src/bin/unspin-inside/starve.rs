@@ -2,6 +2,7 @@
 //! A vCPU that a real-time thread keeps from its CPU, while its siblings spin and yield to each
 //! other; a vCPU that moves from thread to thread; a vCPU that does nothing for a while.
 
+use crate::exact::to_the_end;
 use crate::machine::{be_realtime, code_between, pin, says, shell, wait, Memory};
 use crate::spinner::{self, Spinner, Words, FOR_EVER};
 use kvm_bindings::kvm_msi;
@@ -14,9 +15,9 @@ use std::time::{Duration, Instant};
 
 /// The two spinners share one CPU, so that each always has a vCPU to yield to. The victim has
 /// another CPU.
-const SPINNERS_CPU: usize = 1;
-const VICTIM_CPU: usize = 2;
-const CLOCK_CPU: usize = 3;
+const SPINNERS_CPU: u32 = 1;
+const VICTIM_CPU: u32 = 2;
+const CLOCK_CPU: u32 = 3;
 const VICTIM: usize = 2;
 /// Cycles of a spin.
 const LENGTH: u32 = 20_000;
@@ -166,7 +167,7 @@ fn start_victim(vm: &VmFd, memory: Memory, how: How) -> Result<Words, String> {
     let lapic = vcpu.get_lapic().map_err(says("KVM_GET_LAPIC"))?;
     vcpu.set_lapic(&lapic).map_err(says("KVM_SET_LAPIC"))?;
     // It runs until the process ends.
-    std::thread::spawn(move || pin(VICTIM_CPU).and_then(|()| spinner::run_once(&mut vcpu)));
+    std::thread::spawn(move || pin(VICTIM_CPU).and_then(|()| to_the_end(&mut vcpu)));
     Ok(words)
 }
 
@@ -246,7 +247,7 @@ pub fn hand_over(rounds: u32) -> Result<String, String> {
         words.set_left(SPINS);
         let thread = std::thread::spawn(move || {
             pin(SPINNERS_CPU)?;
-            spinner::run_once(&mut vcpu).map(|()| vcpu)
+            to_the_end(&mut vcpu).map(|()| vcpu)
         });
         vcpu = thread.join().map_err(|_| "a vCPU's thread panicked".to_string())??;
     }
@@ -274,7 +275,7 @@ pub fn beside(line: &str) -> Result<String, String> {
     let (mut vcpu, words) = spinner::make(&vm, memory, 0)?;
     let mut spin = || {
         words.set_left(SPINS);
-        spinner::run_once(&mut vcpu)
+        to_the_end(&mut vcpu)
     };
     spin()?;
     shell(line)?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! VMs whose vCPUs contend for one ticket lock.
 
+use crate::machine::tsc;
 use crate::watched;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -20,36 +21,18 @@ pub enum End {
     File(PathBuf),
 }
 
-/// Where a VM's program runs, and spins.
-#[derive(Clone, Copy)]
-pub enum Ring {
-    Kernel = 0,
-    User = 3,
-}
-
-impl Ring {
-    /// From a privilege level: 0, or any other.
-    pub fn of(cpl: &str) -> Ring {
-        if cpl == "0" {
-            Ring::Kernel
-        } else {
-            Ring::User
-        }
-    }
-}
-
 /// The guest reports waits for a lock above this, log2 of TSC cycles.
 const REPORT_LOG2_CYCLES: u32 = 14;
 
 /// Runs one VM. An error if it failed, broke mutual exclusion, or did no work at its end.
-pub fn run(vcpus: u32, ring: Ring, end: &End) -> Result<String, String> {
-    run_as(&VmConfig { cpl: ring as u8, ..config(vcpus, 1) }, end)
+pub fn run(vcpus: u32, cpl: u8, end: &End) -> Result<String, String> {
+    run_as(&VmConfig { cpl, ..config(vcpus, 1) }, end)
 }
 
 /// The same with a guest that reports its waits.
-pub fn run_reporting(vcpus: u32, ring: Ring, end: &End) -> Result<String, String> {
+pub fn run_reporting(vcpus: u32, cpl: u8, end: &End) -> Result<String, String> {
     let report_log2_cycles = Some(REPORT_LOG2_CYCLES);
-    run_as(&VmConfig { cpl: ring as u8, report_log2_cycles, ..config(vcpus, 1) }, end)
+    run_as(&VmConfig { cpl, report_log2_cycles, ..config(vcpus, 1) }, end)
 }
 
 /// Runs one VM whose vCPUs compute `iterations` each, and halt until all have.
@@ -107,8 +90,7 @@ pub fn switches(ms: u64, sleep_us: Option<u32>) -> Result<String, String> {
     }
     watched::begin(Duration::from_millis(ms))?;
     let look = |worker: &mut Vm| -> Result<[u64; 4], String> {
-        // SAFETY: reading the time stamp counter has no effect on memory.
-        let now = unsafe { std::arch::x86_64::_rdtsc() };
+        let now = tsc();
         let units = worker.sample().iter().map(|vcpu| vcpu.units).sum();
         let exits = total("/sys/kernel/debug/kvm/exits", "")?;
         Ok([units, now, exits, total("/proc/stat", "ctxt ")?])

@@ -15,7 +15,7 @@ const LENGTHS: [u32; 6] = [3000, 6000, 11_000, 24_000, 44_000, 90_000];
 /// Spins per length. One of them may lose its exit to a timer tick.
 const SPINS: u32 = 8;
 /// The running vCPU has its own CPU; the sleeping one runs while the host waits for it.
-const CPUS: [usize; 2] = [1, 0];
+const CPUS: [u32; 2] = [1, 0];
 
 struct Seen {
     spinner: Spinner,
