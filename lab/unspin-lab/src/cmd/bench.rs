@@ -19,15 +19,12 @@ use crate::signals;
 use crate::worlds::Inputs;
 use anyhow::{bail, Context};
 use drawn::{say_usual, Drawn, WorldArgs};
-use signal_hook::consts::SIGHUP;
-use signal_hook::flag::register;
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use unspin_agent::is_ignored;
 use unspin_cli::progress::human;
 use unspin_report::{documents, read_files, write_dir, Document, Stream};
 use unspin_scenario::plan::Plan;
@@ -98,11 +95,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let why = "--worlds, --design: only a model has worlds";
         return Err(Usage(format!("{why}; allowed: --machine sim, without --attribute")).into());
     }
-    let stop = signals::stop()?;
-    // A lost terminal may send the signal twice, by itself and by its shell.
-    if !is_ignored(SIGHUP) {
-        register(SIGHUP, Arc::clone(&stop)).context("cannot take signals")?;
-    }
+    let stop = signals::stop_or_lost_terminal()?;
     // Read all scenarios before the first runs, so that an error in the last one costs no time.
     let mut loaded = Vec::new();
     for s in &args.scenarios {

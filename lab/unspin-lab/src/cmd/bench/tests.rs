@@ -4,6 +4,8 @@
 use super::*;
 use crate::machine::{Refusal, Sink};
 use clap::Parser;
+use signal_hook::consts::SIGHUP;
+use unspin_agent::is_ignored;
 use unspin_scenario::plan::Run;
 use unspin_scenario::result::{Begin, RunResult, VmResult};
 use unspin_scratch::Scratch;
@@ -276,8 +278,7 @@ fn records_that_are_lost_are_made_again() {
 /// Twice: the terminal says it, and the shell.
 #[test]
 fn a_lost_terminal_ends_a_bench_in_order() {
-    let (stop, ignored) = (Arc::new(AtomicBool::new(false)), is_ignored(SIGHUP));
-    take_signals(&stop).unwrap();
+    let (stop, ignored) = (signals::stop_or_lost_terminal().unwrap(), is_ignored(SIGHUP));
     for _ in 0..2 {
         // SAFETY: only sends this process a signal that it takes.
         assert_eq!(unsafe { libc::raise(SIGHUP) }, 0);
