@@ -3,46 +3,58 @@
 
 use serde::{Deserialize, Serialize};
 
-macro_rules! causes {
-    ($($(#[$meaning:meta])* $cause:ident $name:literal)*) => {
-        /// The five overheads of the dissertation's chapter 2, waiting for a CPU, and the host's work for a
-        /// guest's devices.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(rename_all = "kebab-case")]
-        pub enum Cause {
-            $($(#[$meaning])* $cause,)*
-        }
-
-        impl Cause {
-            pub const ALL: [Cause; [$($name),*].len()] = [$(Cause::$cause),*];
-
-            /// The name in tables, JSON and scenarios.
-            pub const fn name(self) -> &'static str {
-                match self { $(Cause::$cause => $name),* }
-            }
-        }
-    };
+/// The five overheads of the dissertation's chapter 2, waiting for a CPU, and the host's work for a guest's
+/// devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// A vCPU is runnable, but another task has its CPU, or its quota is used up.
+    Contention,
+    /// Pause-loop exits: spinning in the guest's kernel until the exit, and handling it.
+    SpinSwitch,
+    /// Going to sleep and waking up: HLT, polling, and the way back into the guest.
+    IdleSwitch,
+    /// Interrupts: those that vCPUs send each other, and those that end their guest.
+    Ipi,
+    /// Spinning in the guest's user space, which the processor does not report.
+    UserSpin,
+    /// Caches that vCPUs of one VM do not share.
+    Cache,
+    /// Devices that KVM or the VMM emulates: accesses to I/O ports and to memory of devices.
+    Device,
+    /// Accesses to model-specific registers, such as those of timers.
+    Msr,
+    /// CPU time of the VMM's threads that run no vCPU. It adds to the vCPUs' time.
+    Monitor,
 }
 
-causes! {
-    /// A vCPU is runnable, but another task has its CPU, or its quota is used up.
-    Contention "contention"
-    /// Pause-loop exits: spinning in the guest's kernel until the exit, and handling it.
-    SpinSwitch "spin-switch"
-    /// Going to sleep and waking up: HLT, polling, and the way back into the guest.
-    IdleSwitch "idle-switch"
-    /// Interrupts: those that vCPUs send each other, and those that end their guest.
-    Ipi "ipi"
-    /// Spinning in the guest's user space, which the processor does not report.
-    UserSpin "user-spin"
-    /// Caches that vCPUs of one VM do not share.
-    Cache "cache"
-    /// Devices that KVM or the VMM emulates: accesses to I/O ports and to memory of devices.
-    Device "device"
-    /// Accesses to model-specific registers, such as those of timers.
-    Msr "msr"
-    /// CPU time of the VMM's threads that run no vCPU. It adds to the vCPUs' time.
-    Monitor "monitor"
+impl Cause {
+    pub const ALL: [Cause; 9] = [
+        Cause::Contention,
+        Cause::SpinSwitch,
+        Cause::IdleSwitch,
+        Cause::Ipi,
+        Cause::UserSpin,
+        Cause::Cache,
+        Cause::Device,
+        Cause::Msr,
+        Cause::Monitor,
+    ];
+
+    /// The name in tables, JSON and scenarios.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cause::Contention => "contention",
+            Cause::SpinSwitch => "spin-switch",
+            Cause::IdleSwitch => "idle-switch",
+            Cause::Ipi => "ipi",
+            Cause::UserSpin => "user-spin",
+            Cause::Cache => "cache",
+            Cause::Device => "device",
+            Cause::Msr => "msr",
+            Cause::Monitor => "monitor",
+        }
+    }
 }
 
 /// The certainty of a figure.

@@ -14,49 +14,67 @@ pub(crate) const ID_DIGITS: usize = 12;
 /// Number of hexadecimal digits from which a name counts as a generated id.
 const ID_DIGITS_MIN: usize = 32;
 
-macro_rules! kinds {
-    ($($(#[$meaning:meta])* $kind:ident $key:literal)*) => {
-        /// The source of a name. A VM has at most one name of each kind.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Kind {
-            $($(#[$meaning])* $kind,)*
-        }
-
-        impl Kind {
-            pub const ALL: [Kind; [$($key),*].len()] = [$(Kind::$kind),*];
-
-            /// The key in JSON, and before a name in commands: `vmid:104`.
-            pub fn key(self) -> &'static str {
-                match self { $(Kind::$kind => $key),* }
-            }
-        }
-    };
+/// The source of a name. A VM has at most one name of each kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// The VMM: `-name`, `--id`, or the file or directory of its socket.
+    Name,
+    /// libvirt: from the name of the VM's scope.
+    Libvirt,
+    /// Proxmox VE: the VMID.
+    Vmid,
+    /// Incus or LXD: `project/instance`.
+    Incus,
+    /// KubeVirt: `namespace/vm`.
+    Kubevirt,
+    /// OpenStack: the name that its user gave the instance.
+    Nova,
+    /// Kubernetes: `namespace/pod`.
+    Pod,
+    /// The container in which the VMM runs: its name, or `namespace/pod/container`.
+    Container,
+    /// `-uuid`, `-smbios type=1,uuid=…`, or `--platform uuid=…`, in lower case.
+    Uuid,
+    /// systemd: the innermost service or scope.
+    Unit,
+    /// Kubernetes: the pod's UID.
+    PodUid,
+    ContainerId,
 }
 
-kinds! {
-    /// The VMM: `-name`, `--id`, or the file or directory of its socket.
-    Name "name"
-    /// libvirt: from the name of the VM's scope.
-    Libvirt "libvirt"
-    /// Proxmox VE: the VMID.
-    Vmid "vmid"
-    /// Incus or LXD: `project/instance`.
-    Incus "incus"
-    /// KubeVirt: `namespace/vm`.
-    Kubevirt "kubevirt"
-    /// OpenStack: the name that its user gave the instance.
-    Nova "nova"
-    /// Kubernetes: `namespace/pod`.
-    Pod "pod"
-    /// The container in which the VMM runs: its name, or `namespace/pod/container`.
-    Container "container"
-    /// `-uuid`, `-smbios type=1,uuid=…`, or `--platform uuid=…`, in lower case.
-    Uuid "uuid"
-    /// systemd: the innermost service or scope.
-    Unit "unit"
-    /// Kubernetes: the pod's UID.
-    PodUid "pod_uid"
-    ContainerId "container_id"
+impl Kind {
+    pub const ALL: [Kind; 12] = [
+        Kind::Name,
+        Kind::Libvirt,
+        Kind::Vmid,
+        Kind::Incus,
+        Kind::Kubevirt,
+        Kind::Nova,
+        Kind::Pod,
+        Kind::Container,
+        Kind::Uuid,
+        Kind::Unit,
+        Kind::PodUid,
+        Kind::ContainerId,
+    ];
+
+    /// The key in JSON, and before a name in commands: `vmid:104`.
+    pub fn key(self) -> &'static str {
+        match self {
+            Kind::Name => "name",
+            Kind::Libvirt => "libvirt",
+            Kind::Vmid => "vmid",
+            Kind::Incus => "incus",
+            Kind::Kubevirt => "kubevirt",
+            Kind::Nova => "nova",
+            Kind::Pod => "pod",
+            Kind::Container => "container",
+            Kind::Uuid => "uuid",
+            Kind::Unit => "unit",
+            Kind::PodUid => "pod_uid",
+            Kind::ContainerId => "container_id",
+        }
+    }
 }
 
 /// The kinds of names to show, best first. If the VMM's name was generated, as by Kata's runtime, the
