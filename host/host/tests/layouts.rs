@@ -76,7 +76,7 @@ const OWN: Vm = Vm {
 
 struct Layout {
     name: &'static str,
-    /// Files below /sys/fs/cgroup that are not empty. Where they have no version 1, `cpu.weight` of `rivals` is added.
+    /// Files below /sys/fs/cgroup that are not empty.
     files: &'static [(&'static str, &'static str)],
     vms: &'static [Vm],
     /// Other processes, and their cgroups.
@@ -85,18 +85,9 @@ struct Layout {
     rivals: &'static [(&'static str, Option<f64>)],
 }
 
-/// A VM whose threads are all in this cgroup of version 2, which is its own and has this weight.
-macro_rules! own {
-    ($pid:literal, $group:expr, $weight:literal) => {
-        Vm {
-            pid: $pid,
-            main: concat!("0::", $group),
-            vcpus: &[concat!("0::", $group)],
-            place: Some(($group, $weight)),
-            ..OWN
-        }
-    };
-}
+const SCOPE: &str = r"0::/machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/emulator";
+const POD: &str =
+    "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice/cri-containerd-1.scope";
 
 /// A container's id.
 macro_rules! id {
@@ -105,79 +96,44 @@ macro_rules! id {
     };
 }
 
-macro_rules! scope {
-    () => {
-        r"/machine.slice/machine-qemu\x2d1\x2dweb.scope"
-    };
-}
-
-macro_rules! instance {
-    () => {
-        r"/machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope"
-    };
-}
-
-macro_rules! pod {
-    () => {
-        "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice"
-    };
-}
-
-macro_rules! user {
-    () => {
-        "/user.slice/user-61234.slice/user@61234.service"
-    };
-}
-
 macro_rules! node {
     () => {
-        concat!("/docker-", id!("a"), ".scope")
+        concat!("docker-", id!("a"), ".scope")
     };
 }
 
-macro_rules! kind_pod {
-    () => {
-        concat!(node!(), "/kubelet/kubelet-kubepods.slice/", id!("b"))
-    };
-}
-
-const SCOPE: &str = concat!("0::", scope!(), "/libvirt/emulator");
-const POD: &str = concat!("0::", pod!(), "/cri-containerd-1.scope");
-
-const INCUS: Vm = Vm {
-    is_own: false,
-    beside: &[101],
-    quotas: &[("/system.slice/incus.service", 4.0, "vm")],
-    limit: Some((4.0, "systemctl set-property incus.service CPUQuota=PERCENT")),
-    ..own!(100, "/system.slice/incus.service", 100.0)
-};
-
-/// Its lines differ between layouts.
-const VERSION_1: Vm = Vm {
-    pid: 100,
-    place: Some(("/vms", 50.0)),
-    quotas: &[("/vms", 3.0, "vm")],
-    limit: Some((3.0, "cpu.cfs_quota_us of /vms")),
-    ..OWN
-};
+const NODE: &str = concat!(node!(), "/cpu.weight");
 
 const LAYOUTS: &[Layout] = &[
     Layout {
         name: "Proxmox with swtpm",
         files: &[
-            ("/qemu.slice/100.scope/cpu.max", "200000 100000"),
-            ("/qemu.slice/100.scope/cgroup.procs", "100\n2002"),
-            ("/qemu.slice/101.scope/cgroup.procs", "101"),
-            ("/system.slice/cgroup.events", "populated 1"),
+            ("qemu.slice/cpu.weight", "100"),
+            ("qemu.slice/100.scope/cpu.weight", "100"),
+            ("qemu.slice/100.scope/cpu.max", "200000 100000"),
+            ("qemu.slice/100.scope/cgroup.procs", "100\n2002"),
+            ("qemu.slice/101.scope/cpu.weight", "200"),
+            ("qemu.slice/101.scope/cgroup.procs", "101"),
+            ("system.slice/cpu.weight", "100"),
+            ("system.slice/cgroup.events", "populated 1"),
         ],
         vms: &[
             Vm {
-                vcpus: &["0::/qemu.slice/100.scope"; 2],
+                pid: 100,
+                main: "0::/qemu.slice/100.scope",
+                vcpus: &["0::/qemu.slice/100.scope", "0::/qemu.slice/100.scope"],
+                place: Some(("/qemu.slice/100.scope", 100.0)),
                 quotas: &[("/qemu.slice/100.scope", 2.0, "vm")],
                 limit: Some((2.0, "qm set 100 --cpulimit CPUS")),
-                ..own!(100, "/qemu.slice/100.scope", 100.0)
+                ..OWN
             },
-            own!(101, "/qemu.slice/101.scope", 200.0),
+            Vm {
+                pid: 101,
+                main: "0::/qemu.slice/101.scope",
+                vcpus: &["0::/qemu.slice/101.scope"],
+                place: Some(("/qemu.slice/101.scope", 200.0)),
+                ..OWN
+            },
         ],
         helpers: &[(2002, "0::/qemu.slice/100.scope")],
         rivals: &[
@@ -191,77 +147,139 @@ const LAYOUTS: &[Layout] = &[
     Layout {
         name: "libvirt with quotas of vCPUs, emulator and an I/O thread",
         files: &[
-            (concat!(scope!(), "/libvirt/cpu.weight"), "100"),
-            (concat!(scope!(), "/libvirt/emulator/cpu.weight"), "100"),
-            (concat!(scope!(), "/libvirt/emulator/cpu.max"), "20000 100000"),
-            (concat!(scope!(), "/libvirt/vcpu0/cpu.weight"), "100"),
-            (concat!(scope!(), "/libvirt/vcpu0/cpu.max"), "50000 100000"),
-            (concat!(scope!(), "/libvirt/vcpu1/cpu.weight"), "100"),
-            (concat!(scope!(), "/libvirt/vcpu1/cpu.max"), "40000 100000"),
+            ("machine.slice/cpu.weight", "100"),
+            (r"machine.slice/machine-qemu\x2d1\x2dweb.scope/cpu.weight", "300"),
+            (r"machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/cpu.weight", "100"),
+            (r"machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/emulator/cpu.weight", "100"),
+            (r"machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/emulator/cpu.max", "20000 100000"),
+            (r"machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/vcpu0/cpu.weight", "100"),
+            (r"machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/vcpu0/cpu.max", "50000 100000"),
+            (r"machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/vcpu1/cpu.weight", "100"),
+            (r"machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/vcpu1/cpu.max", "40000 100000"),
         ],
         vms: &[Vm {
+            pid: 100,
             main: SCOPE,
             vcpus: &[
-                concat!("0::", scope!(), "/libvirt/vcpu0"),
-                concat!("0::", scope!(), "/libvirt/vcpu1"),
+                r"0::/machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/vcpu0",
+                r"0::/machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/vcpu1",
             ],
+            place: Some((r"/machine.slice/machine-qemu\x2d1\x2dweb.scope", 300.0)),
             quotas: &[
-                (concat!(scope!(), "/libvirt/emulator"), 0.2, "others"),
-                (concat!(scope!(), "/libvirt/vcpu0"), 0.5, "vcpu 0"),
-                (concat!(scope!(), "/libvirt/vcpu1"), 0.4, "vcpu 1"),
+                (r"/machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/emulator", 0.2, "others"),
+                (r"/machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/vcpu0", 0.5, "vcpu 0"),
+                (r"/machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/vcpu1", 0.4, "vcpu 1"),
             ],
             limit: Some((0.9, "virsh schedinfo web --live --set vcpu_quota=MICROSECONDS")),
-            ..own!(100, scope!(), 300.0)
+            ..OWN
         }],
         helpers: &[(2002, SCOPE)],
-        rivals: &[("/", None), ("/machine.slice", Some(100.0)), (scope!(), Some(300.0))],
+        rivals: &[
+            ("/", None),
+            ("/machine.slice", Some(100.0)),
+            (r"/machine.slice/machine-qemu\x2d1\x2dweb.scope", Some(300.0)),
+        ],
     },
     Layout {
         name: "OpenStack: a quota of the whole of one vCPU",
         files: &[
-            (concat!(instance!(), "/cpu.max"), "150000 100000"),
-            (concat!(instance!(), "/libvirt/vcpu0/cpu.weight"), "100"),
+            ("machine.slice/cpu.weight", "100"),
+            (r"machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope/cpu.weight", "100"),
+            (r"machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope/cpu.max", "150000 100000"),
+            (r"machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope/libvirt/vcpu0/cpu.weight", "100"),
         ],
         vms: &[Vm {
-            main: concat!("0::", instance!(), "/libvirt/vcpu0"),
-            vcpus: &[concat!("0::", instance!(), "/libvirt/vcpu0")],
-            quotas: &[(instance!(), 1.5, "vm")],
-            limit: Some((
-                1.5,
-                "virsh schedinfo instance-0000abcd --live --set global_quota=MICROSECONDS",
-            )),
-            ..own!(100, instance!(), 100.0)
+            pid: 100,
+            main: r"0::/machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope/libvirt/vcpu0",
+            vcpus: &[r"0::/machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope/libvirt/vcpu0"],
+            place: Some((r"/machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope", 100.0)),
+            quotas: &[(r"/machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope", 1.5, "vm")],
+            limit: Some((1.5, "virsh schedinfo instance-0000abcd --live --set global_quota=MICROSECONDS")),
+            ..OWN
         }],
         helpers: &[],
-        rivals: &[("/", None), ("/machine.slice", Some(100.0)), (instance!(), Some(100.0))],
+        rivals: &[
+            ("/", None),
+            ("/machine.slice", Some(100.0)),
+            (r"/machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope", Some(100.0)),
+        ],
     },
     Layout {
         name: "KubeVirt with virt-launcher, quotas at two levels",
         files: &[
-            (concat!(pod!(), "/cpu.max"), "300000 100000"),
-            (concat!(pod!(), "/cri-containerd-1.scope/cpu.max"), "150000 100000"),
-            (concat!(pod!(), "/cri-containerd-2.scope/cgroup.events"), "populated 1\nfrozen 0"),
+            ("kubepods.slice/cpu.weight", "500"),
+            ("kubepods.slice/kubepods-burstable.slice/cpu.weight", "400"),
+            ("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice/cpu.weight", "79"),
+            ("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice/cpu.max", "300000 100000"),
+            ("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice/cri-containerd-1.scope/cpu.weight", "39"),
+            ("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice/cri-containerd-1.scope/cpu.max", "150000 100000"),
+            ("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice/cri-containerd-2.scope/cpu.weight", "1"),
+            ("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice/cri-containerd-2.scope/cgroup.events", "populated 1\nfrozen 0"),
         ],
         vms: &[Vm {
-            vcpus: &[POD; 2],
-            quotas: &[(pod!(), 3.0, "vm"), (concat!(pod!(), "/cri-containerd-1.scope"), 1.5, "vm")],
+            pid: 100,
+            main: POD,
+            vcpus: &[POD, POD],
+            place: Some((
+                "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice/cri-containerd-1.scope",
+                39.0,
+            )),
+            quotas: &[
+                ("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice", 3.0, "vm"),
+                (
+                    "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice/cri-containerd-1.scope",
+                    1.5,
+                    "vm",
+                ),
+            ],
             limit: Some((1.5, "limits.cpu of its pod")),
-            ..own!(100, concat!(pod!(), "/cri-containerd-1.scope"), 39.0)
+            ..OWN
         }],
         helpers: &[(2001, POD), (2002, POD)],
         rivals: &[
             ("/", None),
             ("/kubepods.slice", Some(500.0)),
             ("/kubepods.slice/kubepods-burstable.slice", Some(400.0)),
-            (pod!(), Some(79.0)),
-            (concat!(pod!(), "/cri-containerd-1.scope"), Some(39.0)),
-            (concat!(pod!(), "/cri-containerd-2.scope"), Some(1.0)),
+            ("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice", Some(79.0)),
+            (
+                "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice/cri-containerd-1.scope",
+                Some(39.0),
+            ),
+            (
+                "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice/cri-containerd-2.scope",
+                Some(1.0),
+            ),
         ],
     },
     Layout {
         name: "Incus, all in one service",
-        files: &[("/system.slice/incus.service/cpu.max", "400000 100000")],
-        vms: &[INCUS, Vm { pid: 101, beside: &[100], ..INCUS }],
+        files: &[
+            ("system.slice/cpu.weight", "100"),
+            ("system.slice/incus.service/cpu.weight", "100"),
+            ("system.slice/incus.service/cpu.max", "400000 100000"),
+        ],
+        vms: &[
+            Vm {
+                pid: 100,
+                main: "0::/system.slice/incus.service",
+                vcpus: &["0::/system.slice/incus.service"],
+                place: Some(("/system.slice/incus.service", 100.0)),
+                is_own: false,
+                beside: &[101],
+                quotas: &[("/system.slice/incus.service", 4.0, "vm")],
+                limit: Some((4.0, "systemctl set-property incus.service CPUQuota=PERCENT")),
+            },
+            Vm {
+                pid: 101,
+                main: "0::/system.slice/incus.service",
+                vcpus: &["0::/system.slice/incus.service"],
+                place: Some(("/system.slice/incus.service", 100.0)),
+                is_own: false,
+                beside: &[100],
+                quotas: &[("/system.slice/incus.service", 4.0, "vm")],
+                limit: Some((4.0, "systemctl set-property incus.service CPUQuota=PERCENT")),
+            },
+        ],
         helpers: &[(2001, "0::/system.slice/incus.service")],
         rivals: &[
             ("/", None),
@@ -271,14 +289,28 @@ const LAYOUTS: &[Layout] = &[
     },
     Layout {
         name: "Firecracker under one runner, one with a leaf of its own",
-        files: &[("/system.slice/runner.service/b/cpu.max", "max 100000")],
+        files: &[
+            ("system.slice/cpu.weight", "100"),
+            ("system.slice/runner.service/cpu.weight", "100"),
+            ("system.slice/runner.service/a/cpu.weight", "50"),
+            ("system.slice/runner.service/b/cpu.max", "max 100000"),
+        ],
         vms: &[
-            own!(100, "/system.slice/runner.service/a", 50.0),
             Vm {
+                pid: 100,
+                main: "0::/system.slice/runner.service/a",
+                vcpus: &["0::/system.slice/runner.service/a"],
+                place: Some(("/system.slice/runner.service/a", 50.0)),
+                ..OWN
+            },
+            Vm {
+                pid: 101,
+                main: "0::/system.slice/runner.service/b",
+                vcpus: &["0::/system.slice/runner.service/b"],
                 place: Some(("/system.slice/runner.service", 100.0)),
                 is_own: false,
                 beside: &[100],
-                ..own!(101, "/system.slice/runner.service/b", 100.0)
+                ..OWN
             },
         ],
         helpers: &[],
@@ -291,14 +323,29 @@ const LAYOUTS: &[Layout] = &[
     },
     Layout {
         name: "Firecracker's jailer",
-        files: &[("/firecracker/id1/cpu.max", "25000 50000")],
+        files: &[
+            ("firecracker/cpu.weight", "100"),
+            ("firecracker/id1/cpu.weight", "10"),
+            ("firecracker/id1/cpu.max", "25000 50000"),
+            ("firecracker/id2/cpu.weight", "20"),
+        ],
         vms: &[
             Vm {
+                pid: 100,
+                main: "0::/firecracker/id1",
+                vcpus: &["0::/firecracker/id1"],
+                place: Some(("/firecracker/id1", 10.0)),
                 quotas: &[("/firecracker/id1", 0.5, "vm")],
                 limit: Some((0.5, "cpu.max of /firecracker/id1")),
-                ..own!(100, "/firecracker/id1", 10.0)
+                ..OWN
             },
-            own!(101, "/firecracker/id2", 20.0),
+            Vm {
+                pid: 101,
+                main: "0::/firecracker/id2",
+                vcpus: &["0::/firecracker/id2"],
+                place: Some(("/firecracker/id2", 20.0)),
+                ..OWN
+            },
         ],
         helpers: &[],
         rivals: &[
@@ -310,15 +357,29 @@ const LAYOUTS: &[Layout] = &[
     },
     Layout {
         name: "jails that are named like libvirt's cgroups of vCPUs",
-        files: &[("/firecracker/vcpu2/cpu.max", "200000 100000")],
+        files: &[
+            ("firecracker/cpu.weight", "100"),
+            ("firecracker/vcpu2/cpu.weight", "300"),
+            ("firecracker/vcpu2/cpu.max", "200000 100000"),
+            ("firecracker/vcpu4/cpu.weight", "100"),
+        ],
         vms: &[
             Vm {
-                vcpus: &["0::/firecracker/vcpu2"; 2],
+                pid: 100,
+                main: "0::/firecracker/vcpu2",
+                vcpus: &["0::/firecracker/vcpu2", "0::/firecracker/vcpu2"],
+                place: Some(("/firecracker/vcpu2", 300.0)),
                 quotas: &[("/firecracker/vcpu2", 2.0, "vm")],
                 limit: Some((2.0, "cpu.max of /firecracker/vcpu2")),
-                ..own!(100, "/firecracker/vcpu2", 300.0)
+                ..OWN
             },
-            own!(101, "/firecracker/vcpu4", 100.0),
+            Vm {
+                pid: 101,
+                main: "0::/firecracker/vcpu4",
+                vcpus: &["0::/firecracker/vcpu4"],
+                place: Some(("/firecracker/vcpu4", 100.0)),
+                ..OWN
+            },
         ],
         helpers: &[],
         rivals: &[
@@ -331,14 +392,17 @@ const LAYOUTS: &[Layout] = &[
     Layout {
         name: "a service without the cpu controller",
         files: &[
-            ("/system.slice/vm1.service/cgroup.procs", "100"),
-            ("/system.slice/cron.service/cgroup.procs", "2001"),
+            ("system.slice/cpu.weight", "100"),
+            ("system.slice/vm1.service/cgroup.procs", "100"),
+            ("system.slice/cron.service/cgroup.procs", "2001"),
         ],
         vms: &[Vm {
-            vcpus: &["0::/system.slice/vm1.service"; 2],
+            pid: 100,
+            main: "0::/system.slice/vm1.service",
+            vcpus: &["0::/system.slice/vm1.service", "0::/system.slice/vm1.service"],
             place: Some(("/system.slice", 100.0)),
             is_own: false,
-            ..own!(100, "/system.slice/vm1.service", 100.0)
+            ..OWN
         }],
         helpers: &[(2001, "0::/system.slice/cron.service")],
         rivals: &[("/", None), ("/system.slice", Some(100.0))],
@@ -346,23 +410,39 @@ const LAYOUTS: &[Layout] = &[
     Layout {
         name: "a session of a user",
         files: &[
-            ("/user.slice/user-61234.slice/session-2.scope/cpu.max", "max 100000"),
-            (concat!(user!(), "/app.slice/vm.scope/cpu.max"), "100000 100000"),
+            ("user.slice/cpu.weight", "100"),
+            ("user.slice/user-61234.slice/cpu.weight", "100"),
+            ("user.slice/user-61234.slice/session-2.scope/cpu.max", "max 100000"),
+            ("user.slice/user-61234.slice/user@61234.service/cpu.weight", "100"),
+            ("user.slice/user-61234.slice/user@61234.service/app.slice/cpu.weight", "100"),
+            ("user.slice/user-61234.slice/user@61234.service/app.slice/vm.scope/cpu.weight", "70"),
+            ("user.slice/user-61234.slice/user@61234.service/app.slice/vm.scope/cpu.max", "100000 100000"),
         ],
         vms: &[
             Vm {
-                quotas: &[(concat!(user!(), "/app.slice/vm.scope"), 1.0, "vm")],
-                limit: Some((
-                    1.0,
-                    "systemctl --user --machine=61234@ set-property vm.scope CPUQuota=PERCENT",
+                pid: 100,
+                main: "0::/user.slice/user-61234.slice/user@61234.service/app.slice/vm.scope",
+                vcpus: &["0::/user.slice/user-61234.slice/user@61234.service/app.slice/vm.scope"],
+                place: Some((
+                    "/user.slice/user-61234.slice/user@61234.service/app.slice/vm.scope",
+                    70.0,
                 )),
-                ..own!(100, concat!(user!(), "/app.slice/vm.scope"), 70.0)
+                quotas: &[(
+                    "/user.slice/user-61234.slice/user@61234.service/app.slice/vm.scope",
+                    1.0,
+                    "vm",
+                )],
+                limit: Some((1.0, "systemctl --user --machine=61234@ set-property vm.scope CPUQuota=PERCENT")),
+                ..OWN
             },
             Vm {
+                pid: 101,
+                main: "0::/user.slice/user-61234.slice/session-2.scope",
+                vcpus: &["0::/user.slice/user-61234.slice/session-2.scope"],
                 place: Some(("/user.slice/user-61234.slice", 100.0)),
                 is_own: false,
                 beside: &[100],
-                ..own!(101, "/user.slice/user-61234.slice/session-2.scope", 100.0)
+                ..OWN
             },
         ],
         helpers: &[(2001, "0::/user.slice/user-61234.slice/session-2.scope")],
@@ -370,17 +450,36 @@ const LAYOUTS: &[Layout] = &[
             ("/", None),
             ("/user.slice", Some(100.0)),
             ("/user.slice/user-61234.slice", Some(100.0)),
-            (user!(), Some(100.0)),
-            (concat!(user!(), "/app.slice"), Some(100.0)),
-            (concat!(user!(), "/app.slice/vm.scope"), Some(70.0)),
+            ("/user.slice/user-61234.slice/user@61234.service", Some(100.0)),
+            ("/user.slice/user-61234.slice/user@61234.service/app.slice", Some(100.0)),
+            ("/user.slice/user-61234.slice/user@61234.service/app.slice/vm.scope", Some(70.0)),
         ],
     },
     Layout {
         name: "sessions with the cpu controller, one with a VM in a cgroup of its own",
-        files: &[("/user.slice/user-1000.slice/session-3.scope/web/cpu.weight", "40")],
+        files: &[
+            ("user.slice/cpu.weight", "100"),
+            ("user.slice/user-1000.slice/cpu.weight", "100"),
+            ("user.slice/user-1000.slice/session-2.scope/cpu.weight", "100"),
+            ("user.slice/user-1000.slice/session-3.scope/cpu.weight", "100"),
+            ("user.slice/user-1000.slice/session-3.scope/web/cpu.weight", "40"),
+        ],
         vms: &[
-            Vm { is_own: false, ..own!(100, "/user.slice/user-1000.slice/session-2.scope", 100.0) },
-            own!(101, "/user.slice/user-1000.slice/session-3.scope/web", 40.0),
+            Vm {
+                pid: 100,
+                main: "0::/user.slice/user-1000.slice/session-2.scope",
+                vcpus: &["0::/user.slice/user-1000.slice/session-2.scope"],
+                place: Some(("/user.slice/user-1000.slice/session-2.scope", 100.0)),
+                is_own: false,
+                ..OWN
+            },
+            Vm {
+                pid: 101,
+                main: "0::/user.slice/user-1000.slice/session-3.scope/web",
+                vcpus: &["0::/user.slice/user-1000.slice/session-3.scope/web"],
+                place: Some(("/user.slice/user-1000.slice/session-3.scope/web", 40.0)),
+                ..OWN
+            },
         ],
         helpers: &[(2001, "0::/user.slice/user-1000.slice/session-2.scope")],
         rivals: &[
@@ -394,68 +493,90 @@ const LAYOUTS: &[Layout] = &[
     Layout {
         name: "units of a user that are named user, one with a VM in a cgroup of its own",
         files: &[
-            (concat!(user!(), "/user.slice/cpu.max"), "150000 100000"),
-            (concat!(user!(), "/app.slice/cgroup.events"), "populated 1"),
+            ("user.slice/cpu.weight", "100"),
+            ("user.slice/user-61234.slice/cpu.weight", "100"),
+            ("user.slice/user-61234.slice/user@61234.service/cpu.weight", "100"),
+            ("user.slice/user-61234.slice/user@61234.service/user.slice/cpu.weight", "80"),
+            ("user.slice/user-61234.slice/user@61234.service/user.slice/cpu.max", "150000 100000"),
+            ("user.slice/user-61234.slice/user@61234.service/user.slice/web/cpu.weight", "40"),
+            ("user.slice/user-61234.slice/user@61234.service/app.slice/cpu.weight", "100"),
+            ("user.slice/user-61234.slice/user@61234.service/app.slice/cgroup.events", "populated 1"),
         ],
         vms: &[Vm {
-            quotas: &[(concat!(user!(), "/user.slice"), 1.5, "vm")],
-            limit: Some((
-                1.5,
-                "systemctl --user --machine=61234@ set-property user.slice CPUQuota=PERCENT",
-            )),
-            ..own!(100, concat!(user!(), "/user.slice/web"), 40.0)
+            pid: 100,
+            main: "0::/user.slice/user-61234.slice/user@61234.service/user.slice/web",
+            vcpus: &["0::/user.slice/user-61234.slice/user@61234.service/user.slice/web"],
+            place: Some(("/user.slice/user-61234.slice/user@61234.service/user.slice/web", 40.0)),
+            quotas: &[("/user.slice/user-61234.slice/user@61234.service/user.slice", 1.5, "vm")],
+            limit: Some((1.5, "systemctl --user --machine=61234@ set-property user.slice CPUQuota=PERCENT")),
+            ..OWN
         }],
         helpers: &[],
         rivals: &[
             ("/", None),
             ("/user.slice", Some(100.0)),
             ("/user.slice/user-61234.slice", Some(100.0)),
-            (user!(), Some(100.0)),
-            (concat!(user!(), "/app.slice"), Some(100.0)),
-            (concat!(user!(), "/user.slice"), Some(80.0)),
-            (concat!(user!(), "/user.slice/web"), Some(40.0)),
+            ("/user.slice/user-61234.slice/user@61234.service", Some(100.0)),
+            ("/user.slice/user-61234.slice/user@61234.service/app.slice", Some(100.0)),
+            ("/user.slice/user-61234.slice/user@61234.service/user.slice", Some(80.0)),
+            ("/user.slice/user-61234.slice/user@61234.service/user.slice/web", Some(40.0)),
         ],
     },
     Layout {
         name: "a pod in a container that is a node (kind), the only VM of the node",
         files: &[
-            (concat!(kind_pod!(), "/cpu.max"), "50000 20000"),
+            (NODE, "100"),
+            (concat!(node!(), "/kubelet/cpu.weight"), "100"),
+            (concat!(node!(), "/kubelet/kubelet-kubepods.slice/cpu.weight"), "500"),
+            (concat!(node!(), "/kubelet/kubelet-kubepods.slice/", id!("b"), "/cpu.weight"), "39"),
+            (concat!(node!(), "/kubelet/kubelet-kubepods.slice/", id!("b"), "/cpu.max"), "50000 20000"),
+            (concat!(node!(), "/init.scope/cpu.weight"), "100"),
             (concat!(node!(), "/init.scope/cgroup.events"), "populated 1"),
         ],
         vms: &[Vm {
-            quotas: &[(kind_pod!(), 2.5, "vm")],
+            pid: 100,
+            main: concat!("0::/", node!(), "/kubelet/kubelet-kubepods.slice/", id!("b")),
+            vcpus: &[concat!("0::/", node!(), "/kubelet/kubelet-kubepods.slice/", id!("b"))],
+            place: Some((concat!("/", node!(), "/kubelet/kubelet-kubepods.slice/", id!("b")), 39.0)),
+            quotas: &[(
+                concat!("/", node!(), "/kubelet/kubelet-kubepods.slice/", id!("b")),
+                2.5,
+                "vm",
+            )],
             limit: Some((2.5, "limits.cpu of its pod")),
-            ..own!(100, kind_pod!(), 39.0)
+            ..OWN
         }],
         helpers: &[],
         rivals: &[
             ("/", None),
-            (node!(), Some(100.0)),
-            (concat!(node!(), "/init.scope"), Some(100.0)),
-            (concat!(node!(), "/kubelet"), Some(100.0)),
-            (concat!(node!(), "/kubelet/kubelet-kubepods.slice"), Some(500.0)),
-            (kind_pod!(), Some(39.0)),
+            (concat!("/", node!()), Some(100.0)),
+            (concat!("/", node!(), "/init.scope"), Some(100.0)),
+            (concat!("/", node!(), "/kubelet"), Some(100.0)),
+            (concat!("/", node!(), "/kubelet/kubelet-kubepods.slice"), Some(500.0)),
+            (concat!("/", node!(), "/kubelet/kubelet-kubepods.slice/", id!("b")), Some(39.0)),
         ],
     },
     Layout {
         name: "version 1, libvirt without systemd",
         files: &[
-            ("/cpu,cpuacct/cpu.shares", "1024"),
-            ("/cpu,cpuacct/machine/cpu.shares", "1024"),
-            ("/cpu,cpuacct/machine/qemu-1-web.libvirt-qemu/cpu.shares", "2048"),
-            ("/cpu,cpuacct/machine/qemu-1-web.libvirt-qemu/vcpu0/cpu.shares", "1024"),
-            ("/cpu,cpuacct/machine/qemu-1-web.libvirt-qemu/vcpu0/cpu.cfs_quota_us", "25000"),
-            ("/cpu,cpuacct/machine/qemu-1-web.libvirt-qemu/vcpu0/cpu.cfs_period_us", "100000"),
-            ("/cpu,cpuacct/machine/qemu-1-web.libvirt-qemu/emulator/cpu.shares", "1024"),
-            ("/cpu,cpuacct/machine/qemu-1-web.libvirt-qemu/emulator/cpu.cfs_quota_us", "-1"),
-            ("/cpu,cpuacct/machine/qemu-1-web.libvirt-qemu/emulator/cpu.cfs_period_us", "100000"),
+            ("cpu,cpuacct/cpu.shares", "1024"),
+            ("cpu,cpuacct/machine/cpu.shares", "1024"),
+            ("cpu,cpuacct/machine/qemu-1-web.libvirt-qemu/cpu.shares", "2048"),
+            ("cpu,cpuacct/machine/qemu-1-web.libvirt-qemu/vcpu0/cpu.shares", "1024"),
+            ("cpu,cpuacct/machine/qemu-1-web.libvirt-qemu/vcpu0/cpu.cfs_quota_us", "25000"),
+            ("cpu,cpuacct/machine/qemu-1-web.libvirt-qemu/vcpu0/cpu.cfs_period_us", "100000"),
+            ("cpu,cpuacct/machine/qemu-1-web.libvirt-qemu/emulator/cpu.shares", "1024"),
+            ("cpu,cpuacct/machine/qemu-1-web.libvirt-qemu/emulator/cpu.cfs_quota_us", "-1"),
+            ("cpu,cpuacct/machine/qemu-1-web.libvirt-qemu/emulator/cpu.cfs_period_us", "100000"),
         ],
         vms: &[Vm {
+            pid: 100,
             main: "4:cpu,cpuacct:/machine/qemu-1-web.libvirt-qemu/emulator",
             vcpus: &["4:cpu,cpuacct:/machine/qemu-1-web.libvirt-qemu/vcpu0"],
+            place: Some(("/machine/qemu-1-web.libvirt-qemu", 200.0)),
             quotas: &[("/machine/qemu-1-web.libvirt-qemu/vcpu0", 0.25, "vm")],
             limit: Some((0.25, "virsh schedinfo web --live --set vcpu_quota=MICROSECONDS")),
-            ..own!(100, "/machine/qemu-1-web.libvirt-qemu", 200.0)
+            ..OWN
         }],
         helpers: &[],
         rivals: &[
@@ -467,50 +588,75 @@ const LAYOUTS: &[Layout] = &[
     Layout {
         name: "version 1, mounted as cpuacct,cpu",
         files: &[
-            ("/cpuacct,cpu/cpu.shares", "1024"),
-            ("/cpuacct,cpu/vms/cpu.shares", "512"),
-            ("/cpuacct,cpu/vms/cpu.cfs_quota_us", "300000"),
-            ("/cpuacct,cpu/vms/cpu.cfs_period_us", "100000"),
+            ("cpuacct,cpu/cpu.shares", "1024"),
+            ("cpuacct,cpu/vms/cpu.shares", "512"),
+            ("cpuacct,cpu/vms/cpu.cfs_quota_us", "300000"),
+            ("cpuacct,cpu/vms/cpu.cfs_period_us", "100000"),
         ],
-        vms: &[Vm { main: "3:cpuacct,cpu:/vms", vcpus: &["3:cpuacct,cpu:/vms"], ..VERSION_1 }],
+        vms: &[Vm {
+            pid: 100,
+            main: "3:cpuacct,cpu:/vms",
+            vcpus: &["3:cpuacct,cpu:/vms"],
+            place: Some(("/vms", 50.0)),
+            quotas: &[("/vms", 3.0, "vm")],
+            limit: Some((3.0, "cpu.cfs_quota_us of /vms")),
+            ..OWN
+        }],
         helpers: &[],
         rivals: &[("/", None), ("/vms", Some(50.0))],
     },
     Layout {
         name: "hybrid, the controller in version 1",
         files: &[
-            ("/cpu/cpu.shares", "1024"),
-            ("/cpu/vms/cpu.shares", "512"),
-            ("/cpu/vms/cpu.cfs_quota_us", "300000"),
-            ("/cpu/vms/cpu.cfs_period_us", "100000"),
-            ("/unified/system.slice/vm.service/cgroup.procs", "100"),
+            ("cpu/cpu.shares", "1024"),
+            ("cpu/vms/cpu.shares", "512"),
+            ("cpu/vms/cpu.cfs_quota_us", "300000"),
+            ("cpu/vms/cpu.cfs_period_us", "100000"),
+            ("unified/system.slice/vm.service/cgroup.procs", "100"),
         ],
         vms: &[Vm {
+            pid: 100,
             main: "3:cpu:/vms\n1:name=systemd:/s\n0::/system.slice/vm.service",
             vcpus: &["3:cpu:/vms\n0::/system.slice/vm.service"],
-            ..VERSION_1
+            place: Some(("/vms", 50.0)),
+            quotas: &[("/vms", 3.0, "vm")],
+            limit: Some((3.0, "cpu.cfs_quota_us of /vms")),
+            ..OWN
         }],
         helpers: &[],
         rivals: &[("/", None), ("/vms", Some(50.0))],
     },
     Layout {
         name: "hybrid, the controller in version 2",
-        files: &[("/unified/system.slice/vm.service/cpu.weight", "30")],
+        files: &[("unified/system.slice/vm.service/cpu.weight", "30")],
         vms: &[Vm {
+            pid: 100,
             main: "1:name=systemd:/s\n0::/system.slice/vm.service",
-            ..own!(100, "/system.slice/vm.service", 30.0)
+            vcpus: &["0::/system.slice/vm.service"],
+            place: Some(("/system.slice/vm.service", 30.0)),
+            ..OWN
         }],
         helpers: &[],
         rivals: &[("/", None), ("/system.slice", None), ("/system.slice/vm.service", Some(30.0))],
     },
     Layout {
         name: "a quota within one of a group of vCPUs",
-        files: &[("/vm/n0/cpu.max", "100000 100000"), ("/vm/n0/v0/cpu.max", "20000 100000")],
+        files: &[
+            ("vm/cpu.weight", "100"),
+            ("vm/n0/cpu.max", "100000 100000"),
+            ("vm/n0/v0/cpu.max", "20000 100000"),
+        ],
         vms: &[Vm {
+            pid: 100,
+            main: "0::/vm",
             vcpus: &["0::/vm/n0/v0", "0::/vm/n0/v1", "0::/vm", "0::/vm"],
-            quotas: &[("/vm/n0", 1.0, "vcpu 0,1"), ("/vm/n0/v0", 0.2, "vcpu 0")],
+            place: Some(("/vm", 100.0)),
+            quotas: &[
+                ("/vm/n0", 1.0, "vcpu 0,1"),
+                ("/vm/n0/v0", 0.2, "vcpu 0"),
+            ],
             limit: Some((3.0, "cpu.max of /vm/n0")),
-            ..own!(100, "/vm", 100.0)
+            ..OWN
         }],
         helpers: &[],
         rivals: &[("/", None), ("/vm", Some(100.0))],
@@ -518,22 +664,30 @@ const LAYOUTS: &[Layout] = &[
     Layout {
         name: "quotas of vCPUs within that of the VM",
         files: &[
-            ("/vm/cpu.max", "200000 100000"),
-            ("/vm/v0/cpu.max", "25000 100000"),
-            ("/vm/v1/cpu.max", "50000 100000"),
+            ("vm/cpu.weight", "100"),
+            ("vm/cpu.max", "200000 100000"),
+            ("vm/v0/cpu.max", "25000 100000"),
+            ("vm/v1/cpu.max", "50000 100000"),
         ],
         vms: &[Vm {
+            pid: 100,
+            main: "0::/vm",
             vcpus: &["0::/vm/v0", "0::/vm/v1"],
-            quotas: &[("/vm", 2.0, "vm"), ("/vm/v0", 0.25, "vcpu 0"), ("/vm/v1", 0.5, "vcpu 1")],
+            place: Some(("/vm", 100.0)),
+            quotas: &[
+                ("/vm", 2.0, "vm"),
+                ("/vm/v0", 0.25, "vcpu 0"),
+                ("/vm/v1", 0.5, "vcpu 1"),
+            ],
             limit: Some((0.75, "cpu.max of /vm/v0")),
-            ..own!(100, "/vm", 100.0)
+            ..OWN
         }],
         helpers: &[],
         rivals: &[("/", None), ("/vm", Some(100.0))],
     },
     Layout {
         name: "no cgroup at all",
-        files: &[("/cgroup.procs", "100")],
+        files: &[("cgroup.procs", "100")],
         vms: &[Vm { pid: 100, main: "0::/", vcpus: &["0::/"], is_own: false, ..OWN }],
         helpers: &[],
         rivals: &[("/", None)],
@@ -590,13 +744,7 @@ fn vms_compete_where_their_managers_put_them() {
     for layout in LAYOUTS {
         let fake = Fake::new();
         for (path, text) in layout.files {
-            fake.write(&format!("sys/fs/cgroup{path}"), &format!("{text}\n"));
-        }
-        let has_version_1 =
-            |(path, _): &(&str, &str)| path.ends_with("cpu.shares") || path.starts_with("/unified");
-        let weights = layout.rivals.iter().filter(|_| !layout.files.iter().any(has_version_1));
-        for (path, weight) in weights.filter_map(|(path, weight)| Some((path, (*weight)?))) {
-            fake.write(&format!("sys/fs/cgroup{path}/cpu.weight"), &format!("{weight}\n"));
+            fake.write(&format!("sys/fs/cgroup/{path}"), &format!("{text}\n"));
         }
         for vm in layout.vms {
             fake.process(vm.pid, "/usr/bin/kvm", vm.main, vm.vcpus, true);
