@@ -139,7 +139,8 @@ fn the_worst_reason_is_the_verdict_and_comes_first() {
     let clang: Change = ("proc/version", b"Linux version 6.12.43 (clang version 19.1.7, LLD 19)\n");
     let clocks = "sys/devices/system/clocksource/clocksource0/available_clocksource";
     let arch = "proc/sys/kernel/arch";
-    let loaded: Change = ("sys/module/unspin/version", env!("CARGO_PKG_VERSION").as_bytes());
+    let loaded: Change =
+        ("sys/module/unspin/version", concat!(env!("CARGO_PKG_VERSION"), "\n").as_bytes());
     let latin: Change =
         ("proc/version", b"Linux version 6.12.43 (j\xf6@a) (clang version 19.1.7)\n");
     let cases: [(&[Change], &str, &str); 30] = [

@@ -64,17 +64,19 @@ fn runs_are_measured_for_every_lock_and_level() {
     if !kvm() {
         return;
     }
-    // How fast a VM gets on hangs on what else this computer does: one that got no lock runs for longer.
-    for window_ms in [500, 4_000] {
-        if every_vm_got_its_lock(window_ms) {
-            return;
+    // How fast a VM gets on depends on what else this computer does: where one got no lock, all run for longer.
+    let mut without = vec![];
+    for window_ms in [500, 4_000, 32_000] {
+        without = vms_without_their_lock(window_ms);
+        if without.is_empty() {
+            break;
         }
     }
-    assert!(every_vm_got_its_lock(32_000), "a VM got no lock in 32 s");
+    assert!(without.is_empty(), "VMs got no lock in 32 s: {without:?}");
 }
 
-/// Makes a run per lock and level, and checks what is measured.
-fn every_vm_got_its_lock(window_ms: u64) -> bool {
+/// Makes a run per lock and level, and checks what is measured. Returns the VMs that got no lock.
+fn vms_without_their_lock(window_ms: u64) -> Vec<String> {
     let run = |id| Run { window_ms, ..run(id) };
     let mut runs = vec![];
     for lock in [LockKind::Tas, LockKind::Ticket, LockKind::Mcs] {
@@ -91,7 +93,7 @@ fn every_vm_got_its_lock(window_ms: u64) -> bool {
         matches!(&records[0], Record::Begin(begin) if begin.tsc_khz > Some(0) && begin.title == "test")
     );
     assert_eq!(records.last(), Some(&Record::End { runs: 7, failed: 0 }));
-    let mut all = true;
+    let mut without = vec![];
     for result in said.results() {
         assert!(result.window_ns > window_ms * 900_000, "{}", result.window_ns);
         assert_eq!(result.vm.len(), result.run.vms.len());
@@ -104,10 +106,12 @@ fn every_vm_got_its_lock(window_ms: u64) -> bool {
             let torn = 2 * u64::from(result.run.vms[0].vcpus) + acquisitions / 10;
             assert!(waits.abs_diff(acquisitions) <= torn, "{waits} waits, {acquisitions}");
             assert!(vm.cpu_ns.iter().sum::<u64>() > 0, "{vm:?}");
-            all &= acquisitions > 0;
+            if acquisitions == 0 {
+                without.push(format!("{:?}: {vm:?}", result.run.vms[0].lock));
+            }
         }
     }
-    all
+    without
 }
 
 #[test]

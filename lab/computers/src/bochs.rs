@@ -171,6 +171,15 @@ mod tests {
         assert_eq!(found.unwrap(), Bochs::Debian);
         assert_eq!(said.len(), 1);
         assert!(said[0].contains("applying a patch failed") && !said[0].contains('\n'), "{said:?}");
+        for error in [
+            LabError::NoSpace { path: "/lab".into() },
+            LabError::NoMirror,
+            LabError::MissingTool { tool: "g++".into(), package: "g++".into() },
+        ] {
+            let found = or_debian(Wish::Any, Err(error), &mut |text| said.push(text.to_string()));
+            assert_eq!(found.unwrap(), Bochs::Debian);
+        }
+        assert_eq!(said.len(), 4);
         let mut never = |text: &str| panic!("{text}");
         assert!(matches!(or_debian(Wish::Own, failed(), &mut never), Err(LabError::Step { .. })));
         let stopped = or_debian(Wish::Any, Err(LabError::Interrupted), &mut never);

@@ -111,6 +111,9 @@ pub(crate) fn build_module(
         None => Ok(Command::new(program)),
     };
     let work = dir.join(of.work);
+    for part in of.parts.iter().map(|part| root.join(part)) {
+        fs::read_dir(&part).map_err(io(&part))?;
+    }
     for source in source_files(of, root)? {
         copy_changed(&source, &work.join(source.strip_prefix(root).unwrap_or(&source)))?;
     }

@@ -65,7 +65,7 @@ gone() { [ ! -e $U ] && [ ! -s $HOOKS ]; }
 fails() { code=$1; shift; "$@"; [ $? = "$code" ]; }
 says() { "$@" 2>&1 | grep -q "$want" || { "$@"; false; }; }
 # Threads of a VM's vCPUs.
-vcpus() { grep -l 'CPU ./KVM' /proc/$1/task/*/comm | cut -d/ -f5; }
+vcpus() { grep -l '^CPU [0-9]*/KVM' /proc/$1/task/*/comm | cut -d/ -f5; }
 has_vcpus() { [ "$(vcpus "$1" | wc -l)" = "$2" ]; }
 # KVM's module for this processor (init.sh), loaded again with these parameters.
 vendor_with() { rmmod kvm_${vendor#kvm-} && insmod /modules/$vendor.ko "$@"; }

@@ -299,137 +299,153 @@ fn nothing_is_said_unless_asked() {
     assert_eq!(counts(asked.arg("codes"))[1..], [0, 0]);
 }
 
-/// A wrong version of the library: what is wrong, the change (file, text in it, and the replacement), and
-/// the lock, the program and the test of it that reject it.
-type Mutant = (&'static str, [&'static str; 3], &'static str, &'static str, &'static str);
+/// A wrong version of the library and the test that rejects it.
+struct Mutant {
+    name: &'static str,
+    /// File, text in it, and the replacement.
+    change: (&'static str, &'static str, &'static str),
+    lock: &'static str,
+    program: &'static str,
+    test: &'static str,
+}
+
+const fn mutant(
+    name: &'static str,
+    change: (&'static str, &'static str, &'static str),
+    lock: &'static str,
+    program: &'static str,
+    test: &'static str,
+) -> Mutant {
+    Mutant { name, change, lock, program, test }
+}
 
 const MUTANTS: &[Mutant] = &[
-    (
+    mutant(
         "spin locks that are made are left as they are",
-        ["spin.c", "*spin = 0;", "(void)spin;"],
+        ("spin.c", "*spin = 0;", "(void)spin;"),
         "tas",
         "posix_spin",
         "codes",
     ),
-    (
+    mutant(
         "a failed trylock says another error",
-        ["choice.c", "? 0 : EBUSY", "? 0 : EAGAIN"],
+        ("choice.c", "? 0 : EBUSY", "? 0 : EAGAIN"),
         "tas",
         "posix_spin",
         "codes",
     ),
-    (
+    mutant(
         "wake-ups stay in the process",
-        ["realtime.h", "#define UNSPIN_LOCK_LINUX_FUTEX 0", ""],
+        ("realtime.h", "#define UNSPIN_LOCK_LINUX_FUTEX 0", ""),
         "pv_preemptable",
         "posix_spin",
         "another_process_is_woken",
     ),
-    (
+    mutant(
         "a wait for a condition keeps the place in front of the mutex",
-        ["cond.c", "\tinterpose_mutex_leave_front(mutex);\n", ""],
+        ("cond.c", "\tinterpose_mutex_leave_front(mutex);\n", ""),
         "tas",
         "posix_cond",
         "a_wait_after_a_wait_for_the_mutex",
     ),
-    (
+    mutant(
         // With a pause that a preemption makes as well, only not each time. Only the thread that the
         // program starts pauses: the main thread frees the mutex in that time.
         "the mutex is given up before the place in front of it",
-        [
+        (
             "mutex.c",
             "\tif (is_ours(mutex) && __builtin_expect(front_of(mutex)->held, 0))\n\t\tleave_front(front_of(mutex));\n\treturn with.unlock(mutex);",
             "\textern int gettid(void), getpid(void);\n\tint error = with.unlock(mutex);\n\n\tif (gettid() != getpid())\n\t\tnanosleep(&(struct timespec) { 0, 20000000 }, NULL);\n\tif (is_ours(mutex) && front_of(mutex)->held)\n\t\tleave_front(front_of(mutex));\n\treturn error;",
-        ],
+        ),
         "tas",
         "posix_contend",
         "memory_is_free_after_an_unlock",
     ),
-    (
+    mutant(
         "children of a fork() wait for their parent's threads",
-        ["choice.c", "\tatomic_fetch_add(&interpose_forks, 1);\n", ""],
+        ("choice.c", "\tatomic_fetch_add(&interpose_forks, 1);\n", ""),
         "tas",
         "posix_contend",
         "fork_with_waiters",
     ),
-    (
+    mutant(
         "children of a fork() wait for whoever clears a mutex in their parent",
-        ["mutex.c", "seen == (now | FRONT_CLEARING)", "seen & FRONT_CLEARING"],
+        ("mutex.c", "seen == (now | FRONT_CLEARING)", "seen & FRONT_CLEARING"),
         "tas",
         "posix_contend",
         "fork_while_another_clears",
     ),
-    (
+    mutant(
         "every kind of mutex is taken for a plain one",
-        ["mutex.c", "return kind == PTHREAD_MUTEX_TIMED_NP", "return true || kind"],
+        ("mutex.c", "return kind == PTHREAD_MUTEX_TIMED_NP", "return true || kind"),
         "tas",
         "posix_mutex",
         "recursive_ones_count",
     ),
-    (
+    mutant(
         "the place in front of a mutex is kept",
-        ["mutex.c", "\t\twith.front->unlock(&front->word);\n\t}", "\t}"],
+        ("mutex.c", "\t\twith.front->unlock(&front->word);\n\t}", "\t}"),
         "tas",
         "posix_contend",
         "is_free_when_all_waiters_are_gone",
     ),
-    (
+    mutant(
         "it is given up twice",
-        ["mutex.c", "\t\tfront->held = 0;\n\t\twith", "\t\twith"],
+        ("mutex.c", "\t\tfront->held = 0;\n\t\twith", "\t\twith"),
         "preemptable",
         "posix_contend",
         "is_free_when_all_waiters_are_gone",
     ),
-    (
+    mutant(
         "no thread is taken for a real-time one",
-        ["realtime.h", "sched_getscheduler(0)", "SCHED_OTHER"],
+        ("realtime.h", "sched_getscheduler(0)", "SCHED_OTHER"),
         "tas",
         "posix_realtime",
         "who_waits_leaves_the_cpu",
     ),
-    (
+    mutant(
         "a real-time class that children do not get is none",
-        ["realtime.h", " & ~SCHED_RESET_ON_FORK", ""],
+        ("realtime.h", " & ~SCHED_RESET_ON_FORK", ""),
         "tas",
         "posix_realtime",
         "who_waits_in_a_class_of_its_own_leaves_the_cpu",
     ),
-    (
+    mutant(
         "a free mutex waits for the first waiter to wake up",
-        [
+        (
             "mutex.c",
             "return with.trylock(mutex) ?",
             "return front_of(mutex)->word || with.trylock(mutex) ?",
-        ],
+        ),
         "tas",
         "posix_contend",
         "a_free_mutex_does_not_wait_for_a_sleeper",
     ),
-    (
+    mutant(
         "handlers of fork() that run first take the child for its parent",
-        ["choice.c", "if (madvise(page, bytes, MADV_WIPEONFORK))", "if (page)"],
+        ("choice.c", "if (madvise(page, bytes, MADV_WIPEONFORK))", "if (page)"),
         "tas",
         "posix_early",
         "fork_with_an_early_handler",
     ),
-    (
+    mutant(
         "a class that comes while a thread waits is not seen",
-        ["realtime.h", "|| !interpose_is_realtime())", "|| true)"],
+        ("realtime.h", "|| !interpose_is_realtime())", "|| true)"),
         "tas",
         "posix_realtime",
         "a_class_may_come_while_one_waits",
     ),
-    (
+    mutant(
         "a wait looks for the C library's function",
-        ["cond.c", "\t\tif (fn)\n", "\t\tif (!fn)\n"],
+        ("cond.c", "\t\tif (fn)\n", "\t\tif (!fn)\n"),
         "tas",
         "posix_linked",
         "dlerror_stays_over_a_wait",
     ),
     #[cfg(target_arch = "x86_64")]
-    (
+    mutant(
         "old conditions are taken for new ones",
-        ["cond.c", "\"GLIBC_2.2.5\", NULL", "NULL, NULL"],
+        ("cond.c", "\"GLIBC_2.2.5\", NULL", "NULL, NULL"),
         "tas",
         "posix_linked",
         "conditions_may_be_old",
@@ -438,18 +454,18 @@ const MUTANTS: &[Mutant] = &[
 
 /// The library with a change, and the program that must see it.
 fn make_mutant(number: usize, mutant: &Mutant) -> (PathBuf, PathBuf) {
-    let (mutant, [file, what, by], _, program, _) = mutant;
     let dir = scratch().join(format!("interpose-mutant-{number}"));
     std::fs::create_dir_all(&dir).unwrap();
+    let (file, what, by) = mutant.change;
     for name in ["choice.h", "list.h", "realtime.h", VERSIONS].iter().chain(&SOURCES) {
         let mut text = std::fs::read_to_string(locks_dir().join("interpose").join(name)).unwrap();
-        if name == file {
-            assert!(text.contains(what), "{mutant}: no {what:?} in {file}");
+        if *name == file {
+            assert!(text.contains(what), "{}: no {what:?} in {file}", mutant.name);
             text = text.replace(what, by);
         }
         std::fs::write(dir.join(name), text).unwrap();
     }
-    let source = programs_dir().join(program).with_extension("c");
+    let source = programs_dir().join(mutant.program).with_extension("c");
     let program = cc(&source, &format!("rejects-mutant-{number}"), &[]);
     (library(&dir, &format!("libmutant-{number}")), program)
 }
@@ -462,20 +478,19 @@ fn wrong_libraries_are_rejected() {
             let right = &right;
             scope.spawn(move || {
                 let (wrong, program) = make_mutant(number, mutant);
-                let (mutant, _, lock, _, test) = mutant;
                 let run = |library, settings: &[_]| {
-                    let mut command = over(library, &program, lock, settings);
-                    command.arg(test).output().unwrap()
+                    let mut command = over(library, &program, mutant.lock, settings);
+                    command.arg(mutant.test).output().unwrap()
                 };
                 let output = run(right, &[MUTEX]);
-                assert!(output.status.success(), "{mutant}, as it is: {}", said(&output));
+                assert!(output.status.success(), "{}, as it is: {}", mutant.name, said(&output));
                 // Some go wrong only where threads meet, which a loaded machine keeps them from.
                 let tries = || run(&wrong, &[MUTEX, ("HANGS_AFTER_S", "3")]);
                 let rejected = (0..10).map(|_| tries()).find(|output| !output.status.success());
-                let output = rejected.unwrap_or_else(|| panic!("accepted: {mutant}"));
+                let output = rejected.unwrap_or_else(|| panic!("accepted: {}", mutant.name));
                 let said = said(&output);
-                assert!(said.contains(test), "{mutant} by another test: {said}");
-                println!("{mutant}: {}", said.trim_end());
+                assert!(said.contains(mutant.test), "{} by another test: {said}", mutant.name);
+                println!("{}: {}", mutant.name, said.trim_end());
             });
         }
     });
