@@ -52,7 +52,8 @@ pub fn missing_tools(tools: &[&str]) -> Vec<(String, String)> {
 }
 
 pub(crate) fn which(tool: &str) -> Option<std::path::PathBuf> {
-    let path = std::env::var_os("PATH")?;
+    // Without a PATH programs are started from these directories.
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     std::env::split_paths(&path).map(|dir| dir.join(tool)).find(|file| is_program(file))
 }
 
