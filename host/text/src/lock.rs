@@ -4,7 +4,7 @@
 
 use crate::show::shown;
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -49,7 +49,14 @@ impl Lock {
     pub fn take(dir: &Path) -> Result<Lock> {
         let path = dir.join(FILE);
         loop {
-            fs::create_dir_all(dir).map_err(io(dir))?;
+            fs::create_dir_all(dir).map_err(|error| match error.kind() {
+                ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
+                    let why = "a file stands in place of this directory or of one above it: use \
+                               another directory (--lab-dir, --out)";
+                    io(dir)(std::io::Error::other(why))
+                }
+                _ => io(dir)(error),
+            })?;
             let mut options = OpenOptions::new();
             // A user who can write to the directory must not be able to redirect the write to
             // another file.
@@ -130,6 +137,17 @@ mod tests {
         assert!(words.contains(dir.to_str().unwrap()), "{words}");
         drop(held);
         Lock::take(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_file_in_place_of_the_directory_is_named() {
+        let dir = Scratch::new();
+        let file = dir.write("file", "mine");
+        for path in [&file, &file.join("boots")] {
+            let error = Lock::take(path).unwrap_err().to_string();
+            assert!(error.starts_with(path.to_str().unwrap()), "{error}");
+            assert!(error.contains("a file stands") && error.contains("--out"), "{error}");
+        }
     }
 
     #[test]

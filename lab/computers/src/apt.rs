@@ -17,6 +17,9 @@ use std::time::Duration;
 /// The keys Debian signs its archive with.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
+/// The lab's lists are as old as this file.
+const UPDATED: &str = "updated";
+
 /// Lists older than this are fetched again.
 const LISTS_MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -87,7 +90,7 @@ impl Apt {
     pub(crate) fn trixie(lists: Lists, dir: &Path, go: &mut Go) -> Result<Apt> {
         let at = |name: &str| dir.join(name);
         let apt = Apt::of_lists_in(dir);
-        if is_younger(&at("updated"), LISTS_MAX_AGE) {
+        if is_younger(&at(UPDATED), LISTS_MAX_AGE) {
             return Ok(apt);
         }
         for sub in ["lists/partial", "archives/partial", "none"] {
@@ -111,7 +114,7 @@ impl Apt {
                 other => as_download("the package lists of Debian 13", other),
             },
         )?;
-        fs::write(at("updated"), "").map_err(io(at("updated")))?;
+        fs::write(at(UPDATED), "").map_err(io(at(UPDATED)))?;
         Ok(apt)
     }
 
@@ -153,7 +156,7 @@ impl Apt {
         let _ = fs::remove_file(log);
         let mut get = self.get();
         get.args(["-y", "--no-install-recommends", "--print-uris", "install"]).args(packages);
-        run(&packages.join(" "), &mut get, log, stop)?;
+        self.run(&packages.join(" "), &mut get, log, stop)?;
         let text = fs::read_to_string(log).map_err(io(log))?;
         Ok(text.lines().filter_map(PackageFile::parse).collect())
     }
@@ -188,7 +191,7 @@ impl Apt {
     ) -> Result<()> {
         let mut get = self.get();
         get.arg("download").args(packages).current_dir(dir);
-        run(&packages.join(" "), &mut get, log, stop)
+        self.run(&packages.join(" "), &mut get, log, stop)
     }
 
     /// Download the archives of a package's source, without Debian's changes, into `dir`.
@@ -201,7 +204,7 @@ impl Apt {
     ) -> Result<()> {
         let mut get = self.get();
         get.args(["source", "--download-only", "--tar-only", package]).current_dir(dir);
-        run(&format!("the source of {package}"), &mut get, log, stop)
+        self.run(&format!("the source of {package}"), &mut get, log, stop)
     }
 
     /// Downloads `packages` and all their dependencies, with packages of `suite` preferred. Returns
@@ -215,8 +218,22 @@ impl Apt {
     ) -> Result<PathBuf> {
         let mut get = self.get();
         get.args(["-y", "--download-only", "-t", suite, "install"]).args(packages);
-        run(&packages.join(" "), &mut get, log, stop)?;
+        self.run(&packages.join(" "), &mut get, log, stop)?;
         Ok(self.archives.clone())
+    }
+
+    fn run(&self, what: &str, get: &mut Command, log: &Path, stop: &AtomicBool) -> Result<()> {
+        tool::run(&format!("downloading {what}"), get, log, stop)
+            .map_err(|error| self.failed(what, error))
+    }
+
+    /// The error of a download. The lab's lists may be damaged or outdated, so they are fetched
+    /// again the next time.
+    fn failed(&self, what: &str, error: LabError) -> LabError {
+        if self.archives.is_absolute() && !matches!(error, LabError::Interrupted) {
+            let _ = fs::remove_file(self.archives.with_file_name(UPDATED));
+        }
+        as_download(what, error)
     }
 
     fn get(&self) -> Command {
@@ -239,19 +256,19 @@ fn setting(option: &str, path: &Path) -> [OsString; 2] {
     ["-o".into(), value]
 }
 
-/// Runs apt-get, which fetches or looks up `what`.
-fn run(what: &str, get: &mut Command, log: &Path, stop: &AtomicBool) -> Result<()> {
-    tool::run(&format!("downloading {what}"), get, log, stop)
-        .map_err(|error| as_download(what, error))
-}
-
 fn as_download(package: &str, error: LabError) -> LabError {
     match error {
         LabError::Step { tail, .. } => {
-            LabError::Download { package: package.into(), detail: tail.trim().into() }
+            LabError::Download { package: package.into(), detail: first_error(&tail).into() }
         }
         other => other,
     }
+}
+
+/// The line of apt's output that says what failed: its first error, or its last line.
+fn first_error(said: &str) -> &str {
+    let lines = || said.lines().map(str::trim);
+    lines().find(|line| line.starts_with("E:")).or_else(|| lines().next_back()).unwrap_or_default()
 }
 
 /// Whether a file exists and was written less than `age` ago.
@@ -338,6 +355,27 @@ mod tests {
         for unknown in ["", "bookworm-security https://b.test/sec/", "$(CODENAME)"] {
             assert_eq!(sources_beside(unknown, Lists::Packages), None, "{unknown}");
         }
+    }
+
+    #[test]
+    fn lists_that_did_not_serve_are_fetched_again() {
+        let dir = unspin_scratch::Scratch::new();
+        let apt = Apt::of_lists_in(&dir);
+        let updated = dir.write(UPDATED, "");
+        apt.failed("bochs", LabError::Interrupted);
+        assert!(is_younger(&updated, LISTS_MAX_AGE));
+        apt.failed("bochs", LabError::NoMirror);
+        assert!(!is_younger(&updated, LISTS_MAX_AGE));
+    }
+
+    #[test]
+    fn one_line_of_apt_says_what_failed() {
+        let said = "    Ign:1 http://a.test trixie InRelease\n    Err:1 http://a.test trixie\n\
+                    E: Failed to fetch http://a.test/x  Could not resolve 'a.test'\n\
+                    E: Some index files failed to download.\n";
+        assert!(first_error(said).contains("Could not resolve 'a.test'"));
+        assert_eq!(first_error("    Get:1\n    killed\n"), "killed");
+        assert_eq!(first_error(""), "");
     }
 
     #[test]

@@ -44,7 +44,7 @@ enum Wish {
 
 impl Wish {
     fn here() -> Result<Wish> {
-        Wish::of(&std::env::var(CHOICE).unwrap_or_default())
+        Wish::of(&std::env::var_os(CHOICE).unwrap_or_default().to_string_lossy())
     }
 
     fn of(name: &str) -> Result<Wish> {
@@ -61,14 +61,16 @@ impl Wish {
 
 impl Bochs {
     /// The Bochs to boot with, built if necessary. If it cannot be built, the reason is said,
-    /// and Debian's is used unless the environment forbids it.
+    /// and Debian's is used if it is installed and the environment does not forbid it.
     pub(crate) fn make(lab: &Path, go: &mut Go) -> Result<Bochs> {
-        let wish = Wish::here()?;
-        if wish == Wish::Debian {
-            return Ok(Bochs::Debian);
+        let bochs = match Wish::here()? {
+            Wish::Debian => Bochs::Debian,
+            wish => or_debian(wish, OwnEmulator::make(&BOCHS, lab, go), go.say)?,
+        };
+        if bochs == Bochs::Debian {
+            vm_entry::check_installed()?;
         }
-        let made = OwnEmulator::make(&BOCHS, lab, go);
-        or_debian(wish, made, go.say)
+        Ok(bochs)
     }
 
     /// The Bochs to boot with, of those that exist.

@@ -26,6 +26,15 @@ pub(crate) fn needs(contents: &[u8]) -> Option<Needs> {
     })
 }
 
+/// Whether a program has all its segments and its table of sections.
+pub(crate) fn is_complete(contents: &[u8]) -> bool {
+    let Ok(elf) = Elf::parse(contents) else { return false };
+    let header = elf.header;
+    let sections = u64::from(header.e_shnum) * u64::from(header.e_shentsize);
+    let end = header.e_shoff.checked_add(sections);
+    end.is_some_and(|end| end <= contents.len() as u64) && loaded_bytes(contents).is_some()
+}
+
 /// XEN_ELFNOTE_PHYS32_ENTRY of include/xen/interface/elfnote.h.
 const PHYS32_ENTRY: u32 = 18;
 

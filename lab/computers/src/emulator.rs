@@ -86,7 +86,8 @@ impl Topology {
         let &[sockets, cores, threads] = numbers.ok()?.as_slice() else { return None };
         let topology = Topology { sockets, cores, threads };
         let fits = |n: u32| (1..=Emulator::QemuAmd.cpus_max()).contains(&n);
-        ([sockets, cores].into_iter().all(fits) && matches!(threads, 1 | 2)).then_some(topology)
+        let each = [sockets, cores].into_iter().all(fits) && matches!(threads, 1 | 2);
+        (each && fits(topology.cpus())).then_some(topology)
     }
 
     pub fn cpus(self) -> u32 {
@@ -233,9 +234,9 @@ pub fn start(
     let cmdline = format!("{CMDLINE} {extra_cmdline}");
     let mut command = match program {
         Program::Bochs(with) => bochs(computer, with, kernel, &initramfs, &cmdline, dir, stop)?,
-        Program::Qemu => on_files(qemu(computer, kernel, &initramfs, &cmdline), &console),
+        Program::Qemu => on_files(qemu(computer, kernel, &initramfs, &cmdline)),
         Program::QemuAmd(own) => {
-            on_files(qemu_amd(computer, &own.program, kernel, &initramfs, &cmdline), &console)
+            on_files(qemu_amd(computer, &own.program, kernel, &initramfs, &cmdline))
         }
     };
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors_of(dir)?);
@@ -251,10 +252,11 @@ pub fn start(
     Ok(Running { child: command.spawn().map_err(tool::missing(&command))? })
 }
 
-/// QEMU with its records on its standard output, and its console in a file.
-fn on_files(mut command: Command, console: &Path) -> Command {
+/// QEMU with its records on its standard output, and its console in a file of the boot's directory,
+/// in which it is started. That directory's path may be no text.
+fn on_files(mut command: Command) -> Command {
     command.args(["-chardev", "stdio,id=records,signal=off"]);
-    command.arg("-serial").arg(format!("file:{}", console.display()));
+    command.args(["-serial", "file:console.txt"]);
     command
 }
 

@@ -8,6 +8,13 @@ use unspin_text::lock::LockError;
 pub enum LabError {
     #[error("{tool} is not installed; install it with: apt-get install {package}")]
     MissingTool { tool: String, package: String },
+    #[error("cannot start {program}: {source}; install its package again, or remove it")]
+    CannotStart { program: PathBuf, source: std::io::Error },
+    #[error(
+        "{name} cannot be built in {path}: its configure accepts no space or colon in a path; use \
+             another directory (--lab-dir)"
+    )]
+    PathRefused { name: &'static str, path: PathBuf },
     #[error(
         "no package of kernel series {series} (searched: {looked}): run apt-get update, or see \
              docs/lab.md for other distributions"
@@ -114,9 +121,7 @@ pub enum LabError {
              is not supported; in the guest, as root: cat /proc/kallsyms"
     )]
     NoSymbols { path: PathBuf },
-    #[error(
-        "interrupted; nothing keeps running. Repeat the command with --resume to redo the boot"
-    )]
+    #[error("interrupted; nothing keeps running. Repeat the command, a bench with --resume")]
     Interrupted,
     #[error(
         "another unspin (process {pid}) uses {path}; wait for it, or use another directory \

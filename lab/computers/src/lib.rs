@@ -18,6 +18,7 @@ mod guest_kernel;
 mod guests;
 mod hash;
 mod image;
+mod kept;
 mod kernel;
 mod kernel_build;
 mod kernel_symbols;
@@ -361,7 +362,8 @@ impl Lab {
         self.dir.join("boots").join(name)
     }
 
-    /// Removes everything that the lab stores. Removes nothing while a boot is running.
+    /// Removes everything that the lab stores. Removes nothing while a boot is running or an
+    /// emulator is being built.
     pub fn clean(&self, go: &mut Go) -> Result<()> {
         if !self.dir.exists() {
             return Ok(());
@@ -373,6 +375,9 @@ impl Lab {
             .unwrap_or_default();
         let dirs: Vec<&PathBuf> = names.iter().filter(|path| path.is_dir()).collect();
         let _held = dirs.iter().map(|dir| Ok(Lock::take(dir)?)).collect::<Result<Vec<Lock>>>()?;
+        // A build of an emulator has its own lock.
+        let emulators = self.dir.join(own_emulator::EMULATORS);
+        let _building = emulators.is_dir().then(|| Lock::take(&emulators)).transpose()?;
         let kept = ["kernels", unpacked::GUESTS, kernel::TRIXIE, own_emulator::EMULATORS]
             .map(|name| self.dir.join(name));
         for path in dirs.into_iter().chain(kept.iter().filter(|path| path.exists())) {

@@ -10,11 +10,13 @@ use crate::apt::{Apt, Lists};
 use crate::error::{io, LabError, Result};
 use crate::go::Go;
 use crate::hash;
+use crate::kept::{is_whole, remove};
 use crate::kernel;
 use crate::packages;
 use crate::recipe::{Patch, Recipe};
 use crate::series::Debian;
 use crate::tool;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,6 +28,9 @@ pub(crate) const EMULATORS: &str = "emulators";
 
 /// Progress is reported at this interval.
 const SAID_EVERY_PERCENT: usize = 20;
+
+/// Variables that a build keeps.
+const ENVIRONMENT: [&str; 3] = ["PATH", "HOME", "LD_LIBRARY_PATH"];
 
 /// A complete build.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +46,7 @@ impl OwnEmulator {
     pub(crate) fn find(recipe: &'static Recipe, lab: &Path) -> Option<OwnEmulator> {
         let build = recipe.hash(&compiler(recipe)?);
         let program = dir_of(recipe, lab, &build).join(recipe.program);
-        program.is_file().then_some(OwnEmulator { program, build, recipe })
+        is_whole(&program).then_some(OwnEmulator { program, build, recipe })
     }
 
     /// The same; builds it if it does not exist.
@@ -51,6 +56,7 @@ impl OwnEmulator {
         }
         let compiler = check_tools(recipe)?;
         let emulators = lab.join(EMULATORS);
+        check_path(recipe, &emulators)?;
         let _lock = Lock::wait(&emulators, go.stop, go.say)?;
         // The process that held the lock may have built it.
         if let Some(found) = OwnEmulator::find(recipe, lab) {
@@ -61,7 +67,7 @@ impl OwnEmulator {
         let build = Build { recipe, lab, emulators: &emulators, part: &part, stop: go.stop };
         let built = build.run(go.say);
         if built.is_ok() {
-            // Remove an earlier build that has no program.
+            // Remove an earlier build that is damaged.
             remove(&dir)?;
             fs::rename(part.join("done"), &dir).map_err(io(&dir))?;
         }
@@ -107,7 +113,7 @@ impl Build<'_> {
         let _ = fs::remove_file(self.log());
         let archive = self.fetch(say)?;
         let python = self.python(say)?;
-        let mut unpack = Command::new("tar");
+        let mut unpack = self.command("tar");
         unpack.arg("-xf").arg(&archive).args(["--no-same-owner", "--strip-components=1", "-C"]);
         self.step(&format!("unpacking the source of {name}"), unpack.arg(&source))?;
         self.patch(&source, self.recipe.patches)?;
@@ -146,6 +152,7 @@ impl Build<'_> {
                 return Err(LabError::OtherSource { package, wanted });
             }
         }
+        remove(&kept)?;
         fs::rename(&got, &kept).map_err(io(&kept))?;
         Ok(kept)
     }
@@ -170,7 +177,7 @@ impl Build<'_> {
             let name = name.rsplit('/').next().unwrap_or(name);
             let file = self.part.join(name);
             fs::write(&file, text).map_err(io(&file))?;
-            let mut patch = Command::new("patch");
+            let mut patch = self.command("patch");
             patch.args(["-p1", "--batch", "--forward", "--fuzz=0", "-i"]).arg(&file);
             let what = format!("applying {name} to {}", self.recipe.name);
             self.step(&what, patch.current_dir(source))?;
@@ -189,11 +196,15 @@ impl Build<'_> {
         };
         let dir = source.join(self.recipe.dir);
         fs::create_dir_all(&dir).map_err(io(&dir))?;
-        let mut configure = Command::new(source.join("configure"));
-        let configure = self.environment(&mut configure, &dir, python);
+        // By a relative path configure accepts any directory.
+        let configure = match self.recipe.dir {
+            "." => PathBuf::from("./configure"),
+            _ => source.join("configure"),
+        };
+        let mut configure = self.compiling(configure, &dir, python);
         self.step(&format!("configuring {name}"), configure.args(options))?;
-        let mut make = Command::new(program);
-        self.environment(&mut make, &dir, python).args(args);
+        let mut make = self.compiling(program, &dir, python);
+        make.args(args);
         if *program == "make" {
             make.arg(std::thread::available_parallelism().map_or(1, usize::from).to_string());
         }
@@ -204,22 +215,26 @@ impl Build<'_> {
         })
     }
 
-    /// The environment of the build, without the user's own settings for builds.
-    fn environment<'a>(
-        &self,
-        command: &'a mut Command,
-        dir: &Path,
-        python: Option<&Path>,
-    ) -> &'a mut Command {
-        for name in ["CPPFLAGS", "LDFLAGS", "LIBS", "CONFIG_SITE", "MAKEFLAGS", "MFLAGS", "NINJA"] {
-            command.env_remove(name);
-        }
+    /// A command of the build, without the user's own settings for tools. Its temporary files are
+    /// on the lab's disk.
+    fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.env_clear().env("TMPDIR", self.part);
+        let kept = ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+        command.envs(kept);
+        command
+    }
+
+    /// The same in `dir`, with the compilers and their flags.
+    fn compiling(&self, program: impl AsRef<OsStr>, dir: &Path, python: Option<&Path>) -> Command {
         let flags = self.recipe.flags;
+        let mut command = self.command(program);
         command.env("CC", "gcc").env("CXX", "g++").env("CFLAGS", flags).env("CXXFLAGS", flags);
         if let Some(python) = python {
             command.env("PYTHONPATH", python);
         }
-        command.current_dir(dir)
+        command.current_dir(dir);
+        command
     }
 
     /// Keeps only the program, after it has printed its version.
@@ -228,11 +243,13 @@ impl Build<'_> {
         let done = self.part.join("done");
         fs::create_dir_all(&done).map_err(io(&done))?;
         let kept = done.join(program);
-        let mut strip = Command::new("strip");
+        let mut strip = self.command("strip");
         strip.arg("-o").arg(&kept).arg(source.join(self.recipe.dir).join(program));
         self.step(&format!("stripping {name}"), &mut strip)?;
-        let mut asked = Command::new(&kept);
-        self.step(&format!("starting the {name} that was built"), asked.args(version_option))
+        let mut asked = self.command(&kept);
+        self.step(&format!("starting the {name} that was built"), asked.args(version_option))?;
+        // A crash of this computer must not leave a file whose contents are not written yet.
+        fs::File::open(&kept).and_then(|file| file.sync_all()).map_err(io(&kept))
     }
 }
 
@@ -243,7 +260,14 @@ fn check_tools(recipe: &Recipe) -> Result<String> {
         let (tool, package) = (tool.to_string(), package.to_string());
         Err(LabError::MissingTool { tool, package })
     };
-    let compiler = compiler(recipe).ok_or_else(|| tool::absent(recipe.compiler))?;
+    let Some(compiler) = compiler(recipe) else {
+        let program = recipe.compiler;
+        if tool::which(program).is_none() {
+            return Err(tool::absent(program));
+        }
+        let source = std::io::Error::other("it does not print its version");
+        return Err(LabError::CannotStart { program: program.into(), source });
+    };
     if let Some(tool) = recipe.tools.iter().find(|tool| tool::which(tool).is_none()) {
         return Err(tool::absent(tool));
     }
@@ -258,6 +282,15 @@ fn check_tools(recipe: &Recipe) -> Result<String> {
         return missing("a Python of version 3.9 or newer with venv", "python3-venv");
     }
     Ok(compiler)
+}
+
+/// Refuses a directory that the emulator's configure refuses, before anything is downloaded.
+fn check_path(recipe: &Recipe, emulators: &Path) -> Result<()> {
+    let has = |refused: &u8| emulators.as_os_str().as_encoded_bytes().contains(refused);
+    if recipe.refused_in_paths.iter().any(has) {
+        return Err(LabError::PathRefused { name: recipe.name, path: emulators.to_path_buf() });
+    }
+    Ok(())
 }
 
 /// Whether this computer has Python's venv: configure creates an environment for its Python
@@ -275,13 +308,6 @@ fn compiler(recipe: &Recipe) -> Option<String> {
 
 fn dir_of(recipe: &Recipe, lab: &Path, build: &str) -> PathBuf {
     lab.join(EMULATORS).join(format!("{}-{}-{build:.12}", recipe.id, recipe.version))
-}
-
-fn remove(dir: &Path) -> Result<()> {
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io(dir)(error)),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]
@@ -305,14 +331,40 @@ mod tests {
             fs::create_dir_all(&part).unwrap();
             fs::write(part.join(recipe.program), "").unwrap();
             assert_eq!(find(), None);
-            fs::write(dir.join(recipe.program), "").unwrap();
+            let program = dir.join(recipe.program);
+            fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
             let found = find().unwrap();
-            assert_eq!(found.program, dir.join(recipe.program));
+            assert_eq!(found.program, program);
             // An existing build is not repeated.
             let go = AtomicBool::new(false);
             let make =
                 OwnEmulator::make(recipe, &lab, &mut Go::new(&go, &mut |text| panic!("{text}")));
             assert_eq!(make.unwrap(), found);
+        }
+    }
+
+    #[test]
+    fn a_directory_that_configure_refuses_is_named_first() {
+        for path in ["/lab of mine/emulators", "/lab:1/emulators"] {
+            let error = check_path(&QEMU_AMD, Path::new(path)).unwrap_err().to_string();
+            assert!(error.contains(path) && error.contains("--lab-dir"), "{error}");
+        }
+        check_path(&QEMU_AMD, Path::new("/lab/emulators")).unwrap();
+        check_path(&BOCHS, Path::new("/lab of mine:1/emulators")).unwrap();
+    }
+
+    #[test]
+    fn a_build_has_none_of_the_users_settings() {
+        let dir = Scratch::new();
+        let (part, stop) = (dir.dir("part"), &AtomicBool::new(false));
+        let build = Build { recipe: &BOCHS, lab: &dir, emulators: &dir, part: &part, stop };
+        std::env::set_var("UNSPIN_TEST_SETTING", "1");
+        build.step("printing", &mut build.compiling("env", &part, None)).unwrap();
+        let said = fs::read_to_string(build.log()).unwrap();
+        let names = said.lines().filter_map(|line| Some(line.split_once('=')?.0));
+        let allowed = ["TMPDIR", "LC_ALL", "CC", "CXX", "CFLAGS", "CXXFLAGS"];
+        for name in names {
+            assert!(ENVIRONMENT.contains(&name) || allowed.contains(&name), "{said}");
         }
     }
 

@@ -8,14 +8,24 @@ use crate::go::Go;
 use crate::own_emulator::OwnEmulator;
 use crate::program::Program;
 use crate::recipe::QEMU_AMD;
+use crate::tool;
 use crate::Lab;
+
+/// Debian's QEMU.
+const QEMU: &str = "qemu-system-x86_64";
 
 impl Lab {
     /// The program for an emulator's computers in this lab from now on. Builds it if necessary.
     pub fn program(&self, emulator: Emulator, go: &mut Go) -> Result<Program> {
         match emulator {
             Emulator::Bochs => self.bochs(go).map(Program::Bochs),
-            Emulator::Qemu => Ok(Program::Qemu),
+            Emulator::Qemu => match tool::which(QEMU) {
+                Some(_) => Ok(Program::Qemu),
+                None => {
+                    let (tool, package) = (QEMU.into(), tool::package_of(QEMU).into());
+                    Err(LabError::MissingTool { tool, package })
+                }
+            },
             Emulator::QemuAmd => {
                 if let Some(own) = self.qemu_amd.get() {
                     return Ok(Program::QemuAmd(own.clone()));

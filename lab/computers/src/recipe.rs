@@ -40,6 +40,8 @@ pub(crate) struct Recipe {
     pub dir: &'static str,
     pub make: &'static [&'static str],
     pub program: &'static str,
+    /// Bytes that its configure accepts in no path.
+    pub refused_in_paths: &'static [u8],
     /// The option that prints its version.
     pub version_option: &'static [&'static str],
     pub progress: Progress,
@@ -100,6 +102,7 @@ pub(crate) const BOCHS: Recipe = Recipe {
     dir: ".",
     make: &["make", "-j"],
     program: "bochs",
+    refused_in_paths: b"",
     version_option: &["-q", "--help"],
     progress: Progress::Lines(&[" -c "], 472),
     minutes: "1 to 4",
@@ -145,6 +148,7 @@ pub(crate) const QEMU_AMD: Recipe = Recipe {
     dir: "build",
     make: &["ninja", "qemu-system-x86_64"],
     program: "qemu-system-x86_64",
+    refused_in_paths: b" \t\n:",
     version_option: &["--version"],
     progress: Progress::Counts,
     minutes: "4 to 8",

@@ -3,7 +3,8 @@
 
 use crate::error::{io, LabError, Result};
 use std::fs::OpenOptions;
-use std::path::Path;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -44,8 +45,17 @@ pub fn missing_tools(tools: &[&str]) -> Vec<(String, String)> {
 }
 
 pub(crate) fn which(tool: &str) -> Option<std::path::PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|dir| dir.join(tool)).find(|file| file.is_file())
+    // Without a PATH programs are started from these directories.
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    std::env::split_paths(&path).map(|dir| dir.join(tool)).find(|file| is_program(file))
+}
+
+/// Whether this is a file that this user may execute.
+pub(crate) fn is_program(path: &Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let Ok(name) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: the name is a valid string for the length of the call.
+    path.is_file() && unsafe { libc::access(name.as_ptr(), libc::X_OK) == 0 }
 }
 
 /// The message of tools for ENOSPC.
@@ -86,9 +96,8 @@ pub(crate) fn run_watched(
 ) -> Result<()> {
     let file = OpenOptions::new().create(true).append(true).open(log).map_err(io(log))?;
     let second = file.try_clone().map_err(io(log))?;
-    let tool = command.get_program().to_string_lossy().into_owned();
     command.env("LC_ALL", "C").stdin(Stdio::null()).stdout(file).stderr(second);
-    let status = wait(command, stop, look).map_err(|_| absent(&tool))?;
+    let status = wait(command, stop, look).map_err(missing(command))?;
     // Ctrl-C also reaches the tool, so its failure is not an error then.
     if stop.load(Ordering::Relaxed) {
         return Err(LabError::Interrupted);
@@ -109,12 +118,20 @@ pub(crate) fn run_watched(
     })
 }
 
-/// Waits for the command's end, and asks it to end once `stop` is set.
+/// Waits for the command's end, and asks it to end once `stop` is set, or when this process is
+/// killed.
 fn wait(
     command: &mut Command,
     stop: &AtomicBool,
     look: &mut dyn FnMut(),
 ) -> std::io::Result<ExitStatus> {
+    // SAFETY: between fork and exec there is only an async-signal-safe call.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+            Ok(())
+        });
+    }
     let mut child = command.spawn()?;
     let mut asked = false;
     loop {
@@ -138,8 +155,45 @@ pub(crate) fn output(command: &mut Command) -> Option<String> {
     out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
-/// The likely reason why a program does not start is that it is missing.
+/// Why a program does not start: it is missing from the PATH, or it is there and broken.
 pub fn missing(command: &Command) -> impl FnOnce(std::io::Error) -> LabError {
-    let tool = command.get_program().to_string_lossy().into_owned();
-    move |_| absent(&tool)
+    let program = PathBuf::from(command.get_program());
+    move |source| {
+        let tool = program.to_string_lossy().into_owned();
+        let is_missing = source.kind() == std::io::ErrorKind::NotFound
+            && !tool.contains('/')
+            && which(&tool).is_none();
+        match is_missing {
+            true => absent(&tool),
+            false => LabError::CannotStart { program, source },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use unspin_scratch::Scratch;
+
+    #[test]
+    fn a_broken_program_is_not_called_missing() {
+        let dir = Scratch::new();
+        let program = dir.write("program", "no program\n");
+        let start = |program: &Path| {
+            let log = dir.join("log");
+            let command = &mut Command::new(program);
+            run("starting it", command, &log, &AtomicBool::new(false)).unwrap_err()
+        };
+        for broken in [&program, &dir.join("none")] {
+            assert!(!is_program(broken));
+            let error = start(broken).to_string();
+            assert!(error.starts_with(&format!("cannot start {}", broken.display())), "{error}");
+        }
+        let error = start(Path::new("unspin-no-program"));
+        assert!(matches!(error, LabError::MissingTool { .. }), "{error}");
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).unwrap();
+        assert!(is_program(&program) && !is_program(&dir));
+    }
 }

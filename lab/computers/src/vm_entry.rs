@@ -19,6 +19,9 @@ const FILE: &str = "bochs_vm_entry.so";
 const SAYS: &str = "unspin: ";
 const MENDED: &str = "host interrupts end guests with RFLAGS.IF = 0";
 
+/// Instead of the version of a program that does not print it.
+const UNKNOWN: &str = "of an unknown version";
+
 /// Debian's Bochs with fixed VM entries.
 pub(crate) struct Mended {
     /// Command that starts it, to which arguments must be added.
@@ -46,7 +49,17 @@ pub(crate) fn mended(dir: &Path) -> Result<Mended> {
 /// Version of the installed Bochs.
 pub(crate) fn installed_version() -> Result<String> {
     let said = help(Command::new("bochs"))?;
-    Ok(version(&said).unwrap_or_else(|| "of an unknown version".into()))
+    Ok(version(&said).unwrap_or_else(|| UNKNOWN.into()))
+}
+
+/// An error unless a Bochs is installed that prints its version.
+pub(crate) fn check_installed() -> Result<()> {
+    match installed_version()? {
+        version if version == UNKNOWN => {
+            Err(LabError::Unmended { version, why: "it does not print its version".into() })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn preloaded(dir: &Path) -> Command {

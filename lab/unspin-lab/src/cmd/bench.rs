@@ -237,13 +237,17 @@ impl Bench<'_> {
 
     fn kernels(&self) -> Vec<String> {
         let of_scenario = &self.loaded.scenario.kernels;
-        if !self.args.kernel.is_empty() {
+        let mut kernels = if !self.args.kernel.is_empty() {
             self.args.kernel.clone()
         } else if self.machine.boots() && !of_scenario.is_empty() {
             of_scenario.clone()
         } else {
             self.machine.default_kernels()
-        }
+        };
+        // Two boots of one kernel would write the same files.
+        let mut seen = HashSet::new();
+        kernels.retain(|kernel| seen.insert(kernel.clone()));
+        kernels
     }
 
     /// The number of boots that run at once.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The emulator of machine `emulated`, as `--emulator` names it.
 
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use unspin_computers::{Computer, Emulator, Topology};
 
@@ -41,6 +42,7 @@ impl Timed {
             format!("unknown emulator {text:?}; allowed: {names}")
         })?;
         let mut timed = Timed { emulator, ..Timed::default() };
+        let mut keys = HashSet::new();
         for word in words {
             let refused = || {
                 let (from, to) = (SETTING.start(), SETTING.end());
@@ -54,6 +56,9 @@ impl Timed {
                 )
             };
             let (key, value) = word.split_once('=').ok_or_else(refused)?;
+            if !keys.insert(key) {
+                return Err(format!("{key} is set twice; set it once"));
+            }
             if word == "module=no" {
                 timed.module = false;
                 continue;
@@ -128,6 +133,8 @@ mod tests {
             ("qemu-amd,topology=0x2x2", "topology="),
             ("bochs,topology=1x2x1", "after qemu-amd"),
             ("bochs,module=yes", "module=no"),
+            ("qemu-amd,quantum=50,quantum=60", "quantum is set twice"),
+            ("qemu-amd,topology=4x4x2", "topology="),
             ("qemu-amd,speed=2", "unknown setting \"speed=2\""),
         ] {
             let error = Timed::parse(text).unwrap_err();

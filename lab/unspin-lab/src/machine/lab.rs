@@ -44,6 +44,8 @@ pub fn agent() -> anyhow::Result<PathBuf> {
 pub fn explain(e: LabError) -> anyhow::Error {
     match e {
         LabError::MissingTool { .. }
+        | LabError::CannotStart { .. }
+        | LabError::PathRefused { .. }
         | LabError::NoKernelPackage { .. }
         | LabError::Download { .. }
         | LabError::Signature { .. }
