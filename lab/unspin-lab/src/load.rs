@@ -28,10 +28,10 @@ pub struct Select {
     /// Only these cgroup layouts.
     #[arg(long, value_name = "LAYOUT", value_delimiter = ',', value_parser = named::<CgroupLayout>())]
     pub cgroup: Vec<CgroupLayout>,
-    /// Only these of the swept locks, with the names of `unspin-lab plan --list`.
+    /// Only these of the locks that the scenario sweeps; `unspin-lab plan --list` prints their names.
     #[arg(long = "lock", value_name = "LOCK", value_delimiter = ',')]
     pub locks: Vec<String>,
-    /// Only these of the swept locks of Linux guests.
+    /// Only these of the locks of Linux guests that the scenario sweeps.
     #[arg(long, value_name = "LOCK", value_delimiter = ',', value_parser = named::<GuestLock>())]
     pub guest_lock: Vec<GuestLock>,
     /// Number of repeats, instead of the scenario's.

@@ -26,7 +26,7 @@ const TIME: Duration = Duration::from_secs(10);
 
 const HELP: &str = "\
 For several VMs it prints one line each, the worst first. For one VM, or with --details, it also prints \
-the vCPUs, the states, who has the CPUs that the VM waits for, and advice. Ctrl-C ends it early and \
+the vCPUs, the states, which tasks have the CPUs that the VM waits for, and advice. Ctrl-C ends it early and \
 prints what was measured until then. Lines are as wide as the terminal, or as COLUMNS says; without a terminal their \
 width is 80.
 
@@ -42,8 +42,8 @@ guest. The module is optional; if it is loaded, its counts are used. Requires ro
 --ab runs an experiment, and changes a setting: it switches a running VM between A (as it is) and B in \
 phases of --seconds (ABBA ABBA …), and compares them. Each phase of A is compared with the phase of B \
 beside it. Differences have a 95 % confidence interval. Each change is first recorded in \
-/run/unspin/journal. It is restored at the end, on an error or a signal, and by a guard process if this \
-one is killed or hangs. If both are killed, the next unspin that uses the journal restores it, or \
+/run/unspin/journal. The setting is restored at the end, on an error or a signal, and by a guard process if this \
+one is killed or hangs. If both are killed, the next unspin that uses the journal restores the setting, or \
 --put-back does.";
 
 #[derive(Debug, clap::Args)]
@@ -53,7 +53,7 @@ pub struct Args {
     /// the kind of name, as in vmid:104, pid:4242 or name:web1. Default: all VMs.
     #[arg(value_name = "VM")]
     vm: Option<OsString>,
-    /// How long to watch, 0.1 to 3600 [default: 10]. With --ab: the length of a phase [default: 5].
+    /// How long to watch, in seconds, 0.1 to 3600 [default: 10]. With --ab: the length of a phase [default: 5].
     #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<Duration>,
     /// Print JSON, with all values.

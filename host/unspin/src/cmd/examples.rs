@@ -110,7 +110,7 @@ pub const EXAMPLES: Examples = &[
             ),
             (
                 "unspin schedule --cpus 8-63 web1 db1 --gang db1",
-                "Schedule 2 VMs, of which the vCPUs of db1 always run together.",
+                "Schedule 2 VMs, and always run the vCPUs of db1 together.",
             ),
         ],
     ),

@@ -21,7 +21,7 @@ spin
   pv_preemptable  for measurements: the same, but waiters sleep
   tas             for measurements: the first that asks gets it; waiters spin
 
-Environment. The options set these variables for the program and its children; without an option a \
+Environment. The options set these variables for the program and its children. Without an option its \
 variable stays as it is:
   UNSPIN_LOCK=NAME      the lock; an unknown name is reported on standard error, and no lock is \
 replaced
@@ -48,8 +48,8 @@ pub struct Args {
     /// or pthread_exit() in a handler.
     #[arg(long)]
     mutex: bool,
-    /// How long a preemptable lock waits per waiter ahead of it, in microseconds; 0: no order [default:
-    /// 2]. Only for the locks preemptable and pv_preemptable.
+    /// How long a waiter of a preemptable lock waits per waiter ahead of it, in microseconds; 0: no order
+    /// [default: 2]. Only for the locks preemptable and pv_preemptable.
     #[arg(long, value_name = "N", value_parser = tau_ns)]
     tau_us: Option<u64>,
     /// When a process exits, print how many locks it took.

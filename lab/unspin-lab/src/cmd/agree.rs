@@ -40,7 +40,7 @@ pub struct Args {
     /// Number of seeds to simulate each measured run with.
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: u32,
-    /// Instead of seeds: simulate each measured arm in N worlds with different costs of the model, and
+    /// Simulate each measured arm in N worlds with different costs of the model, instead of with seeds, and
     /// compare bands.
     #[arg(long, value_name = "N", conflicts_with = "seeds", value_parser = clap::value_parser!(u32).range(10..=i64::from(unspin_worlds::SAMPLES_MAX)))]
     worlds: Option<u32>,

@@ -16,7 +16,7 @@ const WINDOW_MS: u64 = 8000;
 
 const HELP: &str = "\
 --record measures a running VM by `unspin diagnose`, which must be installed and needs root, and writes the \
-resulting profile. It changes nothing. Comments in the file say the program's type and its evidence. \
+resulting profile. It changes nothing. Comments in the file name the program's type and the evidence for it. \
 Record while the program runs and no other VM competes: a sibling that waits for a vCPU without a CPU counts \
 as idle.";
 

@@ -23,7 +23,7 @@ pub struct Args {
     /// Also write summary.json, tables, pictures and the page to this directory.
     #[arg(long, short, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Write a table of locks against host policies to this Markdown file instead.
+    /// Instead of the report, write a table of locks against host policies to this Markdown file.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "out"])]
     matrix: Option<PathBuf>,
     /// Directory for the pictures of --matrix, relative to the page.

@@ -38,7 +38,7 @@ const FRESH: Duration = Duration::from_millis(200);
 
 const HELP: &str = "\
 Serves http://127.0.0.1:19455/metrics until it is stopped. docs/export.md lists the metrics. Every \
-client can read the names of VMs and what they do, so it listens only on the loopback address unless \
+client can read the names of VMs and what they do. So the command listens only on the loopback address unless \
 --listen names another. unspin-export.service runs it as a service; the service is not enabled by \
 default.
 
@@ -51,7 +51,7 @@ pub struct Args {
     /// Address and port to listen on; port 0 picks a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = LISTEN, value_parser = address)]
     listen: SocketAddr,
-    /// Export at most this many vCPUs, with up to 36 series each. Of the others only the number is exported.
+    /// Export at most this many vCPUs, with up to 36 series each. Of further vCPUs only the number is exported.
     #[arg(long, value_name = "N", default_value = "1024",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(VCPUS_MAX) - 1))]
     vcpus_max: u32,

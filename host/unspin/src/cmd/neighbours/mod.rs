@@ -35,7 +35,7 @@ of its parent's CPU time, by its weight among the busy cgroups beside it. got: t
 cgroup that used less than 0.01 CPUs is idle, and is entitled to nothing. Tasks directly in a cgroup that \
 contains other cgroups are weighed one by one, and have no share.
 
-own CPUs: no busy cgroup beside it may use its CPUs, so it competes with none. A VM has the CPUs on which \
+own CPUs: no busy cgroup beside this one may use its CPUs, so it competes with none. A VM has the CPUs on which \
 its vCPUs may run, another cgroup those of its cpuset. If the CPUs of two cgroups overlap in part, or if \
 other busy cgroups share them, the shares count as if all could use every CPU. Weights do not hold for \
 vCPUs of a real-time policy.
@@ -50,7 +50,7 @@ pub struct Args {
     /// the kind of name, as in pid:4242 or vmid:104. Default: all VMs.
     #[arg(value_name = "VM")]
     vm: Option<OsString>,
-    /// How long to watch, 0.1 to 3600.
+    /// How long to watch, in seconds, 0.1 to 3600.
     #[arg(long, value_name = "S", value_parser = seconds, default_value = TIME)]
     seconds: Duration,
     /// Print JSON, with all cgroups and quotas.

@@ -31,11 +31,11 @@ This command is experimental. It loads a scheduler into the kernel (sched_ext, L
 all threads of VMs on the CPUs of --cpus. There, CPU time is divided between VMs by the weights of their cgroups. \
 A VM whose vCPUs spin for each other is a gang: its vCPUs run at the same time, in turns of --turn-us. Other VMs have no turns.
 
-Tasks of the host come before VMs on these CPUs, so keep them away from there. VMs that are not taken must not \
-run there either: they would come before the VMs of this scheduler.
+Tasks of the host run before VMs on these CPUs, so keep such tasks away from there. VMs that this scheduler does not \
+take must not run there either: they would run before its own VMs.
 
-A VM with a CPU quota (cpu.max) is refused, because the kernel does not apply quotas to such schedulers. So is one \
-whose vCPUs have a real-time policy.
+A VM with a CPU quota (cpu.max) is refused, because the kernel does not apply quotas to such schedulers. A VM \
+whose vCPUs have a real-time policy is refused, too.
 
 Each thread that is taken gets the policy SCHED_EXT, and may only run on these CPUs. Its own policy and CPUs are first \
 recorded in /run/unspin/journal. They are restored when the command ends (Ctrl-C, TERM, HUP), on an error, and by a guard \
@@ -56,12 +56,13 @@ pub struct Args {
     /// The CPUs for VMs, such as 8-63.
     #[arg(long, value_name = "LIST", value_parser = cpu_list, required_unless_present = "check")]
     cpus: Option<Cpus>,
-    /// This VM's vCPUs always run together. Those of other VMs run together while they spin. Pause-loop exits show
-    /// this (on Intel only for the guest's kernel). For user space the module shows it, if the VM has
-    /// coscheduling=vcrd-user or vcrd-both and a mode other than off and observe. May be given several times.
+    /// Always run the vCPUs of this VM together. May be given several times. The vCPUs of other VMs run together
+    /// while they spin. Pause-loop exits show spinning, on Intel only in the guest's kernel. The module shows
+    /// spinning in user space, if the VM has coscheduling=vcrd-user or vcrd-both and a mode other than off and
+    /// observe.
     #[arg(long, value_name = "VM", conflicts_with = "no_gangs")]
     gang: Vec<OsString>,
-    /// No VM's vCPUs run together.
+    /// Never run the vCPUs of a VM together: divide CPU time by weight only.
     #[arg(long)]
     no_gangs: bool,
     /// Say whether this kernel can have the scheduler, and change nothing. Exit code 77: it cannot.

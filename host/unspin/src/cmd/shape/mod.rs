@@ -30,7 +30,7 @@ use unspin_host::journal::JOURNAL;
 use unspin_host::{cpus, Groups, Host, Tree};
 
 const HELP: &str = "\
-The vCPUs of a VM have equal weights, and often unequal work: one holds the lock that the others spin \
+The vCPUs of a VM have equal weights, and often unequal work: one may hold the lock that the others spin \
 for. In each period this command reads how much CPU time each vCPU used, and whether it was runnable at \
 the end. A runnable vCPU gets a larger part of the VM's CPU time in the next period; an idle vCPU gets \
 as much as it used. The parts are set as cpu.weight of the vCPUs' cgroups, which libvirt creates. The \
@@ -44,14 +44,14 @@ already pinned are not moved unless --pinned is given.
 
 vCPUs that share a cgroup get nice values instead of weights.
 
-While the values are stable, the command samples less often, down to every 8 periods.
+While the values are stable, the command samples less often, down to once in 8 periods.
 
 In 5 of 100 periods the original weights and slices apply, to measure how much CPU time the VM gets \
 with them.
 
-Each change is first recorded in /run/unspin/journal. It is restored when the command ends (Ctrl-C, \
-TERM, HUP), on an error, and by a guard process if this one is killed or hangs. If both are killed, the \
-next unspin that uses the journal restores it, or unspin diagnose --put-back does.";
+Each change is first recorded in /run/unspin/journal. The original values are restored when the command ends \
+(Ctrl-C, TERM, HUP), on an error, and by a guard process if this one is killed or hangs. If both are killed, the \
+next unspin that uses the journal restores them, or unspin diagnose --put-back does.";
 
 /// Larger than any kernel's number of CPUs.
 const CPUS_MAX: u32 = 1 << 13;
@@ -89,10 +89,10 @@ pub struct Args {
     /// alone decides about the next, and vCPUs with nearly equal needs are not treated alike.
     #[arg(long, hide = true)]
     uncorrected: bool,
-    /// With the resolver: may move vCPUs between NUMA nodes.
+    /// Let the resolver move vCPUs between NUMA nodes.
     #[arg(long)]
     across_nodes: bool,
-    /// With the resolver: may move pinned vCPUs too, within the CPUs that any vCPU of their VM may use.
+    /// Let the resolver move pinned vCPUs too, within the CPUs that any vCPU of their VM may use.
     #[arg(long)]
     pinned: bool,
     #[arg(long, hide = true, default_value_os_t = unspin_host::place::sys().join("devices/system"))]

@@ -85,9 +85,9 @@ pub fn is_called(vm: &VmProcess, text: &str) -> bool {
 /// The columns by which lines can be sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Column {
-    /// The VM's name.
+    /// The name of the VM.
     Name,
-    /// How many vCPUs it has.
+    /// Number of its vCPUs.
     Vcpus,
     /// Its time in the guest.
     Guest,
@@ -95,20 +95,29 @@ pub enum Column {
     Idle,
     /// Its lost time, as far as it is known.
     Lost,
-    /// Its time without a CPU though it could run: %RDY.
+    /// Time in which it could run and had no CPU: %RDY.
     Ready,
-    /// The part of that in which a sibling ran: %CSTP.
+    /// The part of %RDY in which a sibling ran: %CSTP.
     Costop,
-    /// The part of that in which a quota was used up: %MLMTD.
+    /// The part of %RDY in which a quota was used up: %MLMTD.
     Limit,
+    /// Time lost while others have the CPU, or the quota is used up.
     Contention,
+    /// Time lost to pause-loop exits.
     SpinSwitch,
+    /// Time lost to sleep and wake-up.
     IdleSwitch,
+    /// Time lost to interrupts.
     Ipi,
+    /// Time lost to spinning in user space.
     UserSpin,
+    /// Time lost to the last-level cache: not measured here.
     Cache,
+    /// Time lost to emulated devices.
     Device,
+    /// Time lost to model-specific registers.
     Msr,
+    /// CPU time of the VMM's other threads: measured only with --json.
     Monitor,
 }
 

@@ -25,11 +25,11 @@ pub struct WorldArgs {
     /// new values for what the scenario leaves unknown. A larger N extends the same list of worlds.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=i64::from(stat::SAMPLES_MAX)))]
     pub worlds: Option<u32>,
-    /// Instead of N worlds: read the worlds from a CSV file with a column per input and values from 0 to
-    /// 1.
+    /// Read the worlds from a CSV file, instead of drawing N. It has a column per input, and values from 0
+    /// to 1.
     #[arg(long, value_name = "FILE", conflicts_with = "worlds")]
     pub design: Option<PathBuf>,
-    /// Vary only this input, besides chance; may be repeated.
+    /// Vary only this input and chance (the seeds); may be repeated.
     #[arg(long = "input", value_name = "NAME", value_delimiter = ',')]
     pub inputs: Vec<String>,
 }
