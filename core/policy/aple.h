@@ -13,9 +13,10 @@
  * window the same way, and stays within [delta_cycles, delta_max_cycles]. And an epoch
  * lasts at least epoch_min_us. PLE exits come in bursts while a lock holder waits for a
  * core. An epoch inside a burst finds every window wasteful; a longer one weighs bursts
- * against the rest. And the handling of an exit is counted without the time in which the vCPU was switched
- * out; the paper counts all time from the exit to the entry. delta_max_cycles <= delta_cycles with epoch_min_us = 0 is exactly
- * Algorithm 1 of the paper.
+ * against the rest. And the handling of an exit is counted without the time in which the
+ * vCPU was switched out; the paper counts all time from the exit to the entry. With
+ * delta_max_cycles <= delta_cycles and epoch_min_us = 0 this is Algorithm 1 of the paper, but
+ * for this measure, which the caller takes.
  */
 #ifndef UNSPIN_POLICY_APLE_H
 #define UNSPIN_POLICY_APLE_H

@@ -19,7 +19,8 @@
  *    counts as one microsecond longer.
  *  - The quotient is bounded, by 1 unless set otherwise. Unbounded, it rewards an estimate more,
  *    the sooner it was needed after the one before, and an estimate that two events of a
- *    locality add up to is kept forever. ratio_max = 2^20 is exactly the paper.
+ *    locality add up to is kept forever. With ratio_max = 2^20 it is practically unbounded, as in
+ *    the paper; the other points remain.
  */
 #ifndef UNSPIN_POLICY_VCRD_H
 #define UNSPIN_POLICY_VCRD_H

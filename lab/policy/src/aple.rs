@@ -24,7 +24,8 @@ use crate::sys;
 use unspin_uapi::Number;
 
 /// Parameters of Algorithm 1, in TSC cycles; the default is the paper's section 4.1, and a step
-/// that adapts, which is ours. [`Params::paper`] is the algorithm to the letter.
+/// that adapts, which is ours. [`Params::paper`] has the paper's steps and epochs. What is measured
+/// differs in one point: see [`Epoch::switch_cycles`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
@@ -83,7 +84,8 @@ impl Params {
         }
     }
 
-    /// Algorithm 1 to the letter: δ is 1024 cycles in every round, exits alone end an epoch.
+    /// Algorithm 1, but for the measure ([`Epoch::switch_cycles`]): δ is 1024 cycles in every round,
+    /// exits alone end an epoch.
     pub fn paper() -> Self {
         Params { delta_max_cycles: 1024, epoch_min_us: 0, ..Params::default() }
     }
@@ -96,7 +98,7 @@ pub struct Epoch {
     pub ple_exits: u64,
     /// Sum of the window in force at each exit.
     pub spin_cycles: u64,
-    /// Sum of exit-handling time, less time scheduled out.
+    /// Sum of exit-handling time, less time scheduled out, which the paper counts.
     pub switch_cycles: u64,
     /// CPU time of all the VM's vCPUs in the epoch.
     pub cpu_cycles: u64,

@@ -404,6 +404,21 @@ fn who_halts_in_a_lock_is_interrupted_too() {
     assert!(halted > 0.9 * spinning, "{halted} exits a unit, {spinning} where all spin");
 }
 
+/// Halts of idle vCPUs are counted apart from those in locks.
+#[test]
+fn who_has_nothing_to_do_halts_too() {
+    let halts = |program: Vec<Step>, platform| {
+        let made = simulated(&on(platform, run(1, 4, program)));
+        (made.locks[0], units(&made.result.vm[0]))
+    };
+    let (asleep, units) = halts(half_asleep(), Platform::default());
+    near(asleep.idle_halts as f64 / units, 1.0, 0.05);
+    assert_eq!(asleep.halts, 0);
+    assert_eq!(halts(half_asleep(), without(Factor::IdleSwitch)).0.idle_halts, 0, "it polls");
+    let (at_barrier, units) = halts(rounds(), Platform::default());
+    assert!(at_barrier.idle_halts as f64 > 0.5 * units, "{} {units}", at_barrier.idle_halts);
+}
+
 /// The tick of a vCPU that halts for a lock continues: it checks the lock, and halts again.
 #[test]
 fn a_tick_ends_a_halt_in_a_lock() {

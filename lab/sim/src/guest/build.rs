@@ -65,6 +65,7 @@ impl Guest {
                 held: vec![0; STALL_BUCKETS],
             }),
             lock_halts: 0,
+            idle_halts: 0,
             kicks: 0,
         };
         if threads == vcpus {

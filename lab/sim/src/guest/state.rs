@@ -210,6 +210,8 @@ pub struct Vm {
     pub turns: Option<result::Stalls>,
     /// Times a waiter for a lock halted.
     pub lock_halts: u64,
+    /// Times a vCPU without anything to do halted.
+    pub idle_halts: u64,
     /// Hypercalls that kick a halted vCPU.
     pub kicks: u64,
 }

@@ -83,6 +83,7 @@ impl Guest {
             return;
         }
         vcpu.run.doing = Doing::HaltBlock;
+        self.vms[core.vcpus[v].vm].idle_halts += 1;
         core.charge(v, core.prices.halt_ns, Cause::Idle);
     }
 

@@ -7,11 +7,13 @@ use crate::guest::{Guest, Stalls};
 use crate::kvm::Kvm;
 use unspin_scenario::result::{self, Attribution, Factors, ModuleStats, VmResult};
 
-/// Events at the locks of a VM.
+/// Events at the locks of a VM, and the other halts of its vCPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LockCounts {
     /// Times a waiter halted.
     pub halts: u64,
+    /// Times a vCPU halted because it had nothing to do.
+    pub idle_halts: u64,
     /// Counted if [`Setup::stall_ns`](crate::Setup::stall_ns) is set.
     pub stalls: Stalls,
 }
@@ -67,7 +69,11 @@ impl Reading {
             max_wait_cycles: vm.max_wait_cycles,
             responses: vm.responses.clone(),
             module: module.counts.then_some(stats),
-            locks: LockCounts { halts: vm.lock_halts, stalls: vm.stalls },
+            locks: LockCounts {
+                halts: vm.lock_halts,
+                idle_halts: vm.idle_halts,
+                stalls: vm.stalls,
+            },
             turns: vm.turns.clone(),
         }
     }
@@ -75,6 +81,7 @@ impl Reading {
     pub fn locks_since(&self, first: &Reading) -> LockCounts {
         LockCounts {
             halts: self.locks.halts - first.locks.halts,
+            idle_halts: self.locks.idle_halts - first.locks.idle_halts,
             stalls: self.locks.stalls.since(&first.locks.stalls),
         }
     }

@@ -41,7 +41,7 @@ const IDLE_STATES: &[IdleState] = IdleState::NEHALEM.split_at(3).0;
 const BUDGETS: Budgets =
     Budgets { by_turns: true, pv_ticket_turns: None, pv_queued_in_order: true };
 
-/// Throughput and halts of VMs of some sizes, by lock.
+/// Throughput, and halts in locks and of idle vCPUs, of VMs of some sizes, by lock.
 struct Sweep {
     /// Number of vCPUs; for each arm, one VM's uses of the lock per second, and halts per use.
     points: Vec<(u32, Vec<Point>)>,
@@ -110,7 +110,8 @@ fn sweep_of(
     for made in made {
         let run = &made.result.run;
         let units: u64 = made.result.vm.iter().flat_map(|vm| &vm.units).sum();
-        let halts: u64 = made.locks.iter().map(|l| l.halts).sum();
+        // As KVM's halt_exits: those of idle vCPUs, too.
+        let halts: u64 = made.locks.iter().map(|l| l.halts + l.idle_halts).sum();
         let seconds = made.result.window_ns as f64 / 1e9;
         let at =
             points.iter_mut().find(|(n, _)| *n == run.first().vcpus).expect("a size asked for");

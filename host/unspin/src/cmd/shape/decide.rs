@@ -22,6 +22,9 @@ pub const SLICES_FAR: f64 = 2.0;
 /// The same factor for the VM's own weight. Beside an equal VM, its CPU time changes by half as
 /// much.
 pub const WHOLE_FAR: f64 = 1.02;
+/// What a switch of a vCPU costs its VM, if switches are charged. An estimate of this project: a switch out
+/// and in, without what cold caches cost afterwards.
+const SWITCH_NS: u64 = 2_000;
 
 /// What a vCPU did per period, as the mean over `periods`.
 fn got_of(seen: &Seen, periods: u32) -> Got {
@@ -31,6 +34,12 @@ fn got_of(seen: &Seen, periods: u32) -> Got {
     let mean_ns = |ns: u64| ns / u64::from(periods.max(1));
     let (on_cpu_ns, waited_ns) = (mean_ns(sum(State::is_on_cpu)), mean_ns(sum(State::is_ready)));
     Got { on_cpu_ns, waited_ns, wall_ns: mean_ns(seen.times.total()) }
+}
+
+/// What the switches of a VM's vCPUs cost it per period (5.4.1, footnote 3).
+fn switch_ns(seen: &[Seen], periods: u32) -> u64 {
+    let switches: u64 = seen.iter().map(|seen| seen.switches).sum();
+    switches.saturating_mul(SWITCH_NS) / u64::from(periods.max(1))
 }
 
 /// [`Decision::conflicts`] of a vCPU that did `seen` in so many periods. It leaves a CPU by falling asleep,
@@ -52,7 +61,8 @@ pub struct Parts {
     pub resolver: bool,
     /// The VM's own weight is corrected. Not in the text.
     pub weight: bool,
-    /// As in the text: each period alone decides about all vCPUs, and what it decides is set.
+    /// As in the text: each period alone decides about all vCPUs, what it decides is set, and the VM pays
+    /// for the switches of its vCPUs.
     pub uncorrected: bool,
 }
 
@@ -141,7 +151,8 @@ impl Shaper {
             self.wakers(seen);
             asym::latency(&mut self.vcpus, &self.params);
         }
-        asym::allocate(&mut self.vcpus, &self.params, due_ns, 0);
+        let switch_ns = if self.parts.uncorrected { switch_ns(seen, periods) } else { 0 };
+        asym::allocate(&mut self.vcpus, &self.params, due_ns, switch_ns);
         for (need, vcpu) in self.needs.iter_mut().zip(&self.vcpus) {
             if self.parts.uncorrected {
                 *need = Lasting::default();
@@ -323,6 +334,23 @@ mod tests {
         };
         assert_eq!(weights(false), 100);
         assert!(weights(true) > 100, "{}", weights(true));
+    }
+
+    #[test]
+    fn an_uncorrected_vm_pays_for_its_switches() {
+        let next_ns = |uncorrected, switches: [u64; 2]| {
+            let mut vm = Shaper::new(Parts { uncorrected, ..BOTH }, own(vec![100; 2], 100));
+            let [first, second] = switches;
+            let did = [
+                Seen { switches: first, ..seen(0.5, 0.5, true) },
+                Seen { switches: second, ..seen(0.25, 0.0, false) },
+            ];
+            vm.period(&did, 2, true).iter().map(|d| d.next_ns).sum::<u64>()
+        };
+        // The switches of both vCPUs in 2 periods, of which one is charged.
+        assert_eq!(next_ns(true, [0, 0]) - next_ns(true, [600, 400]), 500 * SWITCH_NS);
+        assert_eq!(next_ns(true, [u64::MAX, 0]), 0, "and no more than all of its time");
+        assert_eq!(next_ns(false, [600, 400]), next_ns(false, [0, 0]));
     }
 
     /// vCPUs with a CPU each, beside an equal VM. On each CPU the two VMs share by the weights of their

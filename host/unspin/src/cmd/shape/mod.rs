@@ -86,7 +86,8 @@ pub struct Args {
     #[arg(long, value_name = "PARTS", value_delimiter = ',', default_value = "time,latency")]
     parts: Vec<Part>,
     /// To compare with the dissertation, which has no corrections: the VM's own weight stays, each period
-    /// alone decides about the next, and vCPUs with nearly equal needs are not treated alike.
+    /// alone decides about the next, vCPUs with nearly equal needs are not treated alike, and a VM pays for
+    /// the switches of its vCPUs.
     #[arg(long, hide = true)]
     uncorrected: bool,
     /// Let the resolver move vCPUs between NUMA nodes.

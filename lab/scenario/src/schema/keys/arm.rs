@@ -115,8 +115,8 @@ table! { ASYM_PARTS: Asym = "asym = { … }", "Which parts of asymmetric vCPUs a
     UNCORRECTED: Flag = "uncorrected", Flag =>
         .usually(false)
         .on(Machines::Hypervisors)
-        .help("as in the dissertation: time leaves the weight of a VM as it is, and each period alone \
-               decides about the next. Only machine sim charges a VM for the switches of its vCPUs");
+        .help("as in the dissertation: time leaves the weight of a VM as it is, each period alone \
+               decides about the next, and a VM is charged for the switches of its vCPUs");
     ASYM_PERIOD_MS: Maybe<Integer<u32>> = "period_ms", Maybe(integer(1, PERIOD_MAX_MS, " ms")) =>
         .usually("each allocation period; 80 on emulated and kvm")
         .on(Machines::Hypervisors)

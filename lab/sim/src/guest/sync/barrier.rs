@@ -81,6 +81,7 @@ impl Guest {
         }
         let vm = core.vcpus[v].vm;
         self.vms[vm].barrier.sleepers += 1;
+        self.vms[vm].idle_halts += 1;
         let vcpu = &mut self.cpus[v];
         vcpu.run.user = false;
         vcpu.run.doing = Doing::HaltBarrier;
