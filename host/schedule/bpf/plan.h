@@ -176,15 +176,30 @@ __noinline u32 late_one(u32 cpu)
 	return best;
 }
 
-/* A stranger that became a VM's thread while it ran is no longer one that runs. */
-static __always_inline void look_at_strangers(void)
+/*
+ * Which VMs have other threads that run. All of a VM's have one bit: the first that stops takes it away while others
+ * run, and a stranger that became a VM's thread while it ran leaves it behind.
+ */
+__noinline int look_at_others(void)
 {
-	u32 i, there = zero;
+	u64 there = zero;
+	u32 i, vm;
 
-	bpf_for(i, 0, config.cpu_count)
-		there |= cpus[bound(cpu_at(i))].id == id_of(STRANGERS, OTHERS);
-	if (!there)
-		__sync_fetch_and_and(&vms[STRANGERS].runs, ~bit(OTHERS));
+	bpf_for(i, 0, config.cpu_count) {
+		u32 cpu = cpu_at(i), id = cpus[bound(cpu)].id;
+
+		if (id != NOBODY && unit_part(id) == OTHERS && is_ours(cpu))
+			there |= bit(vm_part(id));
+	}
+	bpf_for(vm, 0, settings.count) {
+		struct vm *v = vm_of(vm << 6);
+
+		if (there & bit(vm))
+			__sync_fetch_and_or(&v->runs, bit(OTHERS));
+		else
+			__sync_fetch_and_and(&v->runs, ~bit(OTHERS));
+	}
+	return 0;
 }
 
 /* The virtual time of a turn in which all units of a VM run; strangers may be on each CPU. */
@@ -262,7 +277,7 @@ __noinline int settle(u64 now)
 		charge(cpu_at(i), now);
 		charge_host(cpu_at(i), now);
 	}
-	look_at_strangers();
+	look_at_others();
 	if (now - looked_at > 1000 * MS) {
 		looked_at = now;
 		look = 1;
