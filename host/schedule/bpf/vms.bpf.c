@@ -136,6 +136,11 @@ int BPF_PROG(running, struct task_struct *p)
 	}
 	c->since = now;
 	c->id = id;
+	/*
+	 * Who was to have this CPU has it, or was not asked for: the kernel took a thread that was there already. That
+	 * one waits like others now. It may not block wake-ups here, nor be preferred when it no longer wakes up.
+	 */
+	c->prefer = NOBODY;
 	has_cpu(cpu, id);
 	return 0;
 }
