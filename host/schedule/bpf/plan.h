@@ -32,14 +32,17 @@ static __always_inline u32 is_gang(struct vm *v)
 	return v->gang && count_bits(vcpus_in(v->waits | v->runs)) > 1;
 }
 
-/* Where a unit is to run in this turn, or NOBODY. */
+/*
+ * Where a unit is to run in this turn, or NOBODY. A turn whose timer does not come, so that no other follows, counts
+ * for one turn more.
+ */
 static __always_inline u32 planned_cpu(u32 id)
 {
 	u32 cpu = unit_of(id)->planned;
 
 	if (!vm_of(id)->in_turn || cpu == NOBODY || cpus[bound(cpu)].planned != id)
 		return NOBODY;
-	return cpu;
+	return bpf_ktime_get_ns() <= turn_end + config.turn_ns ? cpu : NOBODY;
 }
 
 /* Whether its pause-loop exits make it a gang; now and then it is no gang for a while, to see. */
@@ -466,10 +469,11 @@ __noinline u64 plan(u64 now)
 			count = hold(vm, v->waits | v->runs);
 		left -= count < left ? count : left;
 	}
+	/* Before vCPUs have their CPUs in it: these count until then. */
+	turn_end = now + (turns ? config.turn_ns : LOOK_NS);
 	begin();
 	if (turns)
 		report.turns++;
-	turn_end = now + (turns ? config.turn_ns : LOOK_NS);
 	return turn_end;
 }
 
