@@ -334,6 +334,31 @@ static __always_inline void want(const struct unit *u)
 		wanted[word] |= u->mask[word];
 }
 
+/* The CPUs that units which wait may use. One that has a CPU in this turn waits for that. */
+__noinline int look_who_waits(void)
+{
+	u32 i, vm, unit;
+
+	for (i = 0; i < MASK_WORDS; i++)
+		wanted[i] = 0;
+	bpf_for(vm, 0, settings.count) {
+		struct vm *v = vm_of(vm << 6);
+
+		if (!v->waits)
+			continue;
+		bpf_for(unit, 0, vcpus_of(vm)) {
+			struct unit *u = unit_of(id_of(vm, unit));
+
+			if (v->waits & bit(unit) && u->planned == NOBODY)
+				want(u);
+		}
+		/* The bit of other threads stays until the next plan. */
+		if (v->waits & bit(OTHERS) && scx_bpf_dsq_nr_queued(QUEUE + id_of(vm, OTHERS)) > 0)
+			want(unit_of(id_of(vm, OTHERS)));
+	}
+	return 0;
+}
+
 /* Whether a CPU runs something else than it is to; if so, how it is told. */
 __noinline u64 kick_of(u32 cpu)
 {
@@ -358,8 +383,6 @@ __noinline int begin(void)
 {
 	u32 i, vm, unit;
 
-	for (i = 0; i < MASK_WORDS; i++)
-		wanted[i] = 0;
 	bpf_for(vm, 0, settings.count) {
 		struct vm *v = vm_of(vm << 6);
 		u32 in_turn = zero;
@@ -369,16 +392,12 @@ __noinline int begin(void)
 
 			u->planned = u->next;
 			in_turn |= u->next != NOBODY;
-			/* One that has a CPU in this turn waits for that. */
-			if (v->waits & bit(unit) && u->next == NOBODY)
-				want(u);
 		}
 		v->in_turn = in_turn;
-		if (v->waits & bit(OTHERS))
-			want(unit_of(id_of(vm, OTHERS)));
 		if (in_turn)
 			report.vms[vm & (VMS_MAX - 1)].gangs++;
 	}
+	look_who_waits();
 	bpf_for(i, 0, config.cpu_count) {
 		struct cpu *c = &cpus[bound(cpu_at(i))];
 
@@ -394,6 +413,24 @@ __noinline int begin(void)
 			c->fills = 0;
 		if (kick)
 			scx_bpf_kick_cpu(cpu_at(i), kick);
+	}
+	return 0;
+}
+
+/*
+ * In a turn: a unit that came while a CPU was about to be idle, but was not known as that yet, found no idle CPU, and
+ * that one had found no unit.
+ */
+__noinline int wake_idle(void)
+{
+	u32 i;
+
+	look_who_waits();
+	bpf_for(i, 0, config.cpu_count) {
+		u32 cpu = cpu_at(i);
+
+		if (cpus[bound(cpu)].id == NOBODY && kick_of(cpu))
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	}
 	return 0;
 }

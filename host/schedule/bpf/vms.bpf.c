@@ -262,6 +262,8 @@ static int turn_over(void *map, u32 *key, struct turn_timer *timer)
 
 	if (end <= now + MS / 10 || !goes_on())
 		end = plan(now);
+	else
+		wake_idle();
 	now = bpf_ktime_get_ns();
 	end = end > now ? end - now : MS / 10;
 	bpf_timer_start(&timer->timer, end < LOOK_NS ? end : LOOK_NS, 0);
