@@ -449,6 +449,33 @@ static __always_inline void judge_cpu(u32 cpu, u64 passed)
 	c->is_taken = c->taken_ns >= config.turn_ns;
 }
 
+/*
+ * In a turn: a vCPU waits for its CPU, which a task of the host has, and tasks of the host have had for more than half
+ * of the time since the plan. It may run elsewhere then. Others go back to their CPU, where no other VM's unit comes
+ * first: most tasks of the host run for some 10 us.
+ */
+__noinline int let_go(u64 now)
+{
+	u64 passed = now - planned_at;
+	u32 i;
+
+	bpf_for(i, 0, config.cpu_count) {
+		u32 cpu = cpu_at(i), id;
+		struct cpu *c = &cpus[bound(cpu)];
+
+		id = c->planned;
+		if (id == NOBODY || !c->host_since)
+			continue;
+		charge_host(cpu, now);
+		if (2 * (report.host_ns[bound(cpu)] - c->host_before) <= passed)
+			continue;
+		c->planned = NOBODY;
+		if (unit_of(id)->planned == cpu)
+			unit_of(id)->planned = NOBODY;
+	}
+	return 0;
+}
+
 /* Plans a turn, and begins it. Returns how long it is. */
 __noinline u64 plan(u64 now)
 {

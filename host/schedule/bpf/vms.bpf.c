@@ -260,6 +260,7 @@ static int turn_over(void *map, u32 *key, struct turn_timer *timer)
 {
 	u64 now = bpf_ktime_get_ns(), end = turn_end;
 
+	let_go(now);
 	if (end <= now + MS / 10 || !goes_on())
 		end = plan(now);
 	else
