@@ -108,6 +108,8 @@ s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 /* By reenqueue_local(), from any context. Its name had a suffix at first, while another function had the name. */
 void scx_bpf_reenqueue_local___v2___first(void) __ksym __weak;
 void scx_bpf_reenqueue_local___later(void) __ksym __weak;
+/* Of any CPU's local queue, or of others. It replaces the one above. */
+void scx_bpf_dsq_reenq(u64 queue, u64 flags) __ksym __weak;
 _Bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
 struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
 void bpf_task_release(struct task_struct *p) __ksym;
@@ -140,6 +142,25 @@ static __always_inline void reenqueue_local(void)
 		scx_bpf_reenqueue_local___v2___first();
 	else if (scx_bpf_reenqueue_local___later)
 		scx_bpf_reenqueue_local___later();
+	else if (scx_bpf_dsq_reenq)
+		scx_bpf_dsq_reenq(SCX_DSQ_LOCAL, 0);
+}
+
+/*
+ * Which forms of what reenqueue_local() needs there are; 0 if it does nothing. Each has a number of its own, or clang
+ * combines the addresses, which the verifier refuses.
+ */
+static __always_inline u32 reenqueue_forms(void)
+{
+	u32 forms = 0;
+
+	if (scx_bpf_reenqueue_local___v2___first)
+		forms |= 1;
+	if (scx_bpf_reenqueue_local___later)
+		forms |= 2;
+	if (scx_bpf_dsq_reenq)
+		forms |= 4;
+	return forms;
 }
 
 #endif

@@ -296,6 +296,13 @@ int BPF_PROG(spun)
 	return 0;
 }
 
+/* Whether the kernel can take threads away from a CPU that a task of the host takes. The command asks at first. */
+SEC("syscall")
+int can_take_back(void *unused)
+{
+	return reenqueue_forms();
+}
+
 /* The command is about to give this number to another VM. */
 SEC("syscall")
 int forget_vm(u32 *number)
