@@ -541,6 +541,27 @@ __noinline u64 plan(u64 now)
 	return turn_end;
 }
 
+/*
+ * A thread that select_cpu() gave to an idle CPU comes after a task of the host that took the CPU meanwhile, when
+ * switched() has already looked. It goes where there is a CPU. Linux 7.0 cannot do this for another CPU.
+ */
+__noinline int take_back_stuck(void)
+{
+	u32 i;
+
+	if (!scx_bpf_dsq_reenq)
+		return 0;
+	bpf_for(i, 0, config.cpu_count) {
+		u32 cpu = cpu_at(i);
+		struct cpu *c = &cpus[bound(cpu)];
+		u64 queue = SCX_DSQ_LOCAL_ON | cpu;
+
+		if (c->host_since && !c->is_off && is_ours(cpu) && scx_bpf_dsq_nr_queued(queue) > 0)
+			scx_bpf_dsq_reenq(queue, 0);
+	}
+	return 0;
+}
+
 /* Whether a gang that has this turn still wants it. */
 __noinline int goes_on(void)
 {
