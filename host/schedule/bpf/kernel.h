@@ -30,19 +30,28 @@ typedef __s32 s32;
 #define SCX_DSQ_LOCAL 0x8000000000000002ull
 #define SCX_DSQ_LOCAL_ON 0xc000000000000000ull	/* of the CPU in its low bits */
 #define SCHED_EXT 7
-#define SCX_ENQ_WAKEUP 1ull
-#define SCX_KICK_IDLE 1ull
-#define SCX_KICK_PREEMPT 2ull
 #define SCX_OPS_ENQ_LAST 2ull	/* enqueue() also gets a thread that is the only one of its CPU */
 #define SCX_OPS_ENQ_EXITING 4ull	/* and one that exits */
 #define SCX_OPS_SWITCH_PARTIAL 8ull
 #define SCX_OPS_ENQ_MIGRATION_DISABLED 16ull	/* and one that may not leave its CPU for now */
-#define SCX_TASK_QUEUED 1u
 #define SCX_SLICE_DFL 20000000ull
 
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
+
+/*
+ * Numbers that libbpf takes from the running kernel. It cannot do so for those above: flags of a scheduler are in
+ * data, and of numbers of queues clang 14 notes only 32 bits.
+ */
+enum scx_enq_flags { SCX_ENQ_WAKEUP = 1 };
+enum scx_kick_flags { SCX_KICK_IDLE = 1, SCX_KICK_PREEMPT = 2 };
+enum scx_ent_flags { SCX_TASK_QUEUED = 1 };
+
+#define SCX_ENQ_WAKEUP bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_WAKEUP)
+#define SCX_KICK_IDLE bpf_core_enum_value(enum scx_kick_flags, SCX_KICK_IDLE)
+#define SCX_KICK_PREEMPT bpf_core_enum_value(enum scx_kick_flags, SCX_KICK_PREEMPT)
+#define SCX_TASK_QUEUED bpf_core_enum_value(enum scx_ent_flags, SCX_TASK_QUEUED)
 
 struct bpf_timer {
 	__u64 opaque[2];
