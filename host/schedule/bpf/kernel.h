@@ -30,19 +30,28 @@ typedef __s32 s32;
 #define SCX_DSQ_LOCAL 0x8000000000000002ull
 #define SCX_DSQ_LOCAL_ON 0xc000000000000000ull	/* of the CPU in its low bits */
 #define SCHED_EXT 7
-#define SCX_ENQ_WAKEUP 1ull
-#define SCX_KICK_IDLE 1ull
-#define SCX_KICK_PREEMPT 2ull
 #define SCX_OPS_ENQ_LAST 2ull	/* enqueue() also gets a thread that is the only one of its CPU */
 #define SCX_OPS_ENQ_EXITING 4ull	/* and one that exits */
 #define SCX_OPS_SWITCH_PARTIAL 8ull
 #define SCX_OPS_ENQ_MIGRATION_DISABLED 16ull	/* and one that may not leave its CPU for now */
-#define SCX_TASK_QUEUED 1u
 #define SCX_SLICE_DFL 20000000ull
 
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
+
+/*
+ * Numbers that libbpf takes from the running kernel. It cannot do so for those above: flags of a scheduler are in
+ * data, and of numbers of queues clang 14 notes only 32 bits.
+ */
+enum scx_enq_flags { SCX_ENQ_WAKEUP = 1 };
+enum scx_kick_flags { SCX_KICK_IDLE = 1, SCX_KICK_PREEMPT = 2 };
+enum scx_ent_flags { SCX_TASK_QUEUED = 1 };
+
+#define SCX_ENQ_WAKEUP bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_WAKEUP)
+#define SCX_KICK_IDLE bpf_core_enum_value(enum scx_kick_flags, SCX_KICK_IDLE)
+#define SCX_KICK_PREEMPT bpf_core_enum_value(enum scx_kick_flags, SCX_KICK_PREEMPT)
+#define SCX_TASK_QUEUED bpf_core_enum_value(enum scx_ent_flags, SCX_TASK_QUEUED)
 
 struct bpf_timer {
 	__u64 opaque[2];
@@ -108,6 +117,8 @@ s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 /* By reenqueue_local(), from any context. Its name had a suffix at first, while another function had the name. */
 void scx_bpf_reenqueue_local___v2___first(void) __ksym __weak;
 void scx_bpf_reenqueue_local___later(void) __ksym __weak;
+/* Of any CPU's local queue, or of others. It replaces the one above. */
+void scx_bpf_dsq_reenq(u64 queue, u64 flags) __ksym __weak;
 _Bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
 struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
 void bpf_task_release(struct task_struct *p) __ksym;
@@ -140,6 +151,25 @@ static __always_inline void reenqueue_local(void)
 		scx_bpf_reenqueue_local___v2___first();
 	else if (scx_bpf_reenqueue_local___later)
 		scx_bpf_reenqueue_local___later();
+	else if (scx_bpf_dsq_reenq)
+		scx_bpf_dsq_reenq(SCX_DSQ_LOCAL, 0);
+}
+
+/*
+ * Which forms of what reenqueue_local() needs there are; 0 if it does nothing. Each has a number of its own, or clang
+ * combines the addresses, which the verifier refuses.
+ */
+static __always_inline u32 reenqueue_forms(void)
+{
+	u32 forms = 0;
+
+	if (scx_bpf_reenqueue_local___v2___first)
+		forms |= 1;
+	if (scx_bpf_reenqueue_local___later)
+		forms |= 2;
+	if (scx_bpf_dsq_reenq)
+		forms |= 4;
+	return forms;
 }
 
 #endif

@@ -32,14 +32,17 @@ static __always_inline u32 is_gang(struct vm *v)
 	return v->gang && count_bits(vcpus_in(v->waits | v->runs)) > 1;
 }
 
-/* Where a unit is to run in this turn, or NOBODY. */
+/*
+ * Where a unit is to run in this turn, or NOBODY. A turn whose timer does not come, so that no other follows, counts
+ * for one turn more.
+ */
 static __always_inline u32 planned_cpu(u32 id)
 {
 	u32 cpu = unit_of(id)->planned;
 
 	if (!vm_of(id)->in_turn || cpu == NOBODY || cpus[bound(cpu)].planned != id)
 		return NOBODY;
-	return cpu;
+	return bpf_ktime_get_ns() <= turn_end + config.turn_ns ? cpu : NOBODY;
 }
 
 /* Whether its pause-loop exits make it a gang; now and then it is no gang for a while, to see. */
@@ -176,15 +179,30 @@ __noinline u32 late_one(u32 cpu)
 	return best;
 }
 
-/* A stranger that became a VM's thread while it ran is no longer one that runs. */
-static __always_inline void look_at_strangers(void)
+/*
+ * Which VMs have other threads that run. All of a VM's have one bit: the first that stops takes it away while others
+ * run, and a stranger that became a VM's thread while it ran leaves it behind.
+ */
+__noinline int look_at_others(void)
 {
-	u32 i, there = zero;
+	u64 there = zero;
+	u32 i, vm;
 
-	bpf_for(i, 0, config.cpu_count)
-		there |= cpus[bound(cpu_at(i))].id == id_of(STRANGERS, OTHERS);
-	if (!there)
-		__sync_fetch_and_and(&vms[STRANGERS].runs, ~bit(OTHERS));
+	bpf_for(i, 0, config.cpu_count) {
+		u32 cpu = cpu_at(i), id = cpus[bound(cpu)].id;
+
+		if (id != NOBODY && unit_part(id) == OTHERS && is_ours(cpu))
+			there |= bit(vm_part(id));
+	}
+	bpf_for(vm, 0, settings.count) {
+		struct vm *v = vm_of(vm << 6);
+
+		if (there & bit(vm))
+			__sync_fetch_and_or(&v->runs, bit(OTHERS));
+		else
+			__sync_fetch_and_and(&v->runs, ~bit(OTHERS));
+	}
+	return 0;
 }
 
 /* The virtual time of a turn in which all units of a VM run; strangers may be on each CPU. */
@@ -262,7 +280,7 @@ __noinline int settle(u64 now)
 		charge(cpu_at(i), now);
 		charge_host(cpu_at(i), now);
 	}
-	look_at_strangers();
+	look_at_others();
 	if (now - looked_at > 1000 * MS) {
 		looked_at = now;
 		look = 1;
@@ -316,6 +334,31 @@ static __always_inline void want(const struct unit *u)
 		wanted[word] |= u->mask[word];
 }
 
+/* The CPUs that units which wait may use. One that has a CPU in this turn waits for that. */
+__noinline int look_who_waits(void)
+{
+	u32 i, vm, unit;
+
+	for (i = 0; i < MASK_WORDS; i++)
+		wanted[i] = 0;
+	bpf_for(vm, 0, settings.count) {
+		struct vm *v = vm_of(vm << 6);
+
+		if (!v->waits)
+			continue;
+		bpf_for(unit, 0, vcpus_of(vm)) {
+			struct unit *u = unit_of(id_of(vm, unit));
+
+			if (v->waits & bit(unit) && u->planned == NOBODY)
+				want(u);
+		}
+		/* The bit of other threads stays until the next plan. */
+		if (v->waits & bit(OTHERS) && scx_bpf_dsq_nr_queued(QUEUE + id_of(vm, OTHERS)) > 0)
+			want(unit_of(id_of(vm, OTHERS)));
+	}
+	return 0;
+}
+
 /* Whether a CPU runs something else than it is to; if so, how it is told. */
 __noinline u64 kick_of(u32 cpu)
 {
@@ -340,8 +383,6 @@ __noinline int begin(void)
 {
 	u32 i, vm, unit;
 
-	for (i = 0; i < MASK_WORDS; i++)
-		wanted[i] = 0;
 	bpf_for(vm, 0, settings.count) {
 		struct vm *v = vm_of(vm << 6);
 		u32 in_turn = zero;
@@ -351,16 +392,12 @@ __noinline int begin(void)
 
 			u->planned = u->next;
 			in_turn |= u->next != NOBODY;
-			/* One that has a CPU in this turn waits for that. */
-			if (v->waits & bit(unit) && u->next == NOBODY)
-				want(u);
 		}
 		v->in_turn = in_turn;
-		if (v->waits & bit(OTHERS))
-			want(unit_of(id_of(vm, OTHERS)));
 		if (in_turn)
 			report.vms[vm & (VMS_MAX - 1)].gangs++;
 	}
+	look_who_waits();
 	bpf_for(i, 0, config.cpu_count) {
 		struct cpu *c = &cpus[bound(cpu_at(i))];
 
@@ -381,6 +418,24 @@ __noinline int begin(void)
 }
 
 /*
+ * In a turn: a unit that came while a CPU was about to be idle, but was not known as that yet, found no idle CPU, and
+ * that one had found no unit.
+ */
+__noinline int wake_idle(void)
+{
+	u32 i;
+
+	look_who_waits();
+	bpf_for(i, 0, config.cpu_count) {
+		u32 cpu = cpu_at(i);
+
+		if (cpus[bound(cpu)].id == NOBODY && kick_of(cpu))
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	}
+	return 0;
+}
+
+/*
  * Whether tasks of the host have used more than half of each interval between plans, for a turn: a vCPU of a gang
  * would wait there while its siblings run.
  */
@@ -392,6 +447,33 @@ static __always_inline void judge_cpu(u32 cpu, u64 passed)
 	c->host_before = host_ns;
 	c->taken_ns = 2 * used > passed ? c->taken_ns + passed : 0;
 	c->is_taken = c->taken_ns >= config.turn_ns;
+}
+
+/*
+ * In a turn: a vCPU waits for its CPU, which a task of the host has, and tasks of the host have had for more than half
+ * of the time since the plan. It may run elsewhere then. Others go back to their CPU, where no other VM's unit comes
+ * first: most tasks of the host run for some 10 us.
+ */
+__noinline int let_go(u64 now)
+{
+	u64 passed = now - planned_at;
+	u32 i;
+
+	bpf_for(i, 0, config.cpu_count) {
+		u32 cpu = cpu_at(i), id;
+		struct cpu *c = &cpus[bound(cpu)];
+
+		id = c->planned;
+		if (id == NOBODY || !c->host_since)
+			continue;
+		charge_host(cpu, now);
+		if (2 * (report.host_ns[bound(cpu)] - c->host_before) <= passed)
+			continue;
+		c->planned = NOBODY;
+		if (unit_of(id)->planned == cpu)
+			unit_of(id)->planned = NOBODY;
+	}
+	return 0;
 }
 
 /* Plans a turn, and begins it. Returns how long it is. */
@@ -451,11 +533,33 @@ __noinline u64 plan(u64 now)
 			count = hold(vm, v->waits | v->runs);
 		left -= count < left ? count : left;
 	}
+	/* Before vCPUs have their CPUs in it: these count until then. */
+	turn_end = now + (turns ? config.turn_ns : LOOK_NS);
 	begin();
 	if (turns)
 		report.turns++;
-	turn_end = now + (turns ? config.turn_ns : LOOK_NS);
 	return turn_end;
+}
+
+/*
+ * A thread that select_cpu() gave to an idle CPU comes after a task of the host that took the CPU meanwhile, when
+ * switched() has already looked. It goes where there is a CPU. Linux 7.0 cannot do this for another CPU.
+ */
+__noinline int take_back_stuck(void)
+{
+	u32 i;
+
+	if (!scx_bpf_dsq_reenq)
+		return 0;
+	bpf_for(i, 0, config.cpu_count) {
+		u32 cpu = cpu_at(i);
+		struct cpu *c = &cpus[bound(cpu)];
+		u64 queue = SCX_DSQ_LOCAL_ON | cpu;
+
+		if (c->host_since && !c->is_off && is_ours(cpu) && scx_bpf_dsq_nr_queued(queue) > 0)
+			scx_bpf_dsq_reenq(queue, 0);
+	}
+	return 0;
 }
 
 /* Whether a gang that has this turn still wants it. */

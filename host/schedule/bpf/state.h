@@ -244,7 +244,10 @@ static __always_inline void charge_host(u32 cpu, u64 now)
 		__sync_fetch_and_add(&report.host_ns[bound(cpu)], now - since);
 }
 
-/* Whoever runs on a CPU pays up to now. Time in a hole is nobody's: no other wanted it. */
+/*
+ * Whoever runs on a CPU pays up to now. Time in a hole is nobody's: no other wanted it. Two CPUs may do this at once,
+ * the timer's with a "now" from before: the one that moves "since" on pays for that time, and nobody moves it back.
+ */
 static __always_inline void charge(u32 cpu, u64 now)
 {
 	struct cpu *c = &cpus[cpu & (CPUS_MAX - 1)];
@@ -254,14 +257,17 @@ static __always_inline void charge(u32 cpu, u64 now)
 
 	if (id == NOBODY || !c->is_ours)
 		return;
-	since = __sync_lock_test_and_set(&c->since, now);
-	if (since >= now)
+	since = c->since;
+	if (since >= now || __sync_val_compare_and_swap(&c->since, since, now) != since)
 		return;
 	ran = now - since;
 	vm = vm_part(id);
 	asm volatile("" : "+r"(vm));
 	vm &= VMS_MAX - 1;
 	__sync_fetch_and_add(&report.vms[vm].ran_ns, ran);
+	/* Tasks of the host have it: threads that can use no other CPU run there, and no VM pays. */
+	if (!is_ours(cpu))
+		return;
 	/* Only a hole in another VM's turn is free: elsewhere there may be a VM that is owed the CPU. */
 	if (c->fills && c->planned != NOBODY && vm_part(c->planned) != vm_part(id))
 		__sync_fetch_and_add(&report.vms[vm].filled_ns, ran);

@@ -136,6 +136,11 @@ int BPF_PROG(running, struct task_struct *p)
 	}
 	c->since = now;
 	c->id = id;
+	/*
+	 * Who was to have this CPU has it, or was not asked for: the kernel took a thread that was there already. That
+	 * one waits like others now. It may not block wake-ups here, nor be preferred when it no longer wakes up.
+	 */
+	c->prefer = NOBODY;
 	has_cpu(cpu, id);
 	return 0;
 }
@@ -255,10 +260,14 @@ static int turn_over(void *map, u32 *key, struct turn_timer *timer)
 {
 	u64 now = bpf_ktime_get_ns(), end = turn_end;
 
+	let_go(now);
 	if (end <= now + MS / 10 || !goes_on())
 		end = plan(now);
+	else
+		wake_idle();
 	now = bpf_ktime_get_ns();
 	end = end > now ? end - now : MS / 10;
+	take_back_stuck();
 	bpf_timer_start(&timer->timer, end < LOOK_NS ? end : LOOK_NS, 0);
 	return 0;
 }
@@ -286,6 +295,13 @@ int BPF_PROG(spun)
 	if (found)
 		unit_of(*found)->in_exit = 0;
 	return 0;
+}
+
+/* Whether the kernel can take threads away from a CPU that a task of the host takes. The command asks at first. */
+SEC("syscall")
+int can_take_back(void *unused)
+{
+	return reenqueue_forms();
 }
 
 /* The command is about to give this number to another VM. */

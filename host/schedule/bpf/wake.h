@@ -18,7 +18,8 @@ __noinline u32 claim(u32 id)
 		struct cpu *c = &cpus[bound(cpu)];
 		struct vm *v;
 
-		if (c->is_off || c->is_taken || !is_ours(cpu) || !may_use(unit_of(id), cpu))
+		/* A task of the host would run there first. */
+		if (c->is_off || c->is_taken || c->host_since || !is_ours(cpu) || !may_use(unit_of(id), cpu))
 			continue;
 		of = c->planned;
 		if (of != NOBODY) {

@@ -11,6 +11,9 @@ pub enum Error {
     TooOld { release: String },
     #[error("the kernel's release is no version: {release:?}")]
     NoVersion { release: String },
+    #[error("the kernel has neither scx_bpf_reenqueue_local() for any context nor scx_bpf_dsq_reenq(): threads that \
+             wait on a CPU which a task of the host takes could not run elsewhere")]
+    NoReenqueue,
     #[error(transparent)]
     Ext(#[from] ext::Error),
     #[error("{count} CPUs: the scheduler takes 1 to {max}, with numbers below {max}", max = crate::CPUS_MAX)]
@@ -32,7 +35,10 @@ impl Error {
     /// Whether this computer cannot have it, whatever is tried.
     pub fn is_of_computer(&self) -> bool {
         match self {
-            Error::TooOld { .. } | Error::NoVersion { .. } | Error::ManyCpus { .. } => true,
+            Error::TooOld { .. }
+            | Error::NoVersion { .. }
+            | Error::NoReenqueue
+            | Error::ManyCpus { .. } => true,
             Error::Ext(why) => !matches!(why, ext::Error::Ended { .. }),
             _ => false,
         }

@@ -18,6 +18,8 @@ const SPINS: &[&str] = &["spins", "spun"];
 const SWITCHED: &str = "switched";
 /// The program that forgets what the VM before had under a number.
 const FORGET: &str = "forget_vm";
+/// The program that says whether the kernel can take threads away from a CPU.
+const CAN_TAKE_BACK: &str = "can_take_back";
 /// The weight of all threads together that are no VM's: a tenth of that of the average VM.
 const STRANGERS_WEIGHT: u32 = WEIGHT_USUAL / 10;
 
@@ -80,6 +82,11 @@ impl Scheduler {
             Ok(object) => (object, None),
             Err(why) => (load(false)?, Some(why)),
         };
+        let asked = object.progs_mut().find(|program| program.name() == CAN_TAKE_BACK);
+        let asked = asked.map(|program| program.test_run(ProgramInput::default()));
+        if asked.transpose().map_err(Error::Map)?.is_some_and(|said| said.return_value == 0) {
+            return Err(Error::NoReenqueue);
+        }
         let mut links = ext::attach(&mut object, OPS, |program| {
             program == SWITCHED || SPINS.contains(&program) && blind.is_none()
         })?;
@@ -304,7 +311,7 @@ mod tests {
         assert_eq!(size(".rodata.config"), Some(size_of::<Config>()));
         assert_eq!(size(".data.settings"), Some(size_of::<Settings>()));
         assert_eq!(size(".data.report"), Some(size_of::<Report>()));
-        for name in [SPINS, &[FORGET, SWITCHED]].concat() {
+        for name in [SPINS, &[CAN_TAKE_BACK, FORGET, SWITCHED]].concat() {
             assert!(open.progs().any(|program| program.name() == name), "{name}");
         }
     }
