@@ -154,6 +154,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if count > 0 {
         say!("restored: {count} values");
     }
+    if let (Err(_), Err(e)) = (&shown, &back) {
+        say!("unspin: {e:#}");
+    }
     shown.and(back.map(drop))
 }
 
