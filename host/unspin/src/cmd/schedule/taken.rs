@@ -4,6 +4,7 @@
 use super::document::Document;
 use super::fit::{Fit, Seen, Thread};
 use super::host_use::HostUse;
+use super::outside::Outside;
 use super::shares::shares;
 use super::user_spin::UserSpins;
 use super::Args;
@@ -43,6 +44,7 @@ pub struct Taking<'a> {
     /// The first look is over: a VM that is named may have ended since.
     began: bool,
     refused: Vec<(VmProcess, String)>,
+    outside: Outside,
 }
 
 /// Whose thread it is, and when it started.
@@ -52,7 +54,7 @@ struct Given {
 }
 
 /// A VM, by its process and the start of that.
-type Key = (u32, Option<u64>);
+pub type Key = (u32, Option<u64>);
 
 /// VMs whose threads could not be given to the scheduler: at how many looks in a row, and why.
 #[derive(Default)]
@@ -102,7 +104,7 @@ impl<'a> Taking<'a> {
     ) -> Taking<'a> {
         let tree = Tree::at(host, &args.cgroups);
         let (given, failures) = (BTreeMap::new(), Failures::default());
-        let pending = Pending::default();
+        let (pending, outside) = (Pending::default(), Outside::default());
         let (vms, refused) = (Vec::new(), Vec::new());
         let (left, host_use) = (BTreeSet::new(), HostUse::begin(Instant::now()));
         let user_spins = UserSpins::new(args.sysfs.clone());
@@ -122,6 +124,7 @@ impl<'a> Taking<'a> {
             vms,
             began: false,
             refused,
+            outside,
         }
     }
 
@@ -172,6 +175,7 @@ impl<'a> Taking<'a> {
         let known = known.chain(self.given.values().map(|of| of.pid));
         let known = known.chain(self.pending.0.keys().copied());
         let left: BTreeSet<u32> = known.filter(|pid| !is_there(*pid)).collect();
+        let not_taken: Vec<&VmProcess> = all.iter().filter(|vm| !is_there(vm.pid)).collect();
         for pid in left {
             self.leave(undo, pid)?;
         }
@@ -179,7 +183,12 @@ impl<'a> Taking<'a> {
         if leaves {
             self.scheduler.leave(&self.left)?;
         }
-        let changed = leaves || shown(&vms) != shown(&self.vms) || refused != self.refused;
+        let other_outside = self.outside.look(self.host, &self.cpus, &not_taken);
+        for line in self.outside.lines(self.host) {
+            say!("unspin: {line}");
+        }
+        let changed =
+            other_outside || leaves || shown(&vms) != shown(&self.vms) || refused != self.refused;
         self.began = true;
         (self.vms, self.refused) = (vms, refused);
         Ok(changed)
@@ -392,7 +401,8 @@ impl<'a> Taking<'a> {
     pub fn document(&self) -> anyhow::Result<Document> {
         let report = self.scheduler.report()?;
         let cpus = (&self.cpus, &self.left);
-        Ok(Document::new(cpus, &self.scheduler, &report, &self.vms, &self.refused))
+        let not_taken = (&self.refused[..], self.outside.vms());
+        Ok(Document::new(cpus, &self.scheduler, &report, &self.vms, not_taken))
     }
 }
 
