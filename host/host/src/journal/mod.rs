@@ -200,8 +200,8 @@ impl Journal {
 
     /// Restores all changes that are not restored yet, last one first, and returns the result for each
     /// target. The policy of a thread comes after its other settings: a thread that it starts meanwhile has that
-    /// policy, and is found by it. A target that was changed several times is written once, and returned as one change. If the
-    /// process is killed meanwhile, it can be repeated.
+    /// policy, and is found by it. A target that was changed several times is written once, and returned as one
+    /// change. If the process is killed meanwhile, it can be repeated.
     pub fn put_back(&mut self, hands: &dyn Hands) -> Result<Vec<(Change, Back)>, Error> {
         self.put_back_those(hands, &|_| true)
     }

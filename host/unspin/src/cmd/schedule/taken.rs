@@ -385,8 +385,8 @@ impl<'a> Taking<'a> {
         result
     }
 
-    /// A VM that ended, or is not or no longer to be taken: its threads, if there are any, are ordinary ones again. What
-    /// cannot be restored is tried again at the next look.
+    /// A VM that ended, or is not or no longer to be taken: its threads, if there are any, are ordinary ones again.
+    /// What cannot be restored is tried again at the next look.
     ///
     /// # Errors
     /// The scheduler does not forget it.
