@@ -438,3 +438,132 @@ fn a_thread_that_is_gone_cannot_be_changed() {
     let file = Target::File { path: tree.dir.join("no/file") };
     assert!(matches!(journal.change(&tree, &[(file, "1".into())]), Err(Error::Gone(_))));
 }
+
+/// A file in memory. While it is full it has room for a part of a line, and with `stuck` the part stays.
+struct Full {
+    bytes: Rc<RefCell<Vec<u8>>>,
+    is_full: Rc<Cell<bool>>,
+    is_stuck: Rc<Cell<bool>>,
+}
+
+impl Disk for Full {
+    fn path(&self) -> &Path {
+        "/journal".as_ref()
+    }
+
+    fn read(&mut self) -> io::Result<Vec<u8>> {
+        Ok(self.bytes.borrow().clone())
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let part = if self.is_full.get() { 7 } else { bytes.len() };
+        self.bytes.borrow_mut().extend(&bytes[..part]);
+        if self.is_full.get() {
+            Err(io::ErrorKind::StorageFull.into())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        if self.is_stuck.get() {
+            return Err(io::Error::other("stuck"));
+        }
+        self.bytes.borrow_mut().truncate(length as usize);
+        Ok(())
+    }
+
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        *self.bytes.borrow_mut() = bytes.to_vec();
+        Ok(())
+    }
+}
+
+/// What is restored while the disk is full is written once there is room, and no line follows a part of one.
+#[test]
+fn a_full_disk_is_tried_again() {
+    for stuck in [false, true] {
+        let tree = Tree::new();
+        let bytes = Rc::new(RefCell::new(Vec::new()));
+        let (is_full, is_stuck) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
+        let disk = || {
+            let (is_full, is_stuck) = (Rc::clone(&is_full), Rc::clone(&is_stuck));
+            Box::new(Full { bytes: Rc::clone(&bytes), is_full, is_stuck })
+        };
+        let mut journal = Journal::on(disk(), "boot").unwrap();
+        let [cpus, nice] = [Target::Affinity { tid: 3 }, Target::Nice { tid: 4 }];
+        let set = |value: &str| [&cpus, &nice].map(|of| (of.clone(), value.to_string()));
+        journal.change(&tree, &set("5")).unwrap();
+        is_full.set(true);
+        is_stuck.set(stuck);
+        let is_one = |target: &Target| *target == cpus;
+        let e = journal.put_back_those(&tree, &is_one).unwrap_err();
+        assert!(e.to_string().contains("cannot write /journal"), "{e}");
+        assert_eq!([&cpus, &nice].map(|of| tree.read(of).unwrap()), ["3", "5"]);
+        assert_eq!(journal.changes().len(), 1);
+        assert!(journal.change(&tree, &set("6")).is_err());
+        assert_eq!([&cpus, &nice].map(|of| tree.read(of).unwrap()), ["3", "5"], "nothing is set");
+        is_full.set(false);
+        is_stuck.set(false);
+        assert!(journal.put_back_those(&tree, &is_one).unwrap().is_empty());
+        let targets = |journal: &Journal| -> Vec<Target> {
+            journal.changes().iter().map(|change| change.target.clone()).collect()
+        };
+        assert_eq!(targets(&journal), [nice.clone()]);
+        assert_eq!(targets(&Journal::on(disk(), "boot").unwrap()), [nice.clone()], "{stuck}");
+        journal.put_back(&tree).unwrap();
+        assert!(bytes.borrow().is_empty());
+    }
+}
+
+/// Threads that start meanwhile inherit both: those with the policy can be found.
+#[test]
+fn the_policy_of_a_thread_is_put_back_last() {
+    struct Order(RefCell<BTreeMap<Target, String>>, RefCell<Vec<Target>>);
+    impl Hands for Order {
+        fn key(&self, _: &Target) -> io::Result<Option<u64>> {
+            Ok(Some(1))
+        }
+        fn read(&self, target: &Target) -> io::Result<String> {
+            Ok(self.0.borrow().get(target).cloned().unwrap_or("0".into()))
+        }
+        fn write(&self, target: &Target, value: &str) -> io::Result<()> {
+            self.0.borrow_mut().insert(target.clone(), value.into());
+            self.1.borrow_mut().push(target.clone());
+            Ok(())
+        }
+    }
+    let hands = Order(RefCell::default(), RefCell::default());
+    let bytes = Rc::new(RefCell::new(Vec::new()));
+    let memory = Memory { bytes, left: Rc::new(Cell::new(usize::MAX)), torn: 0 };
+    let mut journal = Journal::on(Box::new(memory), "boot").unwrap();
+    let of = |tid: u32| [Target::Affinity { tid }, Target::Policy { tid }];
+    for tid in [3, 4] {
+        let [cpus, policy] = of(tid);
+        journal.change(&hands, &[(policy, "7".into()), (cpus, "2-3".into())]).unwrap();
+    }
+    // Another program took the policy of the first from it, which it got once more.
+    hands.write(&of(3)[1], "0").unwrap();
+    journal.change(&hands, &[(of(3)[1].clone(), "7".into())]).unwrap();
+    hands.1.borrow_mut().clear();
+    journal.put_back(&hands).unwrap();
+    assert_eq!(*hands.1.borrow(), [of(3), of(4)].concat());
+}
+
+/// A thread has values from the one that started it: they are recorded, and not set.
+#[test]
+fn what_a_target_has_already_is_put_back_as_well() {
+    let tree = Tree::new();
+    let path = tree.dir.join("run/journal");
+    let mut journal = Journal::open(&path, &proc(&tree, "this")).unwrap();
+    let [cpus, nice] = [Target::Affinity { tid: 3 }, Target::Nice { tid: 4 }];
+    let had =
+        |target: &Target, was: &str, is: &str| (target.clone(), was.to_string(), is.to_string());
+    journal.adopt(&tree, &[had(&cpus, "0-7", "3"), had(&nice, "4", "4")]).unwrap();
+    assert_eq!(tree.read(&cpus).unwrap(), "3");
+    let back = journal.put_back(&tree).unwrap();
+    assert!(matches!(&back[..], [(_, Back::Restored)]), "{back:?}");
+    assert_eq!(tree.read(&cpus).unwrap(), "0-7");
+    let gone = journal.adopt(&tree, &[had(&Target::Nice { tid: 77 }, "0", "5")]);
+    assert!(matches!(gone, Err(Error::Gone(_))));
+}

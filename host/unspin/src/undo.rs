@@ -62,27 +62,27 @@ impl Undo {
         self.journal.exchange(&self.host, wanted).map_err(explain)
     }
 
+    /// Records values that targets have already, because a change of another target set them, too: target, the value
+    /// that it would have otherwise, and the present one.
+    pub fn adopt(&mut self, had: &[(Target, String, String)]) -> anyhow::Result<()> {
+        self.journal.adopt(&self.host, had).map_err(explain)
+    }
+
     /// Restores all changes. Fails if one could not be restored.
     pub fn put_back(&mut self) -> anyhow::Result<Vec<(Change, Back)>> {
         let all = self.journal.put_back(&self.host).map_err(explain)?;
-        for (change, back) in &all {
-            if let Back::Failed(e) = back {
-                bail!(
-                    "cannot restore {} from {2:?} to {1:?}: {e}; try again: unspin diagnose \
-                     --put-back",
-                    change.target,
-                    change.was,
-                    change.set
-                );
-            }
+        match failure(&all) {
+            Some(why) => bail!("{why}; try again: unspin diagnose --put-back"),
+            None => Ok(all),
         }
-        Ok(all)
     }
 
-    /// Restores what can be of these threads; the rest stays for the end.
+    /// Restores what can be of these threads. Fails if one could not be restored, or if it cannot be recorded that they
+    /// were: it can be tried again.
     pub fn put_back_threads(&mut self, is_one: impl Fn(u32) -> bool) -> anyhow::Result<()> {
         let is_of = |target: &Target| target.thread().is_some_and(&is_one);
-        self.journal.put_back_those(&self.host, &is_of).map(drop).map_err(explain)
+        let all = self.journal.put_back_those(&self.host, &is_of).map_err(explain)?;
+        failure(&all).map_or(Ok(()), |why| Err(anyhow::Error::msg(why)))
     }
 
     /// The CPUs that a thread would have if those that it inherited from a thread of its process were not changed.
@@ -90,10 +90,24 @@ impl Undo {
         self.host.cpus_before(self.journal.changes(), pid, heir)
     }
 
+    /// The policy that a thread would have if that of the thread which started it were not changed.
+    pub fn policy_before(&self, pid: u32, heir: u32) -> i32 {
+        self.host.policy_before(self.journal.changes(), pid, heir)
+    }
+
     /// The present value of a target.
     pub fn read(&self, target: &Target) -> anyhow::Result<String> {
         self.host.read(target).with_context(|| format!("cannot read {target}"))
     }
+}
+
+/// The first of these changes that could not be restored, and why, in words.
+fn failure(all: &[(Change, Back)]) -> Option<String> {
+    all.iter().find_map(|(change, back)| {
+        let Back::Failed(e) = back else { return None };
+        let Change { target, was, set, .. } = change;
+        Some(format!("cannot restore {target} from {set:?} to {was:?}: {e}"))
+    })
 }
 
 /// The result of a restored change, in words; `None` if the value had not changed.

@@ -32,6 +32,9 @@ tid=$(vcpus $a | head -n 1)
 renice -n 5 -p $tid
 check "a vCPU has a nice value" [ "$(field $a $tid 17)" = 5 ]
 taskset -p 7 $tid > /dev/null
+tid=$(vcpus $a | tail -n 1)
+unspin-inside class batch $tid
+check "another has SCHED_BATCH" [ "$(field $a $tid 39)" = 3 ]
 for vm in $a $b; do settings $vm > /tmp/before-$vm; done
 
 for gangs in "--gang pid:$a --gang pid:$b" --no-gangs ""; do
@@ -91,9 +94,15 @@ echo $e > $G/q.scope/cgroup.procs
 check "a VM that gets a quota is given back" settle all_are $e 0
 check "with its CPUs" settle all_on $e 0-3
 check "and runs" go_on $e
+named="^unspin: pid:$e: not taken, and may run on CPUs 2-3"
+check "and is named as one that may run there" settle grep -q "$named" /tmp/said
+outside() { of $1 | grep -q '"cpus":"2-3"'; }
+check "for other commands, too" settle outside $e
 echo $e > $G/cgroup.procs
 check "without the quota it is taken again" settle all_are $e $EXT
 check "on these CPUs" settle all_on $e 2-3
+check "other commands are told" settle not outside $e
+check "it was named once" [ "$(grep -c "$named" /tmp/said)" = 1 ]
 if [ -w /sys/devices/system/cpu/cpu3/online ]; then
 	echo 0 > /sys/devices/system/cpu/cpu3/online
 	for vm in $a $b $c; do check "a CPU goes: VMs run on" go_on $vm; done

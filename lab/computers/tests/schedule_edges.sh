@@ -70,4 +70,36 @@ kill $command
 check "nobody reads: it ends without an error" wait $command
 rmdir /run/unspin/schedule.json.part
 end_vms /tmp/stop $a $p $vm
+
+# --- the journal's directory is full: a VM that is taken stays, with threads that it starts; another one is taken once
+# there is room ---
+mount -t tmpfs -o size=128k,mode=700 none /run/unspin
+unspin-inside vm-that-starts 2 --until /tmp/stop-f > /tmp/vm-f &
+f=$!
+settle has_vcpus $f 2
+fill() { cat /dev/zero >> /run/unspin/fill; grep -q "cannot write $J" /tmp/said; }
+check "full: the kernel takes it" schedule --cpus 2-3 --no-gangs
+check "full: all threads are its" settle all_are $f $EXT
+check "full: the journal is named" settle fill
+start 2 /tmp/stop-f n
+n=$vm
+check "full: a VM that starts is not taken" settle grep -q "pid:$n: not taken, and may run on CPUs 2-3" /tmp/said
+check "full: it is as before" all_are $n 0
+check "full: the other stays" all_are $f $EXT
+for vm in $f $n; do check "full: VMs run" go_on $vm; done
+check "full: it is on" is $STATE enabled
+rm /run/unspin/fill
+check "room again: the VM is taken" settle all_are $n $EXT
+check "room again: on these CPUs" settle all_on $n 2-3
+for again in 1 2 3; do
+	cat /dev/zero >> /run/unspin/fill
+	sleep $again
+done 2> /dev/null
+check "full again: it ends without an error" end
+for vm in $f $n; do
+	check "full again: threads have their policy" all_are $vm 0
+	check "full again: and their CPUs" all_on $vm 0-3
+done
+umount /run/unspin
+end_vms /tmp/stop-f $f $n
 finish

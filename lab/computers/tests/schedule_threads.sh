@@ -19,6 +19,15 @@ for ends in end killed; do
 	check "$ends: threads that were started have the VM's policy" settle all_are $h 0
 	check "$ends: and its CPUs" settle all_on $h 0-3
 done
+# --- the same where they have SCHED_BATCH: threads that were started are there for 3 s, so nothing may settle ---
+batch() { for tid in $(threads $h); do unspin-inside class batch $tid; done; all_are $h 3; }
+check "SCHED_BATCH: all threads have it" settle batch
+check "SCHED_BATCH: the kernel takes it" schedule --cpus 2-3 pid:$h
+check "SCHED_BATCH: all are its" settle all_are $h $EXT
+sleep 2
+check "SCHED_BATCH: it ends" end
+check "SCHED_BATCH: all threads have it again" all_are $h 3
+check "SCHED_BATCH: and their CPUs" all_on $h 0-3
 end_vms /tmp/stop-h $h
 
 # --- the cpuset of a VM grows after it was given back ---

@@ -41,6 +41,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the journal could not be written: nothing was changed.
+    pub fn is_of_journal(&self) -> bool {
+        matches!(self, Error::Io { doing: "write", .. })
+    }
+
     pub fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
         let what = path.display().to_string();
         move |source| Error::Io { doing, what, source }

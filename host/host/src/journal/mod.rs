@@ -37,6 +37,10 @@ pub struct Journal {
     /// In the order in which they were recorded.
     open: Vec<Change>,
     next: u64,
+    /// Changes that are restored, which the file does not say yet: it could not be written.
+    finished: BTreeSet<u64>,
+    /// The file may end with a part of a line.
+    is_torn: bool,
     /// The length from which on it is shortened before more is recorded.
     long: u64,
 }
@@ -72,9 +76,16 @@ impl Journal {
 
     /// The journal on a disk, for the boot with this id.
     pub fn on(disk: Box<dyn Disk>, boot: &str) -> Result<Journal, Error> {
-        let boot = boot.to_string();
-        let (open, next, long) = (Vec::new(), 1, LONG);
-        let mut journal = Journal { disk, boot, length: 0, open, next, long };
+        let mut journal = Journal {
+            disk,
+            boot: boot.to_string(),
+            length: 0,
+            open: Vec::new(),
+            next: 1,
+            finished: BTreeSet::new(),
+            is_torn: false,
+            long: LONG,
+        };
         let path = journal.disk.path().to_path_buf();
         let bytes = journal.disk.read().map_err(Error::io("read", &path))?;
         let (lines, whole) = lines::read(&path, &bytes)?;
@@ -121,6 +132,20 @@ impl Journal {
         self.set(hands, wanted.iter().map(|(target, is, set)| (target, Some(is), set)))
     }
 
+    /// Records values that targets have already, because a change of another target set them, too: target, the value
+    /// that it would have otherwise, and the present one. Sets nothing.
+    pub fn adopt(
+        &mut self,
+        hands: &dyn Hands,
+        had: &[(Target, String, String)],
+    ) -> Result<(), Error> {
+        let mut changes = Vec::new();
+        for (target, was, set) in had.iter().filter(|(_, was, set)| was != set) {
+            changes.push(self.as_change(hands, target, was, set)?);
+        }
+        self.record(hands, &changes)
+    }
+
     fn set<'a>(
         &mut self,
         hands: &dyn Hands,
@@ -128,40 +153,64 @@ impl Journal {
     ) -> Result<Option<(Target, String)>, Error> {
         let mut changes = Vec::new();
         for (target, is, set) in wanted {
-            let key = hands.key(target).map_err(Error::of("look at", target))?;
-            let key = key.ok_or_else(|| Error::Gone(target.clone()))?;
+            // Whether it is there at all is known first.
+            let change = self.as_change(hands, target, "", set)?;
             let was = hands.read(target).map_err(Error::of("read", target))?;
             if is.is_some_and(|is| *is != was) {
                 return Ok(Some((target.clone(), was)));
             }
             if was != *set {
-                let (target, set) = (target.clone(), set.clone());
-                changes.push(Change { id: self.next, target, key, was, set });
-                self.next += 1;
+                changes.push(Change { was, ..change });
             }
         }
-        if changes.is_empty() {
-            return Ok(None);
-        }
-        if self.length >= self.long {
-            self.shorten(hands)?;
-        }
-        self.append(Line::Change(changes.clone()))?;
-        self.open.extend(changes.iter().cloned());
+        self.record(hands, &changes)?;
         for change in &changes {
             make(hands, change)?;
         }
         Ok(None)
     }
 
+    /// With the next number.
+    fn as_change(
+        &mut self,
+        hands: &dyn Hands,
+        target: &Target,
+        was: &str,
+        set: &str,
+    ) -> Result<Change, Error> {
+        let key = hands.key(target).map_err(Error::of("look at", target))?;
+        let key = key.ok_or_else(|| Error::Gone(target.clone()))?;
+        let (id, target) = (self.next, target.clone());
+        self.next += 1;
+        Ok(Change { id, target, key, was: was.into(), set: set.into() })
+    }
+
+    /// Before they are made.
+    fn record(&mut self, hands: &dyn Hands, changes: &[Change]) -> Result<(), Error> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        if self.length >= self.long {
+            self.shorten(hands)?;
+        }
+        self.append(Line::Change(changes.to_vec()))?;
+        self.open.extend(changes.iter().cloned());
+        Ok(())
+    }
+
     /// Restores all changes that are not restored yet, last one first, and returns the result for each
-    /// target. A target that was changed several times is written once, and returned as one change. If the
-    /// process is killed meanwhile, it can be repeated.
+    /// target. The policy of a thread comes after its other settings: a thread that it starts meanwhile has that
+    /// policy, and is found by it. A target that was changed several times is written once, and returned as one
+    /// change. If the process is killed meanwhile, it can be repeated.
     pub fn put_back(&mut self, hands: &dyn Hands) -> Result<Vec<(Change, Back)>, Error> {
         self.put_back_those(hands, &|_| true)
     }
 
     /// The same with the changes of some targets.
+    ///
+    /// # Errors
+    /// What follows from changes is not restored, and no change counts as restored; or the file cannot be written,
+    /// which is tried again at the next call.
     pub fn put_back_those(
         &mut self,
         hands: &dyn Hands,
@@ -169,7 +218,7 @@ impl Journal {
     ) -> Result<Vec<(Change, Back)>, Error> {
         let (mut done, mut ids) = (Vec::new(), BTreeSet::new());
         let those: Vec<Change> = self.open.iter().filter(|c| is_one(&c.target)).cloned().collect();
-        for all in by_target(&those) {
+        for all in policies_later(by_target(&those)) {
             let Some(of_it) = all.last().cloned() else { continue };
             let (whole, before_last) = as_one(of_it, &all);
             let back = undo(hands, &whole, &before_last).unwrap_or_else(Back::Failed);
@@ -185,11 +234,15 @@ impl Journal {
             Error::Io { doing: "restore", what, source }
         })?;
         self.open = rest;
+        self.finished.extend(ids);
         match self.open.is_empty() {
-            true if self.length > 0 => self.cut(0)?,
-            false if !ids.is_empty() => self.append(Line::Back(ids.into_iter().collect()))?,
+            true if self.length > 0 || self.is_torn => self.cut(0)?,
+            false if !self.finished.is_empty() => {
+                self.append(Line::Back(self.finished.iter().copied().collect()))?;
+            }
             _ => {}
         }
+        self.finished.clear();
         Ok(done)
     }
 
@@ -221,7 +274,8 @@ impl Journal {
         };
         let path = self.disk.path().to_path_buf();
         self.disk.replace(&bytes).map_err(Error::io("write", &path))?;
-        (self.open, self.length) = (short, bytes.len() as u64);
+        (self.open, self.length, self.is_torn) = (short, bytes.len() as u64, false);
+        self.finished.clear();
         self.long = LONG.max(2 * self.length);
         Ok(())
     }
@@ -236,6 +290,9 @@ impl Journal {
 
     fn append(&mut self, line: Line) -> Result<(), Error> {
         let path = self.disk.path().to_path_buf();
+        if self.is_torn {
+            self.cut(self.length)?;
+        }
         let mut bytes = match self.length {
             0 => self.begin()?,
             _ => Vec::new(),
@@ -244,7 +301,7 @@ impl Journal {
         if let Err(e) = self.disk.append(&bytes) {
             // Remove the incomplete line, so that no other line follows it. Nothing was changed
             // yet.
-            let _ = self.disk.cut(self.length);
+            self.is_torn = self.disk.cut(self.length).is_err();
             return Err(Error::io("write", &path)(e));
         }
         self.length += bytes.len() as u64;
@@ -254,7 +311,7 @@ impl Journal {
     fn cut(&mut self, length: u64) -> Result<(), Error> {
         let path = self.disk.path().to_path_buf();
         self.disk.cut(length).map_err(Error::io("write", &path))?;
-        self.length = length;
+        (self.length, self.is_torn) = (length, false);
         Ok(())
     }
 }
@@ -283,6 +340,20 @@ fn by_target(changes: &[Change]) -> Vec<Vec<Change>> {
     let mut each: Vec<(usize, Vec<Change>)> = targets.into_values().collect();
     each.sort_by_key(|(last, _)| std::cmp::Reverse(*last));
     each.into_iter().map(|(_, all)| all).collect()
+}
+
+/// The policy of each thread comes after the thread's other targets, all else is in the same order.
+fn policies_later(each: Vec<Vec<Change>>) -> Vec<Vec<Change>> {
+    let thread = |all: &[Change]| all.first().and_then(|of| Some((of.target.thread()?, of.key)));
+    let mut first: BTreeMap<(u32, u64), usize> = BTreeMap::new();
+    let mut keyed = Vec::new();
+    for (at, all) in each.into_iter().enumerate() {
+        let of_thread = thread(&all).map_or(at, |of| *first.entry(of).or_insert(at));
+        let is_policy = all.first().is_some_and(|of| matches!(of.target, Target::Policy { .. }));
+        keyed.push((of_thread, is_policy, all));
+    }
+    keyed.sort_by_key(|(of_thread, is_policy, _)| (*of_thread, *is_policy));
+    keyed.into_iter().map(|(.., all)| all).collect()
 }
 
 /// Merges all changes of one target, and returns the value before the last of them. The last may not

@@ -178,6 +178,13 @@ fn of_scheduler(collector: &Collector, written: Option<Written<Document>>, text:
             text.sample(&[("vm", label), ("why", &refused.why)], 1);
         }
     }
+    let help = "CPUs of unspin schedule on which the VM may run although it is not taken";
+    text.family("unspin_vm_schedule_outside", Kind::Info, help);
+    for (label, pid) in vms() {
+        if let Some(outside) = document.outside.iter().find(|outside| outside.process == pid) {
+            text.sample(&[("vm", label), ("cpus", &outside.cpus)], 1);
+        }
+    }
     text.family(
         "unspin_schedule_cpus_left",
         Kind::Info,

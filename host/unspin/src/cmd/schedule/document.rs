@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the command prints: VMs that are taken, VMs that are refused, and what the scheduler did.
 
+use super::outside;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -33,6 +34,9 @@ pub struct Document {
     pub left: String,
     pub vms: Vec<Taken>,
     pub refused: Vec<Refused>,
+    /// VMs that are not taken, and may run on these CPUs all the same.
+    #[serde(default)]
+    pub outside: Vec<Outside>,
     /// Turns in which vCPUs of a VM ran together.
     turns: u64,
     /// Holes in turns that were given back to a vCPU that woke up.
@@ -70,6 +74,14 @@ pub struct Refused {
     pub process: u32,
     name: String,
     pub why: String,
+}
+
+/// A VM that is not taken, and may run on these CPUs.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Outside {
+    pub process: u32,
+    name: String,
+    pub cpus: String,
 }
 
 fn name(gang: Gang) -> &'static str {
@@ -112,13 +124,19 @@ impl Refused {
     }
 }
 
+impl Outside {
+    fn line(&self) -> String {
+        outside::line(&self.name, &self.cpus)
+    }
+}
+
 impl Document {
     pub fn new(
         (cpus, left): (&BTreeSet<u32>, &BTreeSet<u32>),
         scheduler: &Scheduler,
         report: &Report,
         vms: &[(VmProcess, Vm)],
-        refused: &[(VmProcess, String)],
+        (refused, outside): (&[(VmProcess, String)], &[(VmProcess, BTreeSet<u32>)]),
     ) -> Document {
         let taken = |(process, vm): &(VmProcess, Vm)| {
             let number = scheduler.number(process.pid);
@@ -142,12 +160,18 @@ impl Document {
             name: process.title().to_string(),
             why: why.clone(),
         });
+        let outside = outside.iter().map(|(process, cpus)| Outside {
+            process: process.pid,
+            name: process.title().to_string(),
+            cpus: cpus::list(cpus),
+        });
         Document {
             schema: SCHEMA,
             cpus: cpus::list(cpus),
             left: cpus::list(left),
             vms: vms.iter().map(taken).collect(),
             refused: refused.collect(),
+            outside: outside.collect(),
             turns: report.turns,
             returned: report.returned,
             yields: report.yields,
@@ -160,14 +184,16 @@ impl Document {
     pub fn of_process(&self, pid: u32) -> Option<String> {
         let taken = self.vms.iter().find(|vm| vm.process == pid).map(Taken::line);
         let refused = self.refused.iter().find(|vm| vm.process == pid).map(Refused::line);
-        taken.or(refused).map(|line| format!("unspin schedule: {line}"))
+        let outside = self.outside.iter().find(|vm| vm.process == pid).map(Outside::line);
+        taken.or(refused).or(outside).map(|line| format!("unspin schedule: {line}"))
     }
 
     /// A line for each VM, and one for the scheduler.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let taken = self.vms.iter().map(Taken::line);
-        for line in taken.chain(self.refused.iter().map(Refused::line)) {
+        let others = self.refused.iter().map(Refused::line);
+        for line in taken.chain(others).chain(self.outside.iter().map(Outside::line)) {
             let _ = writeln!(text, "{line}");
         }
         let _ = writeln!(
@@ -190,12 +216,15 @@ mod tests {
     #[test]
     fn others_read_what_is_written() {
         let refused = Refused { process: 42, name: "db".into(), why: "it has a quota".into() };
+        let outside =
+            |process, name: &str| Outside { process, name: name.into(), cpus: "2".into() };
         let document = Document {
             schema: SCHEMA,
             cpus: "2-3".into(),
             left: "3".into(),
             vms: Vec::new(),
             refused: vec![refused],
+            outside: vec![outside(42, "db"), outside(43, "web")],
             turns: 1,
             returned: 2,
             yields: 3,
@@ -206,6 +235,9 @@ mod tests {
         let read: Document = serde_json::from_str(&text).unwrap();
         assert_eq!(read.text(), document.text());
         assert!(read.text().contains("CPUs 3: left to tasks of the host"), "{}", read.text());
+        let line = "web: not taken, and may run on CPUs 2, where it runs before VMs that are";
+        assert!(read.text().contains(&format!("\n{line}\n")), "{}", read.text());
+        assert_eq!(read.of_process(43), Some(format!("unspin schedule: {line}")));
         let line = "unspin schedule: db: not taken: it has a quota";
         assert_eq!((read.of_process(42).as_deref(), read.of_process(41)), (Some(line), None));
     }

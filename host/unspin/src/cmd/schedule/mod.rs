@@ -4,6 +4,7 @@
 mod document;
 mod fit;
 mod host_use;
+mod outside;
 mod shares;
 mod taken;
 mod user_spin;
@@ -32,7 +33,7 @@ all threads of VMs on the CPUs of --cpus. There, CPU time is divided between VMs
 A VM whose vCPUs spin for each other is a gang: its vCPUs run at the same time, in turns of --turn-us. Other VMs have no turns.
 
 Tasks of the host run before VMs on these CPUs, so keep such tasks away from there. VMs that this scheduler does not \
-take must not run there either: they would run before its own VMs.
+take must not run there either: they would run before its own VMs. A line names each that may.
 
 A VM with a CPU quota (cpu.max) is refused, because the kernel does not apply quotas to such schedulers. A VM \
 whose vCPUs have a real-time policy is refused, too.
@@ -153,6 +154,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let count = back.iter().flatten().filter_map(|(change, back)| told(change, back)).count();
     if count > 0 {
         say!("restored: {count} values");
+    }
+    if let (Err(_), Err(e)) = (&shown, &back) {
+        say!("unspin: {e:#}");
     }
     shown.and(back.map(drop))
 }

@@ -4,12 +4,14 @@
 use super::document::Document;
 use super::fit::{Fit, Seen, Thread};
 use super::host_use::HostUse;
+use super::outside::Outside;
 use super::shares::shares;
 use super::user_spin::UserSpins;
 use super::Args;
 use crate::exit::Cannot;
 use crate::undo::Undo;
 use crate::vms;
+use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
@@ -37,10 +39,12 @@ pub struct Taking<'a> {
     /// Threads that have been given to the scheduler, by their ids.
     given: BTreeMap<u32, Given>,
     failures: Failures,
+    pending: Pending,
     vms: Vec<(VmProcess, Vm)>,
     /// The first look is over: a VM that is named may have ended since.
     began: bool,
     refused: Vec<(VmProcess, String)>,
+    outside: Outside,
 }
 
 /// Whose thread it is, and when it started.
@@ -50,7 +54,7 @@ struct Given {
 }
 
 /// A VM, by its process and the start of that.
-type Key = (u32, Option<u64>);
+pub type Key = (u32, Option<u64>);
 
 /// VMs whose threads could not be given to the scheduler: at how many looks in a row, and why.
 #[derive(Default)]
@@ -73,6 +77,24 @@ impl Failures {
     }
 }
 
+/// What could not be done for a VM, by its process. It is tried again at each look.
+#[derive(Default)]
+struct Pending(BTreeMap<u32, String>);
+
+impl Pending {
+    /// What is to be said of it: an error that was not there at the last look.
+    fn note(&mut self, pid: u32, done: anyhow::Result<()>) -> Option<String> {
+        let Err(e) = done else {
+            self.0.remove(&pid);
+            return None;
+        };
+        let why = format!("{e:#}");
+        let before = self.0.insert(pid, why.clone());
+        (before.as_ref() != Some(&why))
+            .then(|| format!("the VM of process {pid}: {why}; it is tried again each second"))
+    }
+}
+
 impl<'a> Taking<'a> {
     pub fn new(
         args: &'a Args,
@@ -82,6 +104,7 @@ impl<'a> Taking<'a> {
     ) -> Taking<'a> {
         let tree = Tree::at(host, &args.cgroups);
         let (given, failures) = (BTreeMap::new(), Failures::default());
+        let (pending, outside) = (Pending::default(), Outside::default());
         let (vms, refused) = (Vec::new(), Vec::new());
         let (left, host_use) = (BTreeSet::new(), HostUse::begin(Instant::now()));
         let user_spins = UserSpins::new(args.sysfs.clone());
@@ -97,9 +120,11 @@ impl<'a> Taking<'a> {
             scheduler,
             given,
             failures,
+            pending,
             vms,
             began: false,
             refused,
+            outside,
         }
     }
 
@@ -148,7 +173,9 @@ impl<'a> Taking<'a> {
         // Of VMs that are refused now, some threads may have been given before the error.
         let known = self.vms.iter().map(|(process, _)| process.pid);
         let known = known.chain(self.given.values().map(|of| of.pid));
+        let known = known.chain(self.pending.0.keys().copied());
         let left: BTreeSet<u32> = known.filter(|pid| !is_there(*pid)).collect();
+        let not_taken: Vec<&VmProcess> = all.iter().filter(|vm| !is_there(vm.pid)).collect();
         for pid in left {
             self.leave(undo, pid)?;
         }
@@ -156,7 +183,12 @@ impl<'a> Taking<'a> {
         if leaves {
             self.scheduler.leave(&self.left)?;
         }
-        let changed = leaves || shown(&vms) != shown(&self.vms) || refused != self.refused;
+        let other_outside = self.outside.look(self.host, &self.cpus, &not_taken);
+        for line in self.outside.lines(self.host) {
+            say!("unspin: {line}");
+        }
+        let changed =
+            other_outside || leaves || shown(&vms) != shown(&self.vms) || refused != self.refused;
         self.began = true;
         (self.vms, self.refused) = (vms, refused);
         Ok(changed)
@@ -268,8 +300,8 @@ impl<'a> Taking<'a> {
     ) -> Result<Vm, String> {
         self.scheduler.set(&vm).map_err(|e| e.to_string())?;
         let is_away = |tid: u32, of: &Given| of.pid == vm.pid && !vm.threads.contains_key(&tid);
-        self.give_back(undo, is_away).map_err(|e| format!("{e:#}"))?;
-        self.end_inherited(&fit.away);
+        let back = self.give_back(undo, is_away);
+        let mut later = back.and(self.end_inherited(undo, vm.pid, &fit.away));
         for thread in &fit.threads {
             let start = self.host.start_time(thread.tid);
             let is_given = self.given.get(&thread.tid).is_some_and(|of| of.start == start);
@@ -278,33 +310,48 @@ impl<'a> Taking<'a> {
             }
             // It is known before: an error may come after a part of the change.
             self.given.insert(thread.tid, Given { pid: vm.pid, start });
-            let given = match !is_given && thread.policy == policy::EXT {
-                true => give(undo, &self.as_before(undo, vm.pid, thread)),
-                false => give(undo, thread),
-            };
-            if let Err(e) = given {
-                let why = format!("{e:#}");
-                self.failures.add(self.key(process), &why);
-                return Err(why);
+            let is_heir = !is_given && thread.policy == policy::EXT;
+            let had = if is_heir { self.inherited(undo, vm.pid, thread.tid) } else { Vec::new() };
+            let given = if_there(undo.adopt(&had)).and_then(|()| give(undo, thread));
+            let Err(e) = given else { continue };
+            let is_full = e.downcast_ref::<Error>().is_some_and(Error::is_of_journal);
+            if is_full && is_heir && thread.narrowed.is_none() {
+                // The scheduler has it already, and it gets back what others of the VM get back.
+                self.given.remove(&thread.tid);
+                later = Err(e);
+                continue;
             }
+            let why = format!("{e:#}");
+            if !is_full {
+                self.failures.add(self.key(process), &why);
+            }
+            // What was to be done later is tried when the VM is left.
+            return Err(why);
         }
         self.failures.end(&self.key(process));
+        self.note(vm.pid, later);
         Ok(vm)
     }
 
-    /// A thread that one of the VM's started with SCHED_EXT, as it would be without: what is restored later is what
-    /// it has now.
-    fn as_before(&self, undo: &Undo, pid: u32, thread: &Thread) -> Thread {
-        let tid = thread.tid;
-        let before = undo.cpus_before(pid, tid);
-        let before = before.filter(|before| cpus::set_affinity(tid, before).is_ok());
-        let narrowed = before.map_or(thread.narrowed.clone(), |cpus| Some(&cpus & &self.cpus));
-        // If it has ended, the next change says so.
-        let _ = policy::set(tid, libc::SCHED_OTHER);
-        Thread { narrowed, policy: libc::SCHED_OTHER, ..*thread }
+    /// What a thread has from one of the VM's that started it, and what it would have otherwise.
+    fn inherited(&self, undo: &Undo, pid: u32, tid: u32) -> Vec<(Target, String, String)> {
+        let policy = undo.policy_before(pid, tid).to_string();
+        let cpus = undo.cpus_before(pid, tid).map(|before| {
+            let is = cpus::list(&self.host.allowed_cpus(tid));
+            (Target::Affinity { tid }, cpus::list(&before), is)
+        });
+        let policy = (Target::Policy { tid }, policy, policy::EXT.to_string());
+        std::iter::once(policy).chain(cpus).collect()
     }
 
-    /// These threads get their policies and CPUs back, if they are still there, and are given no longer.
+    /// Keeps what is to be tried again.
+    fn note(&mut self, pid: u32, done: anyhow::Result<()>) {
+        if let Some(line) = self.pending.note(pid, done) {
+            say!("unspin: {line}");
+        }
+    }
+
+    /// These threads get their policies and CPUs back, if they are still there. Then they are given no longer.
     fn give_back(
         &mut self,
         undo: &mut Undo,
@@ -315,24 +362,38 @@ impl<'a> Taking<'a> {
         if back.is_empty() {
             return Ok(());
         }
+        undo.put_back_threads(|tid| back.contains(&tid))?;
         self.given.retain(|tid, _| !back.contains(tid));
-        undo.put_back_threads(|tid| back.contains(&tid))
+        Ok(())
     }
 
     /// Those of these threads that have SCHED_EXT inherited it, because threads that were given have theirs back.
-    fn end_inherited(&self, tids: &[u32]) {
-        for tid in tids {
-            if self.host.scheduling_policy(*tid) == Some(policy::EXT) {
-                // If it has ended, there is nothing to change.
-                let _ = policy::set(*tid, libc::SCHED_OTHER);
+    fn end_inherited(&self, undo: &Undo, pid: u32, tids: &[u32]) -> anyhow::Result<()> {
+        let mut result = Ok(());
+        for tid in tids.iter().copied() {
+            if self.host.scheduling_policy(tid) != Some(policy::EXT) {
+                continue;
+            }
+            match policy::set(tid, undo.policy_before(pid, tid)) {
+                Err(e) if e.raw_os_error() != Some(libc::ESRCH) => {
+                    result =
+                        Err(e).with_context(|| format!("cannot set {}", Target::Policy { tid }));
+                }
+                _ => {}
             }
         }
+        result
     }
 
     /// A VM that ended, or is not or no longer to be taken: its threads, if there are any, are ordinary ones again.
+    /// What cannot be restored is tried again at the next look.
+    ///
+    /// # Errors
+    /// The scheduler does not forget it.
     fn leave(&mut self, undo: &mut Undo, pid: u32) -> anyhow::Result<()> {
-        self.give_back(undo, |_, of| of.pid == pid)?;
-        self.end_inherited(&self.host.threads(pid));
+        let back = self.give_back(undo, |_, of| of.pid == pid);
+        let ended = self.end_inherited(undo, pid, &self.host.threads(pid));
+        self.note(pid, back.and(ended));
         self.scheduler.remove(pid)?;
         Ok(())
     }
@@ -340,7 +401,8 @@ impl<'a> Taking<'a> {
     pub fn document(&self) -> anyhow::Result<Document> {
         let report = self.scheduler.report()?;
         let cpus = (&self.cpus, &self.left);
-        Ok(Document::new(cpus, &self.scheduler, &report, &self.vms, &self.refused))
+        let not_taken = (&self.refused[..], self.outside.vms());
+        Ok(Document::new(cpus, &self.scheduler, &report, &self.vms, not_taken))
     }
 }
 
@@ -349,16 +411,19 @@ fn shown(vms: &[(VmProcess, Vm)]) -> Vec<(u32, u32, Gang, u32)> {
     vms.iter().map(|(_, vm)| (vm.pid, vm.vcpus, vm.gang, vm.weight)).collect()
 }
 
-/// Makes the thread the scheduler's, unless it has ended.
+/// Makes the thread the scheduler's, unless it has ended. Its policy comes first: a thread that it starts between the
+/// two changes has that, and is found by it.
 fn give(undo: &mut Undo, thread: &Thread) -> anyhow::Result<()> {
     let tid = thread.tid;
     let narrowed = thread.narrowed.iter().map(|set| (Target::Affinity { tid }, cpus::list(set)));
     let taken = (Target::Policy { tid }, policy::EXT.to_string());
-    let wanted: Vec<(Target, String)> = narrowed.chain([taken]).collect();
-    match undo.change(&wanted) {
-        Err(e) if !has_ended(&e) => Err(e),
-        _ => Ok(()),
-    }
+    let wanted: Vec<(Target, String)> = std::iter::once(taken).chain(narrowed).collect();
+    if_there(undo.change(&wanted))
+}
+
+/// A thread that has ended is no error.
+fn if_there(done: anyhow::Result<()>) -> anyhow::Result<()> {
+    done.or_else(|e| if has_ended(&e) { Ok(()) } else { Err(e) })
 }
 
 /// Whether a thread that was to be changed is no longer there.
@@ -393,5 +458,25 @@ mod tests {
         failures.add(vm, "not permitted");
         assert_eq!(failures.last(&vm).map(String::as_str), Some("not permitted"));
         assert_eq!(failures.last(&other), None, "a later process of the same number");
+    }
+
+    #[test]
+    fn an_error_is_said_once_until_it_is_another_or_has_ended() {
+        let mut pending = Pending::default();
+        let mut note = |pid: u32, why: Option<&'static str>| {
+            pending.note(pid, why.map_or(Ok(()), |why| Err(anyhow::Error::msg(why)))).is_some()
+        };
+        for (pid, why, is_said) in [
+            (41, None, false),
+            (41, Some("no space"), true),
+            (41, Some("no space"), false),
+            (42, Some("no space"), true),
+            (41, Some("not permitted"), true),
+            (41, None, false),
+            (41, Some("not permitted"), true),
+        ] {
+            assert_eq!(note(pid, why), is_said, "{pid} {why:?}");
+        }
+        assert_eq!(pending.0.keys().copied().collect::<Vec<_>>(), [41, 42]);
     }
 }

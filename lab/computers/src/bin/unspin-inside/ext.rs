@@ -17,6 +17,12 @@ pub fn shell(line: &str) -> Result<String, String> {
     Err(Command::new("sh").arg("-c").arg(line).exec().to_string())
 }
 
+/// Gives a thread SCHED_BATCH.
+pub fn be_batch(thread: u32) -> Result<String, String> {
+    let done = policy::set(thread, libc::SCHED_BATCH).map(|()| String::new());
+    done.map_err(|e| format!("SCHED_BATCH: {e}"))
+}
+
 /// Starts threads that sleep, one after the other, until the process ends.
 pub fn start_threads() {
     std::thread::spawn(|| loop {

@@ -68,7 +68,8 @@ const USAGE: &str = "usage: unspin-inside COMMAND
                                    no CPU time, and the longest between two looks, ms
   places PROCESS LOOKS             where a VM's vCPUs are, at so many looks: how often all of them wanted to
                                    run, had a core each, and these in one cache
-  class real-time|normal THREAD    gives a thread SCHED_FIFO or SCHED_OTHER
+  class real-time|normal|batch THREAD
+                                   gives a thread SCHED_FIFO, SCHED_OTHER or SCHED_BATCH
   btf BASE FILE STRUCT             makes a structure longer in a module's type information
   hand-over THREADS                a vCPU that one thread after the other runs
   exit-cycles ROUNDS               hundredths of TSC cycles that an exit and its re-entry take
@@ -132,6 +133,7 @@ fn run(words: &[&str]) -> Result<String, String> {
         ["class", class @ ("real-time" | "normal"), thread] => {
             machine::set_class(number(thread)?, *class == "real-time").map(|()| String::new())
         }
+        ["class", "batch", thread] => ext::be_batch(number(thread)?),
         ["beside", line] => starve::beside(line),
         ["btf", base, file, name] => btf::lengthen(base, file, name),
         ["nested", on, off] => nested::around(on, off),
