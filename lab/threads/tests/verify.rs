@@ -410,7 +410,7 @@ struct Limits {
 }
 
 impl Limits {
-    /// The options that limit the next search. Most searches end soon, so each may take three times its share.
+    /// The options that limit the next search. Most searches end soon, so each may take six times its share.
     fn next(&self) -> String {
         if !is_full() {
             return String::new();
@@ -419,7 +419,7 @@ impl Limits {
         let time_s = FULL_ENDS.saturating_sub(self.began.elapsed()).as_secs_f64();
         let at_once = std::thread::available_parallelism().map_or(1, |n| n.get());
         let share_s = time_s * at_once as f64 / left as f64;
-        let seconds = (3.0 * share_s).min(time_s).max(1.0);
+        let seconds = (6.0 * share_s).min(time_s).max(1.0);
         format!(" states={STATES_MAX} seconds={seconds:.0}")
     }
 }
@@ -614,8 +614,8 @@ fn jobs() -> Vec<Job> {
     jobs.extend((0..BROKEN.len()).map(Job::Broken));
     jobs.extend(LOCKS.iter().filter(own).flat_map(sites).map(Job::Site));
     jobs.push(Job::Lock(by_name("lease").expect("a lock"), Form::WithoutNaps));
-    jobs.extend(LOCKS.iter().rev().map(|lock| Job::Lock(lock, Form::AsIs)));
     jobs.push(Job::Lock(by_name("preemptable").expect("a lock"), Form::WholeWord));
+    jobs.extend(LOCKS.iter().rev().map(|lock| Job::Lock(lock, Form::AsIs)));
     jobs
 }
 
