@@ -5,12 +5,12 @@
  * a search ends although threads wait in loops.
  *
  * Options are NAME=NUMBER: threads, rounds, tries, timed, looks (model.h), order, spurious (machine.h), writes
- * (memory.h), start (of the counters), states and seconds (of CPU time; limits of the search), trace
+ * (memory.h), start (of the counters), states and seconds (limits of the search), trace
  * (prints the run that breaks a check); and clock=any, never, spent.
  */
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <deque>
 #include <functional>
 #include <unordered_map>
@@ -23,6 +23,13 @@ static struct {
 	unsigned int seconds_max = 600;
 	bool trace = false;
 } options;
+
+static const auto began = std::chrono::steady_clock::now();
+
+static double seconds()
+{
+	return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
 
 struct Hash {
 	uint64_t high, low;
@@ -178,7 +185,6 @@ int Search::run()
 	std::vector<Next> next;
 	State state;
 	uint32_t number;
-	auto seconds = [] { return double(clock()) / CLOCKS_PER_SEC; };
 
 	add(machine.first(), 0, 0, number);
 	while (!open.empty()) {
@@ -202,7 +208,8 @@ int Search::run()
 		if (ends)
 			return reject("progress", at, -1);
 		if (index.size() > options.states_max || seconds() > options.seconds_max) {
-			printf("incomplete: %zu states, %lu steps, %.1f s\n", index.size(), steps, seconds());
+			printf("incomplete: %zu states, %lu steps, %.1f s, ended by the limit of %s\n", index.size(), steps,
+			       seconds(), index.size() > options.states_max ? "states" : "time");
 			return 3;
 		}
 	}

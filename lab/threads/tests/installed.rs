@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `make install-dev` installs, as programs use it: examples in C and C++ for this computer, for
-//! i386 with a 64-bit `time_t` and for arm64 (emulated); pkg-config and CMake. The example in Rust is a
-//! test of `core/locks/rust`.
+//! i386 with a 64-bit `time_t` and for arm64 (emulated); pkg-config and CMake. The example in Rust is run
+//! by `core/locks/rust/tests/counter.rs`.
 
 mod common;
 
-use common::{check, has, i386, locks_dir, scratch, TIME64};
+use common::{check, has, i386, is_there, locks_dir, scratch, TIME64};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -110,10 +110,12 @@ fn the_examples_count_on_arm64() {
     for (compiler, example) in
         [("aarch64-linux-gnu-gcc", "counter.c"), ("aarch64-linux-gnu-g++", "counter.cc")]
     {
-        if has(compiler) && has("qemu-aarch64") {
-            let std = if example == "counter.c" { "-std=gnu11" } else { "-std=c++17" };
-            counts(&[compiler, std, "-static"], example, compiler, &["qemu-aarch64"]);
+        if let Some(tool) = [compiler, "qemu-aarch64"].iter().find(|tool| !is_there(tool)) {
+            println!("SKIPPED: {example} on arm64: no {tool} on this computer");
+            continue;
         }
+        let std = if example == "counter.c" { "-std=gnu11" } else { "-std=c++17" };
+        counts(&[compiler, std, "-static"], example, compiler, &["qemu-aarch64"]);
     }
 }
 

@@ -3,7 +3,7 @@
 //! threads, in any order of their steps and with any order of writes that C11 allows. Each acquire and
 //! release of a header is weakened singly, and each broken lock of a list is checked: all must be rejected.
 //! Litmus tests ask what the checker's memory allows.
-//! A short form runs as a test. `UNSPIN_VERIFY_FULL=1` searches more and leaves
+//! A short form runs as a test. `UNSPIN_VERIFY_FULL=1` searches more, for about nine minutes at most, and leaves
 //! `out/check-locks/summary.json`.
 //!
 //! Beside them a model under SPIN: how the module keeps a vCPU from running.
@@ -14,7 +14,9 @@ use common::{check, in_parallel, locks_dir, locks_with, scratch};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
 use unspin_threads::locks::{by_name, Lock, LOCKS};
 
 /// Which threads may get the lock before others; the numbers are those of the checker's option `order`.
@@ -87,8 +89,11 @@ const FULL_TIMED: &[&str] = &[
     "threads=3 timed=4 writes=1",
     "threads=3 timed=6 writes=1",
 ];
-/// A search of the full form that has not ended by then is given up, and the summary says so.
-const STATES_MAX: &str = "states=2000000";
+/// A search of the full form that has not ended by then, or in its share of the time that is left (`Limits`), is
+/// given up, and the summary says so.
+const STATES_MAX: u32 = 2_000_000;
+/// The searches of the full form end by then. `make check-locks` waits a minute longer.
+const FULL_ENDS: Duration = Duration::from_secs(540);
 /// For locks that should be wrong, from those that end soon.
 const WRONG: &[&str] = &[
     "threads=2",
@@ -135,6 +140,15 @@ const BROKEN: &[Broken] = &[
     ("preemptable", "if (!now_ahead ||", "if (now_ahead < 2 ||", "order"),
     ("preemptable", "(low + 1)", "(low + 2)", "progress"),
     ("preemptable", "if (!unspin_preemptable_is_idle(both))", "if (0)", "order"),
+    // The release updates the whole word, and the count of grants carries into that of requests.
+    (
+        "preemptable",
+        "unsigned short low = atomic_load_explicit(&lock->low, memory_order_relaxed);\n\n\
+         \t/* Release pairs with the acquires above. */\n\
+         \tatomic_store_explicit(&lock->low, (unsigned short)(low + 1), memory_order_release);",
+        "atomic_fetch_add_explicit(&lock->both, 1, memory_order_release);",
+        "free_at_the_end",
+    ),
     ("pv_preemptable", "unspin_lock_wake_all(&lock->both)", "(void)0", "progress"),
     ("pv_preemptable", "if (both & UNSPIN_PV_PREEMPTABLE_HELD)", "if (both)", "progress"),
     ("pv_preemptable", "if (ahead)", "if (0)", "order"),
@@ -207,6 +221,19 @@ const BROKEN: &[Broken] = &[
         "atomic_store_explicit(&lock->wish, UNSPIN_LEASE_NO_WISH,",
         "(void)(0 +",
         "free_at_the_end",
+    ),
+];
+
+/// What stands in `preemptable.h` instead, so that the release updates the whole word: the checker then needs no rule
+/// for halves. A count that wraps around must not carry into the high half.
+const WHOLE_WORD: &[(&str, &str)] = &[
+    (
+        "unsigned short low = atomic_load_explicit(&lock->low,",
+        "unsigned int both = atomic_load_explicit(&lock->both,",
+    ),
+    (
+        "atomic_store_explicit(&lock->low, (unsigned short)(low + 1),",
+        "atomic_fetch_add_explicit(&lock->both, (both & 0xffff) == 0xffff ? 1 - 0x10000u : 1,",
     ),
 ];
 
@@ -375,6 +402,28 @@ fn rejected(lock: &Lock, name: &str, text: &str) -> Option<(&'static str, String
     })
 }
 
+/// Shares the time of the full form among its searches.
+struct Limits {
+    began: Instant,
+    /// Searches that have not begun.
+    left: AtomicUsize,
+}
+
+impl Limits {
+    /// The options that limit the next search. Most searches end soon, so each may take six times its share.
+    fn next(&self) -> String {
+        if !is_full() {
+            return String::new();
+        }
+        let left = self.left.fetch_sub(1, Relaxed);
+        let time_s = FULL_ENDS.saturating_sub(self.began.elapsed()).as_secs_f64();
+        let at_once = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let share_s = time_s * at_once as f64 / left as f64;
+        let seconds = (6.0 * share_s).min(time_s).max(1.0);
+        format!(" states={STATES_MAX} seconds={seconds:.0}")
+    }
+}
+
 /// What was checked, and how it went.
 #[derive(Default)]
 struct Summary {
@@ -396,7 +445,7 @@ impl Summary {
         }
     }
 
-    fn json(&self) -> String {
+    fn json(&self, took: Duration) -> String {
         let mut text = String::from("{\n");
         for (name, rows) in [
             ("searches", &self.searches),
@@ -408,26 +457,46 @@ impl Summary {
             rows.sort();
             writeln!(text, "  \"{name}\": [\n    {}\n  ],", rows.join(",\n    ")).unwrap();
         }
-        write!(text, "  \"passed\": {},\n  \"failed\": {}\n}}\n", self.passed, self.failed.len())
-            .unwrap();
+        let (passed, failed, seconds) = (self.passed, self.failed.len(), took.as_secs());
+        write!(
+            text,
+            "  \"passed\": {passed},\n  \"failed\": {failed},\n  \"seconds\": {seconds}\n}}\n"
+        )
+        .unwrap();
         text
     }
 }
 
-/// Checks a lock's header as it is, with naps or without.
-fn check_lock(lock: &Lock, naps: bool, summary: &Mutex<Summary>) {
-    let name = if naps { lock.name.to_string() } else { format!("{}, no naps", lock.name) };
-    let flag = if naps { None } else { Some("-DMODEL_UNTIMED") };
-    let program = build(lock, &locks_dir(), &name, flag);
+/// What is searched for a lock.
+fn searches(lock: &Lock) -> Vec<&'static str> {
     let (all, timed) = if is_full() { (FULL, FULL_TIMED) } else { (SHORT, SHORT_TIMED) };
     let timed = if TIMED.contains(&lock.name) { timed } else { &[] };
-    for options in all.iter().chain(timed) {
-        if lock.name == "lease" && NO_LEASE_ENDS.contains(options) {
-            continue;
-        }
-        let limits =
-            if is_full() { format!("{options} {STATES_MAX}") } else { options.to_string() };
-        let verdict = search(lock, &program, &limits);
+    let ends = |options: &&str| lock.name != "lease" || !NO_LEASE_ENDS.contains(options);
+    all.iter().chain(timed).copied().filter(ends).collect()
+}
+
+/// A lock's header with all accesses to the whole word.
+fn whole_word(lock: &Lock) -> PathBuf {
+    let mut text = std::fs::read_to_string(locks_dir().join(lock.header)).unwrap();
+    for (what, by) in WHOLE_WORD {
+        assert_eq!(text.matches(what).count(), 1, "{}: {what}", lock.header);
+        text = text.replace(what, by);
+    }
+    assert!(!text.contains("&lock->low"), "{}: another access to a half", lock.header);
+    locks_with(work().join(format!("{}-whole-word.d", lock.name)), lock.header, &text)
+}
+
+/// Checks a lock's header.
+fn check_lock(lock: &Lock, form: Form, limits: &Limits, summary: &Mutex<Summary>) {
+    let (more, headers, flag) = match form {
+        Form::AsIs => ("", locks_dir(), None),
+        Form::WithoutNaps => (", no naps", locks_dir(), Some("-DMODEL_UNTIMED")),
+        Form::WholeWord => (", whole word", whole_word(lock), None),
+    };
+    let name = format!("{}{more}", lock.name);
+    let program = build(lock, &headers, &name, flag);
+    for options in searches(lock) {
+        let verdict = search(lock, &program, &format!("{options}{}", limits.next()));
         let (result, said) = match &verdict {
             Verdict::Holds(how) => ("holds", how),
             Verdict::Incomplete(how) => ("holds as far as searched", how),
@@ -519,32 +588,47 @@ fn check_memory(summary: &Mutex<Summary>) {
     }
 }
 
+/// How a lock's header is checked.
+#[derive(Clone, Copy)]
+enum Form {
+    AsIs,
+    /// In an environment whose halts have no time limit.
+    WithoutNaps,
+    /// With all accesses to the whole word (`WHOLE_WORD`).
+    WholeWord,
+}
+
 /// One thing to check.
 enum Job {
     Memory,
-    Lock(&'static Lock),
-    /// In an environment whose halts have no time limit.
-    WithoutNaps(&'static Lock),
+    Lock(&'static Lock, Form),
     Site(Site),
     Broken(usize),
 }
 
+/// All that is checked. The searches of locks come last, because they share the time that is left; of them first
+/// those that take long.
+fn jobs() -> Vec<Job> {
+    let own = |lock: &&'static Lock| LOCKS.iter().find(|l| l.header == lock.header) == Some(*lock);
+    let mut jobs = vec![Job::Memory];
+    jobs.extend((0..BROKEN.len()).map(Job::Broken));
+    jobs.extend(LOCKS.iter().filter(own).flat_map(sites).map(Job::Site));
+    jobs.push(Job::Lock(by_name("lease").expect("a lock"), Form::WithoutNaps));
+    jobs.push(Job::Lock(by_name("preemptable").expect("a lock"), Form::WholeWord));
+    jobs.extend(LOCKS.iter().rev().map(|lock| Job::Lock(lock, Form::AsIs)));
+    jobs
+}
+
 #[test]
 fn locks_hold_and_wrong_ones_are_rejected() {
-    let mut jobs: Vec<_> = LOCKS.iter().map(Job::Lock).collect();
-    // Those that take long come first.
-    jobs.reverse();
-    jobs.push(Job::WithoutNaps(by_name("lease").expect("a lock")));
-    jobs.push(Job::Memory);
-    let own = |lock: &&'static Lock| LOCKS.iter().find(|l| l.header == lock.header) == Some(*lock);
-    jobs.extend(LOCKS.iter().filter(own).flat_map(sites).map(Job::Site));
-    jobs.extend((0..BROKEN.len()).map(Job::Broken));
+    let jobs = jobs();
+    let of = |job: &Job| if let Job::Lock(lock, _) = job { searches(lock).len() } else { 0 };
+    let limits = Limits { began: Instant::now(), left: jobs.iter().map(of).sum::<usize>().into() };
     let summary = Mutex::new(Summary::default());
     checker();
     in_parallel(&jobs, |job| match job {
         Job::Memory => check_memory(&summary),
-        Job::Lock(lock) => check_lock(lock, true, &summary),
-        Job::WithoutNaps(lock) => check_lock(lock, false, &summary),
+        Job::Lock(lock, form) => check_lock(lock, *form, &limits, &summary),
         Job::Site(site) => check_site(site, &summary),
         Job::Broken(index) => check_broken(*index, &summary),
     });
@@ -554,7 +638,7 @@ fn locks_hold_and_wrong_ones_are_rejected() {
     if is_full() {
         let out = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../out/check-locks");
         std::fs::create_dir_all(&out).unwrap();
-        std::fs::write(out.join("summary.json"), summary.json()).unwrap();
+        std::fs::write(out.join("summary.json"), summary.json(limits.began.elapsed())).unwrap();
         std::fs::write(out.join("verdict"), format!("{verdict}\n")).unwrap();
     }
     println!("{verdict}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Two threads count to 200,000.
+// Two threads count to 200,000. tests/counter.rs includes this file.
 
 static COUNTER: unspin_locks::Lease<u64> = unspin_locks::Lease::new(0);
 

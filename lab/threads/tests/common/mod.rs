@@ -156,9 +156,14 @@ pub fn i386() -> Option<[&'static str; 4]> {
     Some(["-m32", "-static", "-idirafter", headers])
 }
 
-/// Whether this computer has a program. Prints a line that says so if it has not.
+/// Whether this computer has a program.
+pub fn is_there(tool: &str) -> bool {
+    Command::new(tool).arg("--version").output().is_ok()
+}
+
+/// The same. Prints a line that says so if it has not.
 pub fn has(tool: &str) -> bool {
-    let there = Command::new(tool).arg("--version").output().is_ok();
+    let there = is_there(tool);
     if !there {
         println!("SKIPPED: no {tool} on this computer");
     }
