@@ -509,8 +509,8 @@ fn a_full_disk_is_tried_again() {
         let targets = |journal: &Journal| -> Vec<Target> {
             journal.changes().iter().map(|change| change.target.clone()).collect()
         };
-        assert_eq!(targets(&journal), [nice.clone()]);
-        assert_eq!(targets(&Journal::on(disk(), "boot").unwrap()), [nice.clone()], "{stuck}");
+        assert_eq!(targets(&journal), *std::slice::from_ref(&nice));
+        assert_eq!(targets(&Journal::on(disk(), "boot").unwrap()), *std::slice::from_ref(&nice), "{stuck}");
         journal.put_back(&tree).unwrap();
         assert!(bytes.borrow().is_empty());
     }

@@ -136,7 +136,8 @@ impl Document {
         scheduler: &Scheduler,
         report: &Report,
         vms: &[(VmProcess, Vm)],
-        (refused, outside): (&[(VmProcess, String)], &[(VmProcess, BTreeSet<u32>)]),
+        refused: &[(VmProcess, String)],
+        outside: &[(VmProcess, BTreeSet<u32>)],
     ) -> Document {
         let taken = |(process, vm): &(VmProcess, Vm)| {
             let number = scheduler.number(process.pid);

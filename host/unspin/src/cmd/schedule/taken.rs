@@ -401,8 +401,8 @@ impl<'a> Taking<'a> {
     pub fn document(&self) -> anyhow::Result<Document> {
         let report = self.scheduler.report()?;
         let cpus = (&self.cpus, &self.left);
-        let not_taken = (&self.refused[..], self.outside.vms());
-        Ok(Document::new(cpus, &self.scheduler, &report, &self.vms, not_taken))
+        let outside = self.outside.vms();
+        Ok(Document::new(cpus, &self.scheduler, &report, &self.vms, &self.refused, outside))
     }
 }
 
