@@ -510,7 +510,11 @@ fn a_full_disk_is_tried_again() {
             journal.changes().iter().map(|change| change.target.clone()).collect()
         };
         assert_eq!(targets(&journal), *std::slice::from_ref(&nice));
-        assert_eq!(targets(&Journal::on(disk(), "boot").unwrap()), *std::slice::from_ref(&nice), "{stuck}");
+        assert_eq!(
+            targets(&Journal::on(disk(), "boot").unwrap()),
+            *std::slice::from_ref(&nice),
+            "{stuck}"
+        );
         journal.put_back(&tree).unwrap();
         assert!(bytes.borrow().is_empty());
     }

@@ -418,24 +418,6 @@ __noinline int begin(void)
 }
 
 /*
- * In a turn: a unit that came while a CPU was about to be idle, but was not known as that yet, found no idle CPU, and
- * that one had found no unit.
- */
-__noinline int wake_idle(void)
-{
-	u32 i;
-
-	look_who_waits();
-	bpf_for(i, 0, config.cpu_count) {
-		u32 cpu = cpu_at(i);
-
-		if (cpus[bound(cpu)].id == NOBODY && kick_of(cpu))
-			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-	}
-	return 0;
-}
-
-/*
  * Whether tasks of the host have used more than half of each interval between plans, for a turn: a vCPU of a gang
  * would wait there while its siblings run.
  */
@@ -447,33 +429,6 @@ static __always_inline void judge_cpu(u32 cpu, u64 passed)
 	c->host_before = host_ns;
 	c->taken_ns = 2 * used > passed ? c->taken_ns + passed : 0;
 	c->is_taken = c->taken_ns >= config.turn_ns;
-}
-
-/*
- * In a turn: a vCPU waits for its CPU, which a task of the host has, and tasks of the host have had for more than half
- * of the time since the plan. It may run elsewhere then. Others go back to their CPU, where no other VM's unit comes
- * first: most tasks of the host run for some 10 us.
- */
-__noinline int let_go(u64 now)
-{
-	u64 passed = now - planned_at;
-	u32 i;
-
-	bpf_for(i, 0, config.cpu_count) {
-		u32 cpu = cpu_at(i), id;
-		struct cpu *c = &cpus[bound(cpu)];
-
-		id = c->planned;
-		if (id == NOBODY || !c->host_since)
-			continue;
-		charge_host(cpu, now);
-		if (2 * (report.host_ns[bound(cpu)] - c->host_before) <= passed)
-			continue;
-		c->planned = NOBODY;
-		if (unit_of(id)->planned == cpu)
-			unit_of(id)->planned = NOBODY;
-	}
-	return 0;
 }
 
 /* Plans a turn, and begins it. Returns how long it is. */
@@ -539,40 +494,6 @@ __noinline u64 plan(u64 now)
 	if (turns)
 		report.turns++;
 	return turn_end;
-}
-
-/*
- * A thread that select_cpu() gave to an idle CPU comes after a task of the host that took the CPU meanwhile, when
- * switched() has already looked. It goes where there is a CPU. Linux 7.0 cannot do this for another CPU.
- */
-__noinline int take_back_stuck(void)
-{
-	u32 i;
-
-	if (!scx_bpf_dsq_reenq)
-		return 0;
-	bpf_for(i, 0, config.cpu_count) {
-		u32 cpu = cpu_at(i);
-		struct cpu *c = &cpus[bound(cpu)];
-		u64 queue = SCX_DSQ_LOCAL_ON | cpu;
-
-		if (c->host_since && !c->is_off && is_ours(cpu) && scx_bpf_dsq_nr_queued(queue) > 0)
-			scx_bpf_dsq_reenq(queue, 0);
-	}
-	return 0;
-}
-
-/* Whether a gang that has this turn still wants it. */
-__noinline int goes_on(void)
-{
-	u32 vm, wants = zero;
-
-	bpf_for(vm, 0, settings.count) {
-		struct vm *v = vm_of(vm << 6);
-
-		wants |= v->in_turn && vcpus_in(v->waits | v->runs);
-	}
-	return wants;
 }
 
 #endif

@@ -5,6 +5,7 @@
  * others, until a sibling wakes up. Threads that wait are always in a queue of the kernel's.
  */
 #include "wake.h"
+#include "turn.h"
 
 char _license[] SEC("license") = "GPL";
 

@@ -75,6 +75,6 @@ fn sockets_cores_and_threads_are_seen() {
     if let Some((lab, kernel)) = lab() {
         let topology = Topology { sockets: 2, cores: 2, threads: 2 };
         let computer = Computer { topology: Some(topology), ..Computer::qemu_amd(topology.cpus()) };
-        checks(&lab, &kernel, &computer, include_str!("topology.sh"), "amd-topology", 8);
+        checks(&lab, &kernel, &computer, include_str!("topology.sh"), "amd-topology", 9);
     }
 }

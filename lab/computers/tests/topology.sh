@@ -24,6 +24,10 @@ settle [ -e $U/vms/$vm-0 ]
 near stock 0
 echo aple > $D/mode
 echo con > $D/coscheduling
+# A turn moves a vCPU only if a sibling is on its CPU or core: both are on one core when turns begin.
+taskset -a -p 3 $vm > /dev/null
+check "a VM of two vCPUs has turns" settle above $U/vms/$vm-0/turns 5
+taskset -a -p ff $vm > /dev/null
 check "a VM of two vCPUs has its turns on two cores of one cache" near turns 60
 check "and has some" above $U/vms/$vm-0/turns 20
 : > /tmp/end

@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use unspin_host::{cpus, policy, Groups, Host, Limit, Tree, VmProcess};
 use unspin_schedule::OTHERS;
 
+/// A VM, by its process and the start of that.
+pub type Key = (u32, Option<u64>);
+
 /// What is known of the host at a look.
 pub struct Seen<'a> {
     pub host: &'a Host,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! VMs that are not taken, and may run on the scheduler's CPUs all the same: there they run before VMs that are taken.
 
-use super::taken::Key;
+use super::fit::Key;
 use std::collections::BTreeSet;
 use unspin_host::{cpus, policy, Host, VmProcess};
 

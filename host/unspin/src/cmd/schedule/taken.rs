@@ -2,7 +2,7 @@
 //! Which VMs are taken: looks for those that started or ended, and gives their threads to the scheduler.
 
 use super::document::Document;
-use super::fit::{Fit, Seen, Thread};
+use super::fit::{Fit, Key, Seen, Thread};
 use super::host_use::HostUse;
 use super::outside::Outside;
 use super::shares::shares;
@@ -52,9 +52,6 @@ struct Given {
     pid: u32,
     start: Option<u64>,
 }
-
-/// A VM, by its process and the start of that.
-pub type Key = (u32, Option<u64>);
 
 /// VMs whose threads could not be given to the scheduler: at how many looks in a row, and why.
 #[derive(Default)]
