@@ -32,17 +32,20 @@ static __always_inline u32 is_gang(struct vm *v)
 	return v->gang && count_bits(vcpus_in(v->waits | v->runs)) > 1;
 }
 
-/*
- * Where a unit is to run in this turn, or NOBODY. A turn whose timer does not come, so that no other follows, counts
- * for one turn more.
- */
+/* A turn whose timer does not come, so that no other follows, counts for one turn more. */
+static __always_inline int turn_counts(void)
+{
+	return bpf_ktime_get_ns() <= turn_end + config.turn_ns;
+}
+
+/* Where a unit is to run in this turn, or NOBODY. */
 static __always_inline u32 planned_cpu(u32 id)
 {
 	u32 cpu = unit_of(id)->planned;
 
 	if (!vm_of(id)->in_turn || cpu == NOBODY || cpus[bound(cpu)].planned != id)
 		return NOBODY;
-	return bpf_ktime_get_ns() <= turn_end + config.turn_ns ? cpu : NOBODY;
+	return turn_counts() ? cpu : NOBODY;
 }
 
 /* Whether its pause-loop exits make it a gang; now and then it is no gang for a while, to see. */
@@ -185,22 +188,16 @@ __noinline u32 late_one(u32 cpu)
  */
 __noinline int look_at_others(void)
 {
-	u64 there = zero;
 	u32 i, vm;
 
+	/* Cleared first: running() sets the bit of a thread that starts meanwhile after it has set the CPU's id. */
+	bpf_for(vm, 0, settings.count)
+		__sync_fetch_and_and(&vm_of(vm << 6)->runs, ~bit(OTHERS));
 	bpf_for(i, 0, config.cpu_count) {
 		u32 cpu = cpu_at(i), id = cpus[bound(cpu)].id;
 
 		if (id != NOBODY && unit_part(id) == OTHERS && is_ours(cpu))
-			there |= bit(vm_part(id));
-	}
-	bpf_for(vm, 0, settings.count) {
-		struct vm *v = vm_of(vm << 6);
-
-		if (there & bit(vm))
-			__sync_fetch_and_or(&v->runs, bit(OTHERS));
-		else
-			__sync_fetch_and_and(&v->runs, ~bit(OTHERS));
+			__sync_fetch_and_or(&vm_of(id)->runs, bit(OTHERS));
 	}
 	return 0;
 }
@@ -349,7 +346,7 @@ __noinline int look_who_waits(void)
 		bpf_for(unit, 0, vcpus_of(vm)) {
 			struct unit *u = unit_of(id_of(vm, unit));
 
-			if (v->waits & bit(unit) && u->planned == NOBODY)
+			if (v->waits & bit(unit) && planned_cpu(id_of(vm, unit)) == NOBODY)
 				want(u);
 		}
 		/* The bit of other threads stays until the next plan. */
@@ -397,13 +394,13 @@ __noinline int begin(void)
 		if (in_turn)
 			report.vms[vm & (VMS_MAX - 1)].gangs++;
 	}
-	look_who_waits();
 	bpf_for(i, 0, config.cpu_count) {
 		struct cpu *c = &cpus[bound(cpu_at(i))];
 
 		c->planned = c->next == HELD ? NOBODY : c->next;
 		c->late = 0;
 	}
+	look_who_waits();
 	bpf_for(i, 0, config.cpu_count) {
 		struct cpu *c = &cpus[bound(cpu_at(i))];
 		u64 kick = kick_of(cpu_at(i));

@@ -265,7 +265,7 @@ static __always_inline void charge(u32 cpu, u64 now)
 	asm volatile("" : "+r"(vm));
 	vm &= VMS_MAX - 1;
 	__sync_fetch_and_add(&report.vms[vm].ran_ns, ran);
-	/* Tasks of the host have it: threads that can use no other CPU run there, and no VM pays. */
+	/* Tasks of the host have it: threads that can use no other CPU, and strangers, run there, and no VM pays. */
 	if (!is_ours(cpu))
 		return;
 	/* Only a hole in another VM's turn is free: elsewhere there may be a VM that is owed the CPU. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the timer does within a turn: CPUs that tasks of the host took, and those that nobody uses.
+ * What the timer does between plans: CPUs that tasks of the host took, and those that nobody uses.
  */
 #ifndef UNSPIN_SCHEDULE_TURN_H
 #define UNSPIN_SCHEDULE_TURN_H
@@ -19,15 +19,15 @@ __noinline int wake_idle(void)
 	bpf_for(i, 0, config.cpu_count) {
 		u32 cpu = cpu_at(i);
 
-		if (cpus[bound(cpu)].id == NOBODY && kick_of(cpu))
+		if (cpus[bound(cpu)].id == NOBODY && !cpus[bound(cpu)].host_since && kick_of(cpu))
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	}
 	return 0;
 }
 
 /*
- * In a turn: a vCPU waits for its CPU, which a task of the host has, and tasks of the host have had for more than half
- * of the time since the plan. It may run elsewhere then. Others go back to their CPU, where no other VM's unit comes
+ * A CPU is planned for a vCPU, and tasks of the host have had it for more than half of the time since the plan. The vCPU
+ * may run elsewhere then. One that can use no other CPU keeps its plan. Others go back to their CPU, where no other VM's unit comes
  * first: most tasks of the host run for some 10 us.
  */
 __noinline int let_go(u64 now)
@@ -40,12 +40,14 @@ __noinline int let_go(u64 now)
 		struct cpu *c = &cpus[bound(cpu)];
 
 		id = c->planned;
-		if (id == NOBODY || !c->host_since)
+		if (id == NOBODY || !c->host_since || unit_of(id)->choices <= 1)
 			continue;
 		charge_host(cpu, now);
 		if (2 * (report.host_ns[bound(cpu)] - c->host_before) <= passed)
 			continue;
-		c->planned = NOBODY;
+		/* Another CPU may have claimed it meanwhile. */
+		if (__sync_val_compare_and_swap(&c->planned, id, NOBODY) != id)
+			continue;
 		if (unit_of(id)->planned == cpu)
 			unit_of(id)->planned = NOBODY;
 	}

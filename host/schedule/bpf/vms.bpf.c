@@ -83,7 +83,7 @@ int BPF_PROG(enqueue, struct task_struct *p, u64 flags)
 	__sync_fetch_and_or(&v->waits, bit(unit_part(id)));
 	dsq_insert(p, QUEUE + id, SLICE_NS, flags);
 	cpu = planned_cpu(id);
-	if (cpu == NOBODY && v->in_turn && unit_part(id) != OTHERS && is_gang(v))
+	if (cpu == NOBODY && v->in_turn && unit_part(id) != OTHERS && turn_counts() && is_gang(v))
 		cpu = claim(id);
 	if (cpu != NOBODY) {
 		if (cpus[bound(cpu)].fills)
@@ -115,8 +115,11 @@ int BPF_PROG(running, struct task_struct *p)
 
 	v = vm_of(id);
 	u = unit_of(id);
+	c->since = now;
+	c->id = id;
 	if (unit_part(id) != OTHERS)
 		__sync_fetch_and_and(&v->waits, ~bit(unit_part(id)));
+	/* After the CPU's id: see look_at_others(). */
 	if (is_ours(cpu))
 		__sync_fetch_and_or(&v->runs, bit(unit_part(id)));
 	u->cpu = cpu;
@@ -135,11 +138,10 @@ int BPF_PROG(running, struct task_struct *p)
 		__sync_fetch_and_add(&report.vms[vm & (VMS_MAX - 1)].waited_ns, now - u->ready_at);
 		u->ready_at = 0;
 	}
-	c->since = now;
-	c->id = id;
 	/*
 	 * Who was to have this CPU has it, or was not asked for: the kernel took a thread that was there already. That
-	 * one waits like others now. It may not block wake-ups here, nor be preferred when it no longer wakes up.
+	 * one waits like others now. It may not block wake-ups here, nor be preferred when it no longer wakes up. One that
+	 * was preferred after the choice is chosen like others, too: its kick still comes.
 	 */
 	c->prefer = NOBODY;
 	has_cpu(cpu, id);

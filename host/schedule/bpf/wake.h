@@ -19,7 +19,8 @@ __noinline u32 claim(u32 id)
 		struct vm *v;
 
 		/* A task of the host would run there first. */
-		if (c->is_off || c->is_taken || c->host_since || !is_ours(cpu) || !may_use(unit_of(id), cpu))
+		if (c->is_off || c->is_taken || (c->host_since && unit_of(id)->choices > 1) || !is_ours(cpu) ||
+		    !may_use(unit_of(id), cpu))
 			continue;
 		of = c->planned;
 		if (of != NOBODY) {
