@@ -19,7 +19,10 @@ impl Host {
         let of_heir = Target::Affinity { tid: heir };
         let is_it = |change: &&Change| {
             let Target::Affinity { tid } = change.target else { return false };
+            // In a cpuset without these CPUs, a thread has others. Another thread's cpuset may differ.
+            let is_same = || change.set == list || cpus::list(&self.allowed_cpus(tid)) == list;
             self.is_still(&of_heir, &list, &change.set)
+                && is_same()
                 && self.start_time(tid) == Some(change.key)
                 && self.process_of(tid) == Some(pid)
         };
@@ -66,7 +69,7 @@ impl Host {
     }
 
     /// Gives threads in no journal their CPUs and policy back, in the processes whose threads got theirs. `rest` are
-    /// the changes that stay in the journal.
+    /// the changes that stay in the journal. Tries all of them, and returns the first error.
     pub(crate) fn restore_heirs(&self, done: &[(Change, Back)], rest: &[Change]) -> io::Result<()> {
         let done = done.iter().map(|(change, _)| change);
         // A thread that keeps its own may have started others.
@@ -80,6 +83,7 @@ impl Host {
         let pids: BTreeSet<u32> = tids.filter_map(|tid| self.process_of(tid)).collect();
         let known: BTreeMap<u32, u64> =
             rest.iter().filter_map(|change| Some((with_policy(change)?, change.key))).collect();
+        let mut all = Ok(());
         for pid in pids {
             for _ in 0..LOOKS {
                 let threads = self.threads(pid).into_iter().filter(|tid| !known.contains_key(tid));
@@ -88,16 +92,21 @@ impl Host {
                 for tid in &heirs {
                     let policy = self.policy_before(&changes, pid, *tid);
                     let before = self.cpus_before(&changes, pid, *tid);
-                    let widened = before.map_or(Ok(()), |cpus| cpus::set_affinity(*tid, &cpus));
-                    let given = widened.and_then(|()| policy::set(*tid, policy));
-                    given.or_else(|e| if has_ended(&e) { Ok(()) } else { Err(e) })?;
+                    let affinity = Target::Affinity { tid: *tid };
+                    let widened = before.map_or(Ok(()), |before| {
+                        Hands::write(self, &affinity, &cpus::list(&before))
+                    });
+                    let given = policy::set(*tid, policy);
+                    let is_lasting = |e: &io::Error| !has_ended(e);
+                    let failed = [widened, given].into_iter().filter_map(Result::err);
+                    all = failed.filter(is_lasting).fold(all, |all, e| all.and(Err(e)));
                 }
                 if heirs.is_empty() {
                     break;
                 }
             }
         }
-        Ok(())
+        all
     }
 }
 

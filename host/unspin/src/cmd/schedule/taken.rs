@@ -298,7 +298,7 @@ impl<'a> Taking<'a> {
         self.scheduler.set(&vm).map_err(|e| e.to_string())?;
         let is_away = |tid: u32, of: &Given| of.pid == vm.pid && !vm.threads.contains_key(&tid);
         let back = self.give_back(undo, is_away);
-        let mut later = back.and(self.end_inherited(undo, vm.pid, &fit.away));
+        let mut later = back.and_then(|()| self.end_inherited(undo, vm.pid, &fit.away));
         for thread in &fit.threads {
             let start = self.host.start_time(thread.tid);
             let is_given = self.given.get(&thread.tid).is_some_and(|of| of.start == start);
@@ -388,9 +388,10 @@ impl<'a> Taking<'a> {
     /// # Errors
     /// The scheduler does not forget it.
     fn leave(&mut self, undo: &mut Undo, pid: u32) -> anyhow::Result<()> {
+        // Heirs have the CPUs of threads that were given: those get theirs back first.
         let back = self.give_back(undo, |_, of| of.pid == pid);
-        let ended = self.end_inherited(undo, pid, &self.host.threads(pid));
-        self.note(pid, back.and(ended));
+        let ended = back.and_then(|()| self.end_inherited(undo, pid, &self.host.threads(pid)));
+        self.note(pid, ended);
         self.scheduler.remove(pid)?;
         Ok(())
     }
