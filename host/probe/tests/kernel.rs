@@ -87,6 +87,19 @@ fn a_cpu() -> usize {
 #[test]
 fn siblings_on_one_cpu_stop_each_other() {
     let Some(mut probe) = loaded(Probe::load_with_takers(false)) else { return };
+    // Times and takers are not read at the same moment: on a busy computer much may happen in between.
+    let mut wrong = String::new();
+    for _ in 0..5 {
+        match siblings_agree(&mut probe) {
+            Ok(()) => return,
+            Err(what) => wrong = what,
+        }
+    }
+    panic!("{wrong}");
+}
+
+/// Two such threads: an error is that times and takers do not agree.
+fn siblings_agree(probe: &mut Probe) -> Result<(), String> {
     let (cpu, pid) = (a_cpu(), std::process::id());
     let (told, begun) = std::sync::mpsc::channel();
     let computing = |_| {
@@ -125,8 +138,18 @@ fn siblings_on_one_cpu_stop_each_other() {
     let name = std::fs::read_to_string("/proc/self/comm").unwrap();
     assert_eq!(taken[&pid].by[&pid].command, name.trim_end());
     let is_between = least(pid) < own + 8_000_000 && own < most + 8_000_000;
-    assert!(is_between, "{} … {most}, {own}", least(pid));
+    let mut wrong = String::new();
+    if !is_between {
+        wrong = format!("{} … {most}, {own}", least(pid));
+    }
     let sum: u64 = taken[&pid].by.keys().map(|tgid| least(*tgid)).sum();
-    assert!(sum <= all + 8_000_000, "{sum} of {all}");
+    if sum > all + 8_000_000 {
+        wrong = format!("{sum} of {all}");
+    }
     threads.into_iter().for_each(|thread| thread.join().unwrap());
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(wrong)
+    }
 }
