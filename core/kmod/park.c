@@ -101,13 +101,14 @@ static long sleep_until_called(struct unspin_slot *slot, long left)
 	return left;
 }
 
+#define LATE_MAX 3
+
 /*
  * The wait ended by its deadline. The LATE_MAXth time in a row, the VM loses its turns. A wait in which no turn ended
  * does not count: then the planner is held up, which is no fault of this VM's turns (turns.c watches it). Of the waits
  * that a planner holds up once, two can count: a turn ends during the first, before the planner stops, and during the
  * last, when it goes on. So LATE_MAX is 3.
  */
-#define LATE_MAX 3
 static void waited_in_vain(struct unspin_slot *slot, bool is_planner_held_up)
 {
 	unspin_count(slot, UNSPIN_C_PARKS_LATE, 1);

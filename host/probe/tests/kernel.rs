@@ -87,7 +87,7 @@ fn a_cpu() -> usize {
 #[test]
 fn siblings_on_one_cpu_stop_each_other() {
     let Some(mut probe) = loaded(Probe::load_with_takers(false)) else { return };
-    // Times and takers are not read at the same moment: on a busy computer much may happen in between.
+    // On a busy computer much may happen between the readings.
     let mut wrong = String::new();
     for _ in 0..5 {
         match siblings_agree(&mut probe) {

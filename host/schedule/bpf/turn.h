@@ -26,51 +26,51 @@ __noinline int wake_idle(void)
 }
 
 /*
- * A CPU is planned for a vCPU, and tasks of the host have had it for more than half of the time since the plan. The vCPU
- * may run elsewhere then. One that can use no other CPU keeps its plan. Others go back to their CPU, where no other VM's unit comes
- * first: most tasks of the host run for some 10 us.
+ * A CPU is planned for a vCPU, and tasks of the host have had it for more than half of the time since the plan: the vCPU
+ * may run elsewhere then. One that can use no other CPU keeps its plan. Others go back to their CPU, where no other VM's
+ * unit comes first: most tasks of the host run for some 10 us.
  */
-__noinline int let_go(u64 now)
+static __always_inline void let_go(u32 cpu, u64 now)
 {
-	u64 passed = now - planned_at;
-	u32 i;
+	struct cpu *c = &cpus[bound(cpu)];
+	u32 id = c->planned;
 
-	bpf_for(i, 0, config.cpu_count) {
-		u32 cpu = cpu_at(i), id;
-		struct cpu *c = &cpus[bound(cpu)];
-
-		id = c->planned;
-		if (id == NOBODY || !c->host_since || unit_of(id)->choices <= 1)
-			continue;
-		charge_host(cpu, now);
-		if (2 * (report.host_ns[bound(cpu)] - c->host_before) <= passed)
-			continue;
-		/* Another CPU may have claimed it meanwhile. */
-		if (__sync_val_compare_and_swap(&c->planned, id, NOBODY) != id)
-			continue;
-		if (unit_of(id)->planned == cpu)
-			unit_of(id)->planned = NOBODY;
-	}
-	return 0;
+	if (id == NOBODY || unit_of(id)->choices <= 1)
+		return;
+	charge_host(cpu, now);
+	if (2 * (report.host_ns[bound(cpu)] - c->host_before) <= now - planned_at)
+		return;
+	/* Another CPU may have claimed it meanwhile. */
+	if (__sync_val_compare_and_swap(&c->planned, id, NOBODY) != id)
+		return;
+	if (unit_of(id)->planned == cpu)
+		unit_of(id)->planned = NOBODY;
 }
 
 /*
  * A thread that select_cpu() gave to an idle CPU comes after a task of the host that took the CPU meanwhile, when
  * switched() has already looked. It goes where there is a CPU. Linux 7.0 cannot do this for another CPU.
  */
-__noinline int take_back_stuck(void)
+static __always_inline void take_back_stuck(u32 cpu)
+{
+	u64 queue = SCX_DSQ_LOCAL_ON | cpu;
+
+	if (scx_bpf_dsq_reenq && !cpus[bound(cpu)].is_off && is_ours(cpu) && scx_bpf_dsq_nr_queued(queue) > 0)
+		scx_bpf_dsq_reenq(queue, 0);
+}
+
+/* CPUs that tasks of the host have. */
+__noinline int look_at_host(u64 now)
 {
 	u32 i;
 
-	if (!scx_bpf_dsq_reenq)
-		return 0;
 	bpf_for(i, 0, config.cpu_count) {
 		u32 cpu = cpu_at(i);
-		struct cpu *c = &cpus[bound(cpu)];
-		u64 queue = SCX_DSQ_LOCAL_ON | cpu;
 
-		if (c->host_since && !c->is_off && is_ours(cpu) && scx_bpf_dsq_nr_queued(queue) > 0)
-			scx_bpf_dsq_reenq(queue, 0);
+		if (!cpus[bound(cpu)].host_since)
+			continue;
+		let_go(cpu, now);
+		take_back_stuck(cpu);
 	}
 	return 0;
 }

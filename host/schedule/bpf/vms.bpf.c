@@ -263,14 +263,13 @@ static int turn_over(void *map, u32 *key, struct turn_timer *timer)
 {
 	u64 now = bpf_ktime_get_ns(), end = turn_end;
 
-	let_go(now);
+	look_at_host(now);
 	if (end <= now + MS / 10 || !goes_on())
 		end = plan(now);
 	else
 		wake_idle();
 	now = bpf_ktime_get_ns();
 	end = end > now ? end - now : MS / 10;
-	take_back_stuck();
 	bpf_timer_start(&timer->timer, end < LOOK_NS ? end : LOOK_NS, 0);
 	return 0;
 }

@@ -406,12 +406,13 @@ mod tests {
     use super::*;
 
     /// One file of each folder from which the module is built, and of the programs beside it.
-    const SOURCES: [&str; 9] = [
+    const SOURCES: [&str; 10] = [
         "core/kmod/main.c",
         "core/kmod/Kbuild",
         "core/kmod/compat/kvm.h",
         "core/policy/hvs.c",
         "core/uapi/unspin.h",
+        "core/guest-module/main.c",
         "lab/guest/linux/runner.c",
         "lab/guest/linux/units.h",
         "lab/guest/kernel/guest.config",

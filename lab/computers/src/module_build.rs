@@ -111,9 +111,6 @@ pub(crate) fn build_module(
         None => Ok(Command::new(program)),
     };
     let work = dir.join(of.work);
-    for part in of.parts.iter().map(|part| root.join(part)) {
-        fs::read_dir(&part).map_err(io(&part))?;
-    }
     for source in source_files(of, root)? {
         copy_changed(&source, &work.join(source.strip_prefix(root).unwrap_or(&source)))?;
     }
@@ -171,7 +168,7 @@ fn check_headers(against: &Against) -> Result<()> {
 /// All files from which a module is built, in a fixed order.
 fn source_files(of: &Module, root: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    for part in of.parts.iter().filter(|part| root.join(part).is_dir()) {
+    for part in of.parts {
         sources_in(&root.join(part), &mut files)?;
     }
     files.sort();
