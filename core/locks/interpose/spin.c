@@ -2,7 +2,7 @@
 /*
  * The pthread_spin_*() functions with a lock of list.h, for LD_PRELOAD:
  *
- *	cd locks/interpose
+ *	cd core/locks/interpose
  *	cc -O2 -shared -fPIC -fvisibility=hidden -ftls-model=initial-exec -I .. \
  *	   -Wl,--version-script=versions.map -o libunspin-locks.so *.c
  *	LD_PRELOAD=./libunspin-locks.so program

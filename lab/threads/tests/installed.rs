@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{check, has, i386, is_there, locks_dir, scratch, TIME64};
+use common::{check, has, has_sdt, i386, is_there, locks_dir, scratch, TIME64};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -183,21 +183,25 @@ fn every_header_can_be_included_alone() {
     assert!(headers > 10, "{headers} headers");
 }
 
-/// Probes that perf and bpftrace find in the program.
+/// Notes of the program, which `probes.rs` reads as perf and bpftrace do.
 #[test]
 fn a_program_has_probes_if_it_asks_for_them() {
-    if !Path::new("/usr/include/x86_64-linux-gnu/sys/sdt.h").exists() {
-        println!("SKIPPED: no systemtap-sdt-dev on this computer");
+    if !has_sdt() {
         return;
     }
-    for (flag, of) in [("-DUNSPIN_LOCK_USDT", "probes"), ("-DNO_PROBES", "no-probes")] {
-        counts(&["cc", "-std=gnu11", flag], "counter.c", of, &[]);
-        let program = scratch().join(format!("installed-{of}"));
-        let notes = Command::new("readelf").arg("-n").arg(program).output().unwrap();
-        let notes = String::from_utf8_lossy(&notes.stdout).into_owned();
-        for probe in ["contended", "wait", "waited", "wake"] {
-            let named = notes.lines().any(|line| line.trim() == format!("Name: {probe}"));
-            assert_eq!(named, of == "probes", "{probe}: {notes}");
+    for (compiler, example) in
+        [(["cc", "-std=gnu11"], "counter.c"), (["c++", "-std=c++17"], "counter.cc")]
+    {
+        for (flag, asked) in [("-DUNSPIN_LOCK_USDT", true), ("-DNO_PROBES", false)] {
+            let of = format!("{}-probes-{asked}", compiler[0]);
+            counts(&[compiler[0], compiler[1], flag], example, &of, &[]);
+            let program = scratch().join(format!("installed-{of}"));
+            let notes = Command::new("readelf").arg("-n").arg(program).output().unwrap();
+            let notes = String::from_utf8_lossy(&notes.stdout).into_owned();
+            for probe in ["contended", "wait", "waited", "wake"] {
+                let named = notes.lines().any(|line| line.trim() == format!("Name: {probe}"));
+                assert_eq!(named, asked, "{of} {probe}: {notes}");
+            }
         }
     }
 }

@@ -170,6 +170,15 @@ pub fn has(tool: &str) -> bool {
     there
 }
 
+/// Whether this computer has the header of probes. Prints a line that says so if it has not.
+pub fn has_sdt() -> bool {
+    let there = Path::new("/usr/include/x86_64-linux-gnu/sys/sdt.h").exists();
+    if !there {
+        println!("SKIPPED: probes of locks: no systemtap-sdt-dev on this computer");
+    }
+    there
+}
+
 /// Compiles a program of `programs` against the headers in `locks`; `of` tells apart its builds.
 pub fn build(locks: &Path, name: &str, of: &str, flags: &[&str]) -> PathBuf {
     let out = scratch().join(format!("{name}-{of}"));
