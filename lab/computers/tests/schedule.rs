@@ -27,17 +27,17 @@ fn vms_are_scheduled_and_given_back() {
 
 #[test]
 fn shares_are_those_of_cgroups_and_strangers_have_little() {
-    boot("schedule-shares", include_str!("schedule_shares.sh"), 44);
+    boot("schedule-shares", include_str!("schedule_shares.sh"), 46);
 }
 
 #[test]
 fn threads_that_start_and_tasks_of_the_host() {
-    boot("schedule-threads", include_str!("schedule_threads.sh"), 66);
+    boot("schedule-threads", include_str!("schedule_threads.sh"), 80);
 }
 
 #[test]
 fn no_thread_waits_until_the_kernel_ends_it() {
-    boot("schedule-edges", include_str!("schedule_edges.sh"), 60);
+    boot("schedule-edges", include_str!("schedule_edges.sh"), 83);
 }
 
 #[test]
@@ -49,5 +49,5 @@ fn a_vm_that_spins_in_user_space_is_a_gang() {
 fn whatever_ends_it_threads_are_as_before_and_nobody_waits() {
     let rounds = common::cycles(ROUNDS);
     let script = format!("ROUNDS={rounds}\n{}", include_str!("schedule_back.sh"));
-    boot("schedule-back", &script, 9);
+    boot("schedule-back", &script, 27);
 }

@@ -25,6 +25,50 @@ check "threads exit: it is on" is $STATE enabled
 check "threads exit: it ends" end
 end_vms /tmp/stop-h $h
 
+# --- a VM that halts as often as it can ---
+# KVM must not poll for the wake-up: each halt gives the CPU up.
+echo 0 > /sys/module/kvm/parameters/halt_poll_ns
+unspin-inside meet 2 1 --until /tmp/stop-m > /tmp/vm-m &
+m=$!
+settle has_vcpus $m 2
+halts() {
+	for tid in $(vcpus $m); do
+		sed -n 's/^voluntary_ctxt_switches:[^0-9]*//p' /proc/$m/task/$tid/status
+	done | tr '\n' '+' | sed 's/$/0/'
+}
+halted() { [ $(($(halts))) -gt $1 ]; }
+for gangs in --no-gangs "--gang pid:$m"; do
+	check "'$gangs': halts: the kernel takes it" schedule --cpus 0-3 $gangs
+	check "'$gangs': halts: its threads are taken" settle all_are $m $EXT
+	before=$(($(halts)))
+	sleep 1
+	say "'$gangs': $(($(halts) - before)) halts in about a second"
+	check "'$gangs': halts: the VM goes on" settle halted $((before + 5000))
+	check "'$gangs': halts: no vCPU of the other waits" nobody_waits 4 $a
+	check "'$gangs': halts: it is on" is $STATE enabled
+	check "'$gangs': halts: it ends" end
+done
+end_vms /tmp/stop-m $m
+
+# --- migration: vCPUs of a VM that arrives wait until all of it is there; those of one that leaves stop, and it ends ---
+unspin-inside vm-that-arrives 4 /tmp/begin-i --until /tmp/stop-i > /tmp/vm-i &
+i=$!
+settle has_vcpus $i 4
+check "migration: the kernel takes it" schedule --cpus 0-3 --gang pid:$i
+check "migration: a VM that arrives is taken" settle all_are $i $EXT
+check "migration: the other runs meanwhile" nobody_waits 4 $a
+touch /tmp/begin-i
+check "migration: it has turns" settle turns_more $i 20
+check "migration: all vCPUs run" nobody_waits 8 $a $i
+kill -STOP $i
+check "migration: one that leaves keeps no CPU" nobody_waits 4 $a
+kill -9 $i
+wait $i
+check "migration: it has left" settle not of $i
+check "migration: the other runs on" go_on $a
+check "migration: it is on" is $STATE enabled
+check "migration: it ends" end
+
 # --- a thread that may only run on a CPU which is left, and waited for it before ---
 # The kernel has a server, which gives such a thread 5 %, only for CPUs that are there when it boots: here the first.
 check "a CPU is left: the kernel takes it" schedule --cpus 0-3 --no-gangs

@@ -6,7 +6,7 @@ G=/sys/fs/cgroup
 echo +cpu > $G/cgroup.subtree_control
 mkdir -p $G/s.slice
 echo +cpu > $G/s.slice/cgroup.subtree_control
-mkdir -p $G/1.scope $G/2.scope $G/4.scope $G/s.slice/1.scope $G/s.slice/3.scope
+mkdir -p $G/1.scope $G/2.scope $G/4.scope $G/s.slice/1.scope $G/s.slice/3.scope $G/4.scope/1.scope
 for n in 1 2 4; do echo ${n}00 > $G/$n.scope/cpu.weight; done
 for n in 1 3; do echo ${n}00 > $G/s.slice/$n.scope/cpu.weight; done
 echo 200 > $G/s.slice/cpu.weight
@@ -38,6 +38,9 @@ for gangs in --no-gangs "--gang pid:$w1 --gang pid:$w2 --gang pid:$w3"; do
 	move $w1 s.slice/1.scope $w2 s.slice/3.scope $w3 1.scope
 	sleep 2
 	check "'$gangs': a slice has its share, whatever is in it" proportion 1 3 2
+	move $w1 4.scope $w2 4.scope/1.scope $w3 2.scope
+	sleep 2
+	check "'$gangs': a VM in a cgroup inside another VM's shares its weight" proportion 1 1 1
 	move $w1 1.scope $w2 2.scope $w3 4.scope
 	check "'$gangs': it ends" end
 done

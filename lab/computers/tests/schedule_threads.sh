@@ -49,6 +49,14 @@ check "a cpuset: the kernel takes it" schedule --cpus 2-3 pid:$c
 check "a cpuset: on the scheduler's CPUs" settle all_on $c 2-3
 echo 0-2 > $G/set.scope/cpuset.cpus
 check "a cpuset: it shrinks" all_on $c 2
+echo 0-1 > $G/set.scope/cpuset.cpus
+check "a cpuset: it has none of the scheduler's CPUs, and its threads are given back" settle all_are $c 0
+check "a cpuset: they have all that it has" all_on $c 0-1
+check "a cpuset: they run" go_on $c
+echo 0-2 > $G/set.scope/cpuset.cpus
+check "a cpuset: it has one of them, and its threads are taken again" settle all_are $c $EXT
+check "a cpuset: on that CPU" settle all_on $c 2
+check "a cpuset: they run there" go_on $c
 check "a cpuset: it ends" end
 check "a cpuset: its threads have what is left" all_on $c 0-2
 end_vms /tmp/stop-c $c
@@ -104,8 +112,31 @@ wait $first $second
 check "a fork bomb: it has ended with an error" not end
 for vm in $a $b; do check "a fork bomb: threads are as before" as_before $vm; done
 
-# --- a hog on a CPU of a gang, before that CPU is left to it; another CPU goes meanwhile ---
+# --- a fork bomb on the other CPUs, where the command runs ---
 LONGEST_MS=100
+worst=0
+rm /tmp/stop-bomb
+kill -STOP $b
+# This script is there, too, and takes no time from VMs.
+taskset -p 3 $$ > /dev/null
+check "a fork bomb elsewhere: the kernel takes it" schedule --cpus 2-3 --no-gangs pid:$a
+check "a fork bomb elsewhere: all threads are its" settle all_are $a $EXT
+check "a fork bomb elsewhere: on its CPUs" settle all_on $a 2-3
+bomb 9>&- & first=$!
+bomb 9>&- & second=$!
+check "a fork bomb elsewhere: all vCPUs run" nobody_waits 4 $a
+say "a fork bomb elsewhere: longest time without CPU time: $worst ms"
+taskset -p f $a > /dev/null
+check "a fork bomb elsewhere: a thread that may run there is narrowed again" settle all_on $a 2-3
+check "a fork bomb elsewhere: it is on" is $STATE enabled
+check "a fork bomb elsewhere: it ends" end
+check "a fork bomb elsewhere: threads are as before" as_before $a
+touch /tmp/stop-bomb
+wait $first $second
+taskset -p f $$ > /dev/null
+kill -CONT $b
+
+# --- a hog on a CPU of a gang, before that CPU is left to it; another CPU goes meanwhile ---
 worst=0
 check "a gang: the kernel takes it" schedule --cpus 0-3 --gang pid:$a
 taskset 8 sh -c 'while :; do :; done' &

@@ -38,6 +38,8 @@ const USAGE: &str = "usage: unspin-inside COMMAND
                                    the same, and it reports each wait that is not short
   vm-that-starts VCPUS --until FILE
                                    the same as vm, and it starts threads that sleep all the time
+  vm-that-arrives VCPUS BEGIN --until FILE
+                                   the same as vm, and its vCPUs wait until the file BEGIN exists
   meet VCPUS ITERATIONS --until FILE
                                    one VM whose vCPUs compute so many iterations, and halt until all have
   ext COMMAND                      becomes a shell with SCHED_EXT that runs COMMAND
@@ -105,6 +107,10 @@ fn run(words: &[&str]) -> Result<String, String> {
         ["vm-that-starts", vcpus, "--until", file] => {
             ext::start_threads();
             vms::run(number(vcpus)?, 0, &End::File(file.into()))
+        }
+        ["vm-that-arrives", vcpus, begin, "--until", file] => {
+            let (begin, end) = (End::File(begin.into()), End::File(file.into()));
+            vms::run_later(number(vcpus)?, &begin, &end)
         }
         ["meet", vcpus, iterations, "--until", file] => {
             vms::meet(number(vcpus)?, number(iterations)?, &End::File(file.into()))

@@ -13,7 +13,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// When a VM is stopped.
+/// When a VM is started or stopped.
 pub enum End {
     /// After this many ms.
     After(u64),
@@ -41,20 +41,36 @@ pub fn meet(vcpus: u32, iterations: u32, end: &End) -> Result<String, String> {
     run_as(&VmConfig { program, ..config(vcpus, 1) }, end)
 }
 
+/// Runs one VM whose vCPUs wait until `begin`, as those of a VM that is migrated in.
+pub fn run_later(vcpus: u32, begin: &End, end: &End) -> Result<String, String> {
+    run_between(&config(vcpus, 1), begin, end)
+}
+
 fn run_as(config: &VmConfig, end: &End) -> Result<String, String> {
+    run_between(config, &End::After(0), end)
+}
+
+fn run_between(config: &VmConfig, begin: &End, end: &End) -> Result<String, String> {
     let mut vm = Vm::new(config).map_err(|e| e.to_string())?;
+    wait(&mut vm, begin)?;
     vm.start();
-    let start = Instant::now();
-    while !match end {
-        End::After(ms) => start.elapsed() >= Duration::from_millis(*ms),
-        End::File(file) => file.exists(),
-    } {
-        fine(&mut vm)?;
-        std::thread::sleep(LOOK);
-    }
+    wait(&mut vm, end)?;
     let units = progress(&mut vm)?;
     vm.stop(STOP_TIMEOUT).map_err(|e| e.to_string())?;
     Ok(format!("{units} units"))
+}
+
+/// Waits until then. An error if the VM fails meanwhile.
+fn wait(vm: &mut Vm, until: &End) -> Result<(), String> {
+    let start = Instant::now();
+    while !match until {
+        End::After(ms) => start.elapsed() >= Duration::from_millis(*ms),
+        End::File(file) => file.exists(),
+    } {
+        fine(vm)?;
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
 }
 
 /// Creates, runs and ends VMs one after the other.
