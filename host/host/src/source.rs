@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 /// Number of lines shown of a compiler's errors.
 const ERRORS_SHOWN: usize = 8;
 
-/// The module's sources: `UNSPIN_ROOT`, or the checkout from which this program was built. The checkout
-/// of an installed program was on another computer, and that path may belong to anybody here: its
-/// sources are those of package unspin-dkms.
+/// The module's sources: `UNSPIN_ROOT` if it is set and not empty, or the checkout from which this program
+/// was built. The checkout of an installed program was on another computer, and that path may belong to
+/// anybody here: its sources are those of package unspin-dkms.
 pub fn source_tree() -> PathBuf {
-    match std::env::var_os("UNSPIN_ROOT") {
+    match std::env::var_os("UNSPIN_ROOT").filter(|root| !root.is_empty()) {
         Some(root) => PathBuf::from(root),
         None if is_installed() => {
             Path::new("/usr/src").join(concat!("unspin-", env!("CARGO_PKG_VERSION")))

@@ -79,6 +79,11 @@ pub enum LabError {
              --reinstall bochs), for others see lab/computers/c/bochs_vm_entry.c"
     )]
     Unmended { version: String, why: String },
+    #[error(
+        "{program} --help has not ended after {after_s} s; remove this program, or install Debian's \
+             again: apt-get install --reinstall bochs"
+    )]
+    HelpHangs { program: PathBuf, after_s: u64 },
     #[error("UNSPIN_EMULATOR={name:?} is not an emulator; allowed: {allowed}")]
     NoEmulator { name: String, allowed: String },
     #[error("the lab's own Bochs is not built; run: unspin-lab lab emulator")]

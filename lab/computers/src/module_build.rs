@@ -28,7 +28,8 @@ pub(crate) struct Module {
     parts: [&'static str; 3],
     /// Variables for make, besides the kernel's headers.
     variables: &'static [&'static str],
-    /// Name of the build directory, which is beside its log.
+    /// Name of the build directory, which is beside its log. Two builds of the same sources share it, so that
+    /// what is alike is compiled once.
     work: &'static str,
     log: &'static str,
     /// The built file.
@@ -48,7 +49,6 @@ pub(crate) const HOSTS: Module = Module {
 /// The host's module with the parameters that tests use.
 pub(crate) const HOSTS_FOR_TESTS: Module = Module {
     variables: &["UNSPIN_TEST=1"],
-    work: "build-test",
     log: "build-test.log",
     file: "unspin-test.ko",
     ..HOSTS
@@ -77,7 +77,7 @@ pub(crate) const GUESTS: Module = Module {
 impl Module {
     /// The file that names the sources of the module in a kernel's directory. It is written last.
     fn stamp(&self, dir: &Path) -> PathBuf {
-        dir.join(format!("{}.sources", self.work))
+        dir.join(format!("{}.sources", self.file))
     }
 
     /// The module in `dir`, if it was built from exactly these sources. make alone would take seconds to
@@ -227,8 +227,9 @@ mod tests {
     const RELEASE: &str = "6.12.99-test";
 
     /// A replacement for Kbuild, which counts its calls in the headers' directory, and fails on request.
-    const MAKEFILE: &str = "all:\n\techo made $(UNSPIN_TEST) >> $(KDIR)/count\n\
-        \ttest ! -e $(KDIR)/broken\n\tcp /bin/true unspin.ko\n";
+    const MAKEFILE: &str = "all: main.o\n\techo made $(UNSPIN_TEST) >> $(KDIR)/count\n\
+        \ttest ! -e $(KDIR)/broken\n\tcp /bin/true unspin.ko\n\
+        main.o: main.c\n\techo compiled >> $(KDIR)/compiled\n\tcp main.c main.o\n";
 
     #[test]
     fn a_module_is_built_once_of_each_source() {
@@ -255,6 +256,8 @@ mod tests {
         build(&HOSTS_FOR_TESTS).unwrap();
         let made = fs::read_to_string(headers.join("count")).unwrap();
         assert_eq!(made, "made\nmade 1\n");
+        let compiled = fs::read_to_string(headers.join("compiled")).unwrap();
+        assert_eq!(compiled, "compiled\n", "both have the objects of the first");
 
         // Each source affects the result, and a failed build must leave no module that is later
         // reused.

@@ -41,6 +41,14 @@ fn directory(name: &str) -> PathBuf {
     directory
 }
 
+/// Whether a file includes a header, itself or by another one.
+fn includes(file: &str, header: &str) -> bool {
+    let text = std::fs::read_to_string(source(file)).unwrap();
+    let quoted =
+        |line: &'_ str| Some(line.strip_prefix("#include \"")?.split_once('"')?.0.to_string());
+    text.lines().filter_map(quoted).any(|name| name == header || includes(&name, header))
+}
+
 /// The object of a file, in `to`.
 fn compile(file: &Path, to: &Path) -> PathBuf {
     let object = to.join(file.file_name().unwrap()).with_extension("o");
@@ -73,7 +81,7 @@ impl Unchanged {
         Unchanged { objects, api }
     }
 
-    /// The same with the text of one file or header replaced.
+    /// The same with the text of one file or header replaced. Only what has it is compiled again.
     fn with(&self, name: &str, which: &str, text: &str) -> Api {
         let directory = directory(name);
         let header = which.ends_with(".h");
@@ -85,7 +93,8 @@ impl Unchanged {
             }
         }
         std::fs::write(directory.join(which), text).unwrap();
-        let object = |(file, unchanged): (&&str, &PathBuf)| match header || *file == which {
+        let is_changed = |file: &str| file == which || includes(file, which);
+        let object = |(file, unchanged): (&&str, &PathBuf)| match is_changed(file) {
             true => compile(&directory.join(file), &directory),
             false => unchanged.clone(),
         };

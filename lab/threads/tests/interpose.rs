@@ -6,8 +6,10 @@
 mod common;
 
 use common::{check, in_parallel, locks_dir, programs_dir, scratch};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Arc, Mutex, OnceLock};
 use unspin_threads::locks::by_name;
 
 /// Exports the programs' functions, of which one replaces the C library's.
@@ -25,10 +27,17 @@ fn cc(source: &Path, out: &str, flags: &[&str]) -> PathBuf {
     out
 }
 
-/// A program of `programs`; `of` tells apart the tests that build it.
-fn program(name: &str, of: &str) -> PathBuf {
+/// What is built under this name, once for all tests.
+fn once(name: &str, build: impl FnOnce() -> PathBuf) -> PathBuf {
+    static BUILT: Mutex<BTreeMap<String, Arc<OnceLock<PathBuf>>>> = Mutex::new(BTreeMap::new());
+    let built = Arc::clone(BUILT.lock().unwrap().entry(name.to_string()).or_default());
+    built.get_or_init(build).clone()
+}
+
+/// A program of `programs`.
+fn program(name: &str) -> PathBuf {
     let source = programs_dir().join(name).with_extension("c");
-    cc(&source, &format!("{name}-{of}"), &[])
+    once(name, || cc(&source, &format!("{name}-all"), &[]))
 }
 
 /// The library, of sources in a directory.
@@ -46,8 +55,8 @@ fn library(from: &Path, name: &str) -> PathBuf {
     out
 }
 
-fn real_library(of: &str) -> PathBuf {
-    library(&locks_dir().join("interpose"), &format!("libunspin-locks-{of}"))
+fn real_library() -> PathBuf {
+    once("library", || library(&locks_dir().join("interpose"), "libunspin-locks"))
 }
 
 fn over(library: &Path, program: &Path, lock: &str, settings: &[(&str, &str)]) -> Command {
@@ -87,7 +96,7 @@ fn counts(command: &mut Command) -> [u64; 3] {
 
 /// The locks that the library knows, as it says itself.
 fn names(library: &Path) -> Vec<String> {
-    let output = over(library, &program("posix_spin", "names"), "nosuch", &[]).output().unwrap();
+    let output = over(library, &program("posix_spin"), "nosuch", &[]).output().unwrap();
     let said = said(&output);
     let names = said.split("is not one of").nth(1).and_then(|t| t.split(';').next());
     let names = names.unwrap_or_else(|| panic!("no names: {said}")).split_whitespace();
@@ -101,7 +110,7 @@ fn fits_spin(lock: &str) -> bool {
 
 #[test]
 fn spin_locks_keep_their_promises_over_every_lock() {
-    let (program, library) = (program("posix_spin", "all"), real_library("spin"));
+    let (program, library) = (program("posix_spin"), real_library());
     check(&mut Command::new(&program)).expect("the C library's own");
     let names = names(&library);
     assert!(names.len() >= 5, "{names:?}");
@@ -120,7 +129,7 @@ fn spin_locks_keep_their_promises_over_every_lock() {
 
 #[test]
 fn mutexes_return_what_the_c_library_returns() {
-    let (program, library) = (program("posix_mutex", "all"), real_library("codes"));
+    let (program, library) = (program("posix_mutex"), real_library());
     check(&mut Command::new(&program)).expect("the C library's own");
     let [spins, mutexes, left] = counts(&mut over(&library, &program, "", &[MUTEX]));
     assert!(spins == 0 && mutexes > 10 && left > 10, "{spins} {mutexes} {left}");
@@ -130,9 +139,9 @@ fn mutexes_return_what_the_c_library_returns() {
 
 #[test]
 fn contended_mutexes_and_conditions_work_over_every_lock() {
-    let library = real_library("contend");
+    let library = real_library();
     for name in ["posix_contend", "posix_cond"] {
-        let program = program(name, "all");
+        let program = program(name);
         check(&mut Command::new(&program)).expect("the C library's own");
         check(&mut over(&library, &program, "", &[])).expect("only spin locks are taken over");
         in_parallel(&names(&library), |lock| {
@@ -146,10 +155,11 @@ fn contended_mutexes_and_conditions_work_over_every_lock() {
 /// the second.
 #[test]
 fn two_copies_of_the_library_do_not_mix() {
-    let (first, second) = (real_library("first"), real_library("second"));
+    let first = real_library();
+    let second = library(&locks_dir().join("interpose"), "libunspin-locks-second");
     let both = PathBuf::from(format!("{}:{}", first.display(), second.display()));
     for name in ["posix_contend", "posix_cond"] {
-        let program = program(name, "twice");
+        let program = program(name);
         for mutex in ["0", "1"] {
             check(&mut over(&both, &program, "", &[("UNSPIN_MUTEX", mutex)]))
                 .unwrap_or_else(|said| panic!("{name}, UNSPIN_MUTEX={mutex}: {said}"));
@@ -159,8 +169,7 @@ fn two_copies_of_the_library_do_not_mix() {
 
 #[test]
 fn the_library_exports_only_what_it_replaces() {
-    let output =
-        Command::new("nm").args(["-D", "--defined-only"]).arg(real_library("names")).output();
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(real_library()).output();
     let names = String::from_utf8(output.unwrap().stdout).unwrap();
     let names = names.lines().filter_map(|line| line.split(' ').next_back());
     // The versions are listed, too.
@@ -170,7 +179,7 @@ fn the_library_exports_only_what_it_replaces() {
 
 #[test]
 fn the_dynamic_linker_serves_a_program_as_before() {
-    let (program, library) = (program("posix_linked", "all"), real_library("linked"));
+    let (program, library) = (program("posix_linked"), real_library());
     check(&mut Command::new(&program)).expect("the C library's own");
     for mutex in ["0", "1"] {
         check(&mut over(&library, &program, "", &[("UNSPIN_MUTEX", mutex)]))
@@ -181,7 +190,7 @@ fn the_dynamic_linker_serves_a_program_as_before() {
 /// A limit that docs/run.md tells: the waiter that is stopped is the one that asks for the mutex.
 #[test]
 fn a_stopped_waiter_delays_others_with_mutexes_only() {
-    let (program, library) = (program("posix_stopped", "all"), real_library("stopped"));
+    let (program, library) = (program("posix_stopped"), real_library());
     check(&mut Command::new(&program)).expect("the C library's own");
     check(&mut over(&library, &program, "", &[])).expect("only spin locks are taken over");
     let said = check(&mut over(&library, &program, "", &[MUTEX, ("HANGS_AFTER_S", "2")]))
@@ -192,7 +201,7 @@ fn a_stopped_waiter_delays_others_with_mutexes_only() {
 /// `unspin run -- sh -c ./program-of-musl`: the child loads the library, and keeps musl's locks.
 #[test]
 fn processes_of_another_c_library_start() {
-    let library = real_library("musl");
+    let library = real_library();
     let output = Command::new("readelf").args(["-d", "-W"]).arg(&library).output().unwrap();
     let said = said(&output);
     let needed: Vec<_> = said.lines().filter(|line| line.contains("(NEEDED)")).collect();
@@ -212,7 +221,7 @@ fn processes_of_another_c_library_start() {
 
 #[test]
 fn realtime_threads_end_over_every_lock() {
-    let (program, library) = (program("posix_realtime", "all"), real_library("realtime"));
+    let (program, library) = (program("posix_realtime"), real_library());
     let alone = bounded(&mut Command::new(&program));
     if alone.contains("SKIPPED: ") {
         println!("{alone}");
@@ -235,7 +244,7 @@ fn bounded(command: &mut Command) -> String {
 
 #[test]
 fn locks_work_before_constructors_and_in_what_is_loaded_late() {
-    let (program, library) = (program("posix_early", "all"), real_library("early"));
+    let (program, library) = (program("posix_early"), real_library());
     let source = programs_dir().join("posix_early.c");
     let object = cc(&source, "loaded-late.so", &["-DLOADED_LATE", "-shared", "-fPIC"]);
     check(Command::new(&program).arg(&object)).expect("the C library's own");
@@ -249,7 +258,7 @@ fn locks_work_before_constructors_and_in_what_is_loaded_late() {
 
 #[test]
 fn programs_in_other_languages_work_over_every_lock() {
-    let library = real_library("languages");
+    let library = real_library();
     let test = programs_dir();
     let cxx = scratch().join("posix_cxx");
     let mut compile = Command::new("c++");
@@ -271,7 +280,7 @@ fn programs_in_other_languages_work_over_every_lock() {
 
 #[test]
 fn nothing_is_said_unless_asked() {
-    let (program, library) = (program("posix_spin", "silent"), real_library("silent"));
+    let (program, library) = (program("posix_spin"), real_library());
     let quiet = |lock: &str, settings: &[(&str, &str)]| {
         let output = over(&library, &program, lock, settings).arg("codes").output().unwrap();
         assert!(output.status.success());
@@ -465,14 +474,12 @@ fn make_mutant(number: usize, mutant: &Mutant) -> (PathBuf, PathBuf) {
         }
         std::fs::write(dir.join(name), text).unwrap();
     }
-    let source = programs_dir().join(mutant.program).with_extension("c");
-    let program = cc(&source, &format!("rejects-mutant-{number}"), &[]);
-    (library(&dir, &format!("libmutant-{number}")), program)
+    (library(&dir, &format!("libmutant-{number}")), program(mutant.program))
 }
 
 #[test]
 fn wrong_libraries_are_rejected() {
-    let right = real_library("right");
+    let right = real_library();
     std::thread::scope(|scope| {
         for (number, mutant) in MUTANTS.iter().enumerate() {
             let right = &right;

@@ -214,6 +214,7 @@ fn outside_a_checkout_scenarios_are_known_or_their_place_is() {
     };
     let known = said(None);
     assert!(known.contains("components, demo"), "{known}");
+    assert_eq!(said(Some(Path::new(""))), known, "an empty value counts as unset");
     let none = said(Some(Path::new("/nonexistent")));
     assert!(none.contains("/usr/share/unspin/scenarios: name a file"), "{none}");
     let pages = dir.join("a/b");

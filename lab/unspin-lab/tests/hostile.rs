@@ -150,6 +150,24 @@ fn scenarios_of_one_name_do_not_replace_each_other() {
 }
 
 #[test]
+fn results_that_cannot_be_written_are_told_before_anything_runs() {
+    let dir = Dir(Scratch::new());
+    let file = dir.file("first.toml", &scenario("ebizzy", "vcpus=2"));
+    for name in ["results.jsonl", "summary.json", "report.html"] {
+        let out = dir.path(name);
+        dir.0.dir(&format!("{name}/{name}"));
+        let said = fails(&bench(&file, &out), 2, "it is a directory");
+        assert!(said.contains(&format!("{name}/{name}")) && said.contains("--out"), "{said}");
+        assert!(!Path::new(&out).join("boots").exists(), "something was made");
+    }
+    let out = dir.file("out", "mine");
+    for out in [format!("{out}/below"), out.clone()] {
+        let said = fails(&bench(&file, &out), 2, "a file stands in place of this directory");
+        assert!(said.contains(&out) && said.contains("--out"), "{said}");
+    }
+}
+
+#[test]
 fn a_bench_leaves_its_own_files_alone_and_no_others() {
     let dir = Dir(Scratch::new());
     let out = dir.path("out");

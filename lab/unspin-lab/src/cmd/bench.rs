@@ -21,6 +21,7 @@ use anyhow::{bail, Context};
 use drawn::{say_usual, Drawn, WorldArgs};
 use std::collections::HashSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -151,7 +152,11 @@ struct Bench<'a> {
     stop: &'a AtomicBool,
 }
 
-/// Refuses scenarios with the same name, because they would overwrite each other's results.
+/// Files that a bench leaves in its directory in any case.
+const FILES: [&str; 5] = ["results.jsonl", "summary.json", "table.txt", "table.csv", "report.html"];
+
+/// Refuses scenarios with the same name, because they would overwrite each other's results, and
+/// results that could not be written at the end.
 fn check_dirs(benches: &[Bench]) -> Result<(), Usage> {
     let mut names = HashSet::new();
     for bench in benches {
@@ -163,8 +168,28 @@ fn check_dirs(benches: &[Bench]) -> Result<(), Usage> {
                 "{why}; run them one by one, each with an --out of its own"
             )));
         }
+        check_dir(&bench.out)?;
     }
     Ok(())
+}
+
+fn check_dir(out: &Path) -> Result<(), Usage> {
+    let is_no_dir = match fs::metadata(out) {
+        Ok(meta) => !meta.is_dir(),
+        Err(error) => error.kind() == ErrorKind::NotADirectory,
+    };
+    if is_no_dir {
+        let why = "a file stands in place of this directory or of one above it";
+        return Err(Usage(format!("{}: {why}; use another --out", shown(out))));
+    }
+    let is_dir = |file: &PathBuf| fs::symlink_metadata(file).is_ok_and(|meta| meta.is_dir());
+    match FILES.iter().map(|name| out.join(name)).find(is_dir) {
+        None => Ok(()),
+        Some(file) => {
+            let why = "it is a directory; remove it, or use another --out";
+            Err(Usage(format!("cannot write {}: {why}", shown(&file))))
+        }
+    }
 }
 
 fn out_dir(args: &Args, scenario: &str) -> PathBuf {

@@ -56,6 +56,7 @@ pub fn explain(e: LabError) -> anyhow::Error {
         | LabError::NoHeaders { .. }
         | LabError::OtherHeaders { .. }
         | LabError::Unmended { .. }
+        | LabError::HelpHangs { .. }
         | LabError::NoEmulator { .. }
         | LabError::NoLocksKernel
         | LabError::NoOwnBochs

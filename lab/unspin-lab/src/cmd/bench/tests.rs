@@ -149,7 +149,7 @@ fn a_bench_leaves_results_summary_and_page() {
     assert!(s.provenance.complete && s.provenance.version.is_some());
     assert_eq!(s.provenance.tsc_khz, None, "what the machine does not know is not 0");
     assert_eq!(s.provenance.runs, 6, "alone, stock and apples, twice");
-    for file in ["results.jsonl", "summary.json", "report.html", "table.csv"] {
+    for file in FILES {
         assert!(case.dir.join(file).is_file(), "{file}");
     }
 }
