@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! VMs whose vCPU threads are scheduled by Xen's Credit, with or without ASMan's coscheduling, for
+//! VMs whose vCPU threads are scheduled by Credit, with or without ASMan's coscheduling, for
 //! comparison with the module's turns. The scheduler is a separate program (papers/crates/scx).
 
 use unspin_policy::credit;

@@ -457,6 +457,23 @@ fn each_way_of_scheduling_needs_its_scheduler() {
     }
 }
 
+/// Only the Credit that sched_ext has as well has slots whose length an arm sets.
+#[test]
+fn slots_are_those_of_the_credit_of_sched_ext() {
+    let of = |scheduler: &str| {
+        let host = format!("pcpus = 4\nscheduler = \"{scheduler}\"\n");
+        let arm = "name = \"a\"\nturn_us = 30000\n";
+        GOOD.replace("pcpus = 4\n", &host).replace("name = \"stock\"\n", arm)
+    };
+    for scheduler in ["credit", "credit-capped"] {
+        parse_scenario("x.toml", "x", &of(scheduler)).unwrap();
+    }
+    for scheduler in ["fair", "xen-credit", "xen-credit-capped"] {
+        let said = problems(&of(scheduler))[0].to_string();
+        assert!(said.contains("turn_us with coscheduling"), "{scheduler}: {said}");
+    }
+}
+
 #[test]
 fn keys_of_hosts_and_of_asymmetric_vcpus_are_checked() {
     let arm = "name = \"stock\"\n";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Xen's Credit as the host's scheduler: shares, Equation 2 of ASMan (HPDC 2011), coscheduling.
+//! Credit as the host's scheduler, with Xen's ranks if nothing else is said: shares, Equation 2 of
+//! ASMan (HPDC 2011), coscheduling.
 
 mod common;
 
@@ -11,15 +12,22 @@ use unspin_sim::{Host, Kernel, Setup, Simulated, VmSetup};
 const WAYS: [Coscheduling; 4] =
     [Coscheduling::None, Coscheduling::Con, Coscheduling::Vcrd, Coscheduling::VcrdPle];
 
-/// VMs of those programs and weights on eight pCPUs under Credit, unpinned.
+/// VMs of those programs and weights on eight pCPUs under Xen's Credit, unpinned.
 fn machine(capped: bool, way: Coscheduling, vms: &[(Vec<Step>, u32)]) -> Setup {
+    machine_on(lab().with_xen_credit(capped), way, vms)
+}
+
+fn lab() -> Host {
+    Host::lab(8, Kernel::V3_19)
+}
+
+fn machine_on(host: Host, way: Coscheduling, vms: &[(Vec<Step>, u32)]) -> Setup {
     let mut r = Run { window_ms: 6000, ..unpinned(run(1, 4, vec![])) };
     r.warmup_ms = 500;
     r.arm.coscheduling = way;
     if way != Coscheduling::VcrdPle {
         r.arm.window = Window::Off;
     }
-    let host = Host::lab(8, Kernel::V3_19).with_credit(capped);
     let mut setup = Setup::new(&host, &r);
     let first = setup.vms.pop().unwrap();
     for (i, (program, weight)) in vms.iter().enumerate() {
@@ -74,7 +82,7 @@ fn no_capped_vm_gets_more_than_its_weights_share() {
             (r.warmup_ms, r.stagger_ms, r.seed, r.cgroup) = (500, 20, seed, CgroupLayout::Vm);
             r.arm.coscheduling = way;
             r.vms[1].vcpus = vcpus;
-            let setup = Setup::new(&Host::lab(8, Kernel::V3_19).with_credit(true), &r);
+            let setup = Setup::new(&lab().with_xen_credit(true), &r);
             let got = simulated(&setup).result;
             let share =
                 |vm: &VmResult| vm.cpu_ns.iter().sum::<u64>() as f64 / (8 * got.window_ns) as f64;
@@ -197,6 +205,37 @@ fn a_longer_allocation_period_is_heeded() {
         let online = online(&got.vm[0], got.window_ns);
         assert!((online - 0.4).abs() < 0.03, "{period_ms} ms: {online}");
     }
+}
+
+/// By maximal credit, too: Equation 2, and no more than the share where vCPUs only pay and earn.
+#[test]
+fn by_maximal_credit_a_capped_vm_has_its_share() {
+    for (weight, rate) in [(64, 0.4), (32, 0.222)] {
+        for slot_us in [10_000, 30_000] {
+            let host = lab().with_credit(true);
+            let vms = [(busy(), weight), (idle(), 256)];
+            let mut setup = machine_on(host, Coscheduling::None, &vms);
+            setup.run.arm.turn_us = Some(slot_us);
+            let got = simulated(&setup).result;
+            let online = online(&got.vm[0], got.window_ns);
+            assert!((online - rate).abs() < 0.03, "{weight}, {slot_us} us: {online} not {rate}");
+        }
+    }
+}
+
+/// One name, one scheduler: each has results of its own, and slots have the length the arm says.
+#[test]
+fn the_two_schedulers_are_not_one_and_slots_matter() {
+    let of = |host: Host, slot_us| {
+        let vms = [(contended(2000, 500), 100), (busy(), 100), (busy(), 200)];
+        let mut setup = machine_on(host, Coscheduling::None, &vms);
+        setup.run.arm.turn_us = slot_us;
+        simulated(&setup).result.vm
+    };
+    let usual = of(lab().with_credit(false), None);
+    assert_eq!(of(lab().with_credit(false), Some(10_000)), usual, "slots of 10 ms are the usual");
+    assert_ne!(of(lab().with_credit(false), Some(30_000)), usual);
+    assert_ne!(of(lab().with_xen_credit(false), None), usual);
 }
 
 #[test]

@@ -111,12 +111,11 @@ fn asymmetric() -> Vec<(&'static str, Setup)> {
     vec![("asym-3.19", of(Kernel::V3_19)), ("asym-6.12", of(Kernel::V6_12))]
 }
 
-/// Hosts under Xen's Credit: eight pCPUs, vCPUs free to move, an idle Dom0.
+/// Hosts under Credit, Xen's and that of sched_ext: eight pCPUs, vCPUs free to move, an idle Dom0.
 fn credit_hosts() -> Vec<(&'static str, Setup)> {
-    let host = |capped, way| {
+    let on = |host: Host, way| {
         let mut run = Run { window_ms: 400, ..unpinned(run(3, 4, contended(3000, 600))) };
         run.arm.coscheduling = way;
-        let host = Host::lab(8, Kernel::V3_19).with_credit(capped);
         let mut setup = Setup::new(&host, &run);
         setup.vms[2].program = vec![step(Op::Block, constant(0), 0)];
         setup.vms[0].weight = 64;
@@ -124,14 +123,20 @@ fn credit_hosts() -> Vec<(&'static str, Setup)> {
         setup.vms[2].weight = 256;
         setup
     };
+    let lab = || Host::lab(8, Kernel::V3_19);
+    let xen = |capped, way| on(lab().with_xen_credit(capped), way);
+    let maximal = |capped, way| on(lab().with_credit(capped), way);
     vec![
-        ("credit", host(false, Coscheduling::None)),
-        ("credit-con", host(false, Coscheduling::Con)),
-        ("credit-vcrd", host(false, Coscheduling::Vcrd)),
-        ("credit-vcrd-ple", host(false, Coscheduling::VcrdPle)),
-        ("credit-capped", host(true, Coscheduling::None)),
-        ("credit-capped-con", host(true, Coscheduling::Con)),
-        ("credit-capped-vcrd", host(true, Coscheduling::Vcrd)),
+        ("xen-credit", xen(false, Coscheduling::None)),
+        ("xen-credit-con", xen(false, Coscheduling::Con)),
+        ("xen-credit-vcrd", xen(false, Coscheduling::Vcrd)),
+        ("xen-credit-vcrd-ple", xen(false, Coscheduling::VcrdPle)),
+        ("xen-credit-capped", xen(true, Coscheduling::None)),
+        ("xen-credit-capped-con", xen(true, Coscheduling::Con)),
+        ("xen-credit-capped-vcrd", xen(true, Coscheduling::Vcrd)),
+        ("credit-con", maximal(false, Coscheduling::Con)),
+        ("credit-capped", maximal(true, Coscheduling::None)),
+        ("credit-capped-vcrd", maximal(true, Coscheduling::Vcrd)),
     ]
 }
 

@@ -198,9 +198,11 @@ fn machine() -> impl Strategy<Value = Setup> {
                 Some((capped, way, slots)) => {
                     run.arm.coscheduling = way;
                     run.arm.yield_to = YieldTo::Stock;
-                    let host = host.with_credit(capped);
-                    let slot_ns = host.tick_ns;
-                    host.with_period_ns(slots * slot_ns)
+                    let host = match seed >> 40 & 1 {
+                        0 => host.with_xen_credit(capped),
+                        _ => host.with_credit(capped),
+                    };
+                    host.with_period_ns(slots * 10_000_000)
                 }
             };
             let idle_states: &[IdleState] =

@@ -185,7 +185,7 @@ fn what_does_not_go_together_is_refused() {
     refused(Coscheduling::Con, other, "no unspin schedule");
     refused(Coscheduling::Con, |s| s.host.pcpus = 1025, "1025 pCPUs; at most 1024");
     let credit = |s: &mut Setup| {
-        (s.host, s.run.arm.yield_to) = (s.host.clone().with_credit(false), YieldTo::Stock);
+        (s.host, s.run.arm.yield_to) = (s.host.clone().with_xen_credit(false), YieldTo::Stock);
         s.run.arm.turn_us = Some(6000);
     };
     refused(Coscheduling::Con, credit, "Credit has none");

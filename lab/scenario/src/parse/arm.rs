@@ -122,7 +122,8 @@ fn read_arm(
     let coscheduling = t.read(&keys::COSCHEDULING);
     let coscheduling_mechanism = read_mechanism(t, coscheduling);
     let turn_us = t.read(&keys::TURN_US);
-    let has_slots = coscheduling_mechanism == Some(CoschedulingMechanism::SchedExt);
+    let has_slots = coscheduling_mechanism == Some(CoschedulingMechanism::SchedExt)
+        || scheduler.is_some_and(|s| s.has_slots());
     let has_none = coscheduling == Some(Coscheduling::None) && !has_slots;
     if let Some(v) = t.at(&keys::TURN_US).filter(|_| has_none) {
         v.problem("without coscheduling no VM has turns", "turn_us with coscheduling");

@@ -31,16 +31,26 @@ pub enum HostScheduler {
     Fair,
     /// The same, but no VM gets more than its weight's share (`cpu.max`).
     FairCapped,
-    /// Xen Credit, work-conserving: unused time of a VM goes to the others.
+    /// Credit as the sched_ext scheduler has it (the most credit first), work-conserving: unused time
+    /// of a VM goes to the others.
     Credit,
-    /// Xen Credit; no VM gets more than its weight's share.
+    /// The same; no VM gets more than its weight's share.
     CreditCapped,
+    /// Credit of Xen 3.3 (ranks UNDER and OVER), work-conserving.
+    XenCredit,
+    /// The same; no VM gets more than its weight's share.
+    XenCreditCapped,
 }
 
 impl HostScheduler {
-    /// Whether it is Xen's.
+    /// Whether it is one of those named Credit.
     pub fn is_credit(self) -> bool {
         !matches!(self, HostScheduler::Fair | HostScheduler::FairCapped)
+    }
+
+    /// Whether vCPUs have slots, whose length an arm may set.
+    pub fn has_slots(self) -> bool {
+        matches!(self, HostScheduler::Credit | HostScheduler::CreditCapped)
     }
 }
 

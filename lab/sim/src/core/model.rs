@@ -68,11 +68,13 @@ impl Kernel {
     }
 }
 
-/// Parameters of Xen's Credit scheduler.
+/// Parameters of a Credit scheduler.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CreditHost {
     /// Slots, credits and the cap; one credit is a microsecond.
     pub params: credit::Params,
+    /// Xen 3.3's ranks decide, and not as under sched_ext the most credit (`host/credit/rules.rs`).
+    pub xen: bool,
     /// How long a vCPU runs before the pCPU chooses again, ns.
     pub slice_ns: u64,
     /// Largest delay of a slice's timer, ns.
@@ -132,7 +134,7 @@ pub struct Host {
     pub period_ns: Option<u64>,
     /// Parameters of asymmetric vCPUs, for arms that use them.
     pub asym: asym::Params,
-    /// Xen's Credit schedules, not the kernel's fair scheduler.
+    /// Credit schedules, not the kernel's fair scheduler.
     pub credit: Option<CreditHost>,
     /// The fair scheduler gives no VM more than its weight's share (`cpu.max`).
     pub capped: bool,
@@ -244,6 +246,8 @@ impl Host {
             HostScheduler::FairCapped => Host { capped: true, ..host },
             HostScheduler::Credit => host.with_credit(false),
             HostScheduler::CreditCapped => host.with_credit(true),
+            HostScheduler::XenCredit => host.with_xen_credit(false),
+            HostScheduler::XenCreditCapped => host.with_xen_credit(true),
         };
         let host = match plan.host.period_ms {
             Some(ms) => host.with_period_ns(u64::from(ms) * 1_000_000),
@@ -269,12 +273,44 @@ impl Host {
         }
     }
 
-    /// The host under Xen's Credit: 10 ms ticks, 30 ms slices, 30 ms between distributions of
+    /// The host under the Credit of sched_ext: slots of 10 ms, 30 ms between distributions of credit
+    /// (HPDC 2011, section 3.3), the most credit first (4.5). `capped`: no VM gets more than its
+    /// weight's share. Ticks and the pause-loop window are the kernel's.
+    pub fn with_credit(self, capped: bool) -> Host {
+        let params = credit::Params { capped: capped.into(), ..credit::Params::default() };
+        let host = CreditHost {
+            params,
+            xen: false,
+            slice_ns: u64::from(params.slot_us) * 1000,
+            slop_ns: 0,
+            boost: false,
+            vcrd: vcrd::Params::default(),
+        };
+        Host { credit: Some(host), ..self }
+    }
+
+    /// The same host with slots of Credit of that length, us. Credits are handed out as often as
+    /// before, or after each slot if that is longer. Xen's Credit and the fair scheduler have no
+    /// slots.
+    pub(crate) fn with_slot_us(mut self, slot_us: u32) -> Host {
+        if let Some(CreditHost { params, slice_ns, xen: false, .. }) = &mut self.credit {
+            let period_us = params.slot_us.saturating_mul(params.slots_per_assignment);
+            let slots = (period_us / slot_us.max(1)).max(1);
+            params.slots_per_assignment = slots;
+            (params.slot_us, params.credit_per_slot) = (slot_us, slot_us);
+            params.credit_max = slots.saturating_mul(slot_us);
+            *slice_ns = u64::from(slot_us) * 1000;
+        }
+        self
+    }
+
+    /// The host under Xen 3.3's Credit: 10 ms ticks, 30 ms slices, 30 ms between distributions of
     /// credit (HPDC 2011, section 3.3). `capped`: no VM gets more than its weight's share. The
     /// pause-loop window does not grow, as in Xen.
-    pub fn with_credit(self, capped: bool) -> Host {
+    pub fn with_xen_credit(self, capped: bool) -> Host {
         let host = CreditHost {
             params: credit::Params { capped: capped.into(), ..credit::Params::default() },
+            xen: true,
             slice_ns: 30_000_000,
             // TIMER_SLOP of xen/common/timer.c.
             slop_ns: 50_000,
@@ -331,7 +367,8 @@ impl Host {
     /// hand-outs, in whole slots. A vCPU may then have as much credit as a core gives in one.
     pub fn with_period_ns(mut self, period_ns: u64) -> Host {
         if let Some(CreditHost { params, .. }) = &mut self.credit {
-            let slots = (period_ns / self.tick_ns).clamp(1, 1000) as u32;
+            let slot_ns = u64::from(params.slot_us.max(1)) * 1000;
+            let slots = (period_ns / slot_ns).clamp(1, 1000) as u32;
             params.slots_per_assignment = slots;
             params.credit_max = slots.saturating_mul(params.credit_per_slot);
         }
@@ -367,6 +404,20 @@ fn stock_window(kernel: Kernel) -> WindowParams {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As papers/crates/scx/src/config.rs has it.
+    #[test]
+    fn credits_are_handed_out_every_30_ms() {
+        for (slot_us, slots) in [(10_000, 3), (30_000, 1), (6_000, 5), (40_000, 1)] {
+            let host = Host::lab(4, Kernel::V6_12).with_credit(true).with_slot_us(slot_us);
+            let CreditHost { params, slice_ns, .. } = host.credit.unwrap();
+            assert_eq!((params.slot_us, params.slots_per_assignment), (slot_us, slots));
+            assert_eq!((params.credit_per_slot, params.credit_max), (slot_us, slots * slot_us));
+            assert_eq!((params.capped, slice_ns), (1, u64::from(slot_us) * 1000));
+        }
+        let xen = Host::lab(4, Kernel::V6_12).with_xen_credit(false);
+        assert_eq!(xen.clone().with_slot_us(6000), xen);
+    }
 
     #[test]
     fn kernels_have_names() {

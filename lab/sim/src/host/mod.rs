@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The host's scheduler: which vCPU runs next on which pCPU, and when it chooses again.
 //!
-//! The kernel's fair scheduler (`fair`) or Xen's Credit (`credit`) decides; groups, caps, asymmetric
+//! The kernel's fair scheduler (`fair`) or Credit (`credit`) decides; groups, caps, asymmetric
 //! vCPUs and the module's turns are components beside the fair one.
 
 mod ask;

@@ -23,7 +23,7 @@ impl Scheduler {
         let ns = self.unbilled_ns(core, p);
         match self.policy {
             Policy::Fair => self.bill_fair(p, ns),
-            // Credit charges at ticks instead of by time.
+            // Credit charges at ticks, or when it chooses.
             Policy::Credit(_) => false,
         }
     }
@@ -276,7 +276,7 @@ impl Scheduler {
         self.bill(core, p);
         match &mut self.policy {
             Policy::Fair => self.queues[p].dequeue_current(&self.tunables, &mut self.entities),
-            Policy::Credit(credit) => credit.sleep(&mut self.queues, p),
+            Policy::Credit(credit) => credit.sleep(core, &mut self.queues, p),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::engine::{Table, VcpuId};
 pub enum Policy {
     /// Linux's fair scheduler. Components that a host does not have are `None` in [`Scheduler`].
     Fair,
-    /// Xen's Credit.
+    /// Credit, that of sched_ext or Xen's.
     Credit(Box<Credit>),
 }
 

@@ -94,7 +94,7 @@ impl Setup {
         Ok(Sim::new(sim.core, sim.guest, sim.kvm, sim.host))
     }
 
-    /// Includes the costs of the cgroup layout.
+    /// Includes the costs of the cgroup layout, and the arm's slots.
     fn built_host(&self) -> Host {
         let levels = match self.run.cgroup {
             CgroupLayout::Flat => 0,
@@ -102,7 +102,11 @@ impl Setup {
             CgroupLayout::Vcpu => 2,
             CgroupLayout::Libvirt => 4,
         };
-        Host { costs: self.host.costs.in_groups(levels), ..self.host.clone() }
+        let host = Host { costs: self.host.costs.in_groups(levels), ..self.host.clone() };
+        match self.run.arm.turn_us {
+            Some(slot_us) => host.with_slot_us(slot_us),
+            None => host,
+        }
     }
 
     fn core(&self, host: &Host) -> Core {

@@ -140,8 +140,12 @@ impl Setup {
         if matches!(arm.coscheduling, Coscheduling::VcrdUser | Coscheduling::VcrdBoth) {
             return Err(NO_USER_SPINNING.into());
         }
-        if arm.turn_us.is_some() {
-            return Err("turn_us is the length of the module's turns, and Credit has none".into());
+        if credit.xen && arm.turn_us.is_some() {
+            return Err(
+                "turn_us is the length of turns or of slots, and Xen's Credit has none; use \
+                        scheduler = \"credit\" or \"credit-capped\""
+                    .into(),
+            );
         }
         credit.params.check().map_err(|error| format!("Credit: {error}"))?;
         credit.vcrd.check().map_err(|error| format!("VCRD: {error}"))?;

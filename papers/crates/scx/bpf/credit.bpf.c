@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Credit with ASMan's coscheduling as a Linux scheduler (sched_ext), for vCPUs' threads: the vCPU
- * with most credit first, as in ASMan's Algorithm 4. The simulator's Credit has the ranks of Xen 3.3
- * instead (lab/sim/src/host/credit).
+ * with most credit first, as in ASMan's Algorithm 4. Machine sim models it as scheduler = "credit"
+ * (lab/sim/src/host/credit/rules.rs).
  *
  * Weng, Liu, Yu, Li, "Dynamic Adaptive Scheduling for Virtual Machines" (ASMan), HPDC 2011,
  * sections 3.3, 4.4 and 4.5. policy/credit.c decides. This file has its clocks, its interrupts and

@@ -66,8 +66,9 @@ table! { ARM: Arm = "[[arm]]", "A configuration to compare. The names `alone` an
         Number::TURN.least(), Number::TURN.most(), " microseconds")) =>
         .usually("6000")
         .only_on(Machines::Hypervisors, |a| a.turn_us.is_some())
-        .help("length of turns; with sched-ext the length of Credit's slots (default 10 ms; in \
-               ASMan's paper 30 ms); on machine sim not with Credit");
+        .help("length of turns; with sched-ext, and on machine sim with scheduler = \"credit\", the \
+               length of Credit's slots (default 10 ms; in ASMan's paper 30 ms); not with \
+               xen-credit");
     ASYM: Form = "asym", Form("{ time = true, latency = true, resolver = true }") =>
         .usually("off")
         .only_on(Machines::Hypervisors, |a| a.asym != Asym::default())

@@ -22,9 +22,10 @@ table! { HOST: Host = "[host]", "The host. Keys that only machine sim has descri
     SCHEDULER: Word<HostScheduler> = "scheduler", word() =>
         .usually(HostScheduler::Fair)
         .only_on(Machines::Hypervisors, |h| h.scheduler != HostScheduler::Fair)
-        .help("the kernel's scheduler or, on machine sim, Xen's Credit; capped: no VM gets \
-               more than the share of its weight (for the fair scheduler by cpu.max, which needs \
-               cgroups)");
+        .help("the kernel's scheduler or, on machine sim, Credit. credit: the vCPU with the most \
+               credit first, as coscheduling_mechanism = \"sched-ext\" has it on other machines. \
+               xen-credit: the ranks of Xen 3.3. capped: no VM gets more than the share of its \
+               weight (for the fair scheduler by cpu.max, which needs cgroups)");
     PERIOD_MS: Maybe<Integer<u32>> = "period_ms", Maybe(integer(1, PERIOD_MAX_MS, " ms")) =>
         .usually("the scheduler's own")
         .only_on(Machines::Sim, |h| h.period_ms.is_some())

@@ -28,21 +28,6 @@ impl Credit {
         self.vcpus[v].charge(&params, u64::from(slot_us));
     }
 
-    /// Whether `v` is UNDER: it may be boosted, and be the leader of its siblings.
-    pub fn has_credit(&self, v: VcpuId) -> bool {
-        !self.books.of[v].over
-    }
-
-    /// Whether `v` may run without having been raised.
-    pub(super) fn may_run(&self, v: VcpuId) -> bool {
-        self.vcpus[v].raised != 0 || !self.books.of[v].parked
-    }
-
-    /// Whether none of `waiting` may run, so that the pCPU idles correctly.
-    pub fn all_spent(&self, waiting: &[VcpuId]) -> bool {
-        waiting.iter().all(|&v| !self.may_run(v))
-    }
-
     /// Additional credit per slot, if this debt is distributed as well.
     fn more_per_slot(&self, params: &Params, debt: u64) -> u32 {
         let slots = u64::from(params.slots_per_assignment) * self.pcpus.len() as u64;
@@ -52,7 +37,7 @@ impl Credit {
 
     /// `csched_acct`. On a capped host a VM whose vCPUs run together is parked and released as one,
     /// by the credit of its one account: Algorithm 4 lets all of it run, or none.
-    pub fn hand_out(&mut self) {
+    pub(super) fn hand_out_by_rank(&mut self) {
         let mut books = std::mem::take(&mut self.books);
         let before: Vec<i64> = self.vcpus.iter().map(|v| v.credit).collect();
         self.distribute(&books);
@@ -100,7 +85,7 @@ impl Credit {
         let xen = &books.of;
         let vm_of: Vec<u32> = self.vcpus.iter().map(|v| v.vm).collect();
         let weights: Vec<u32> = self.vms.iter().map(|vm| vm.weight).collect();
-        // The bounds are Xen's own, in `hand_out`.
+        // The bounds are Xen's own, in `hand_out_by_rank`.
         let mut params = Params { credit_max: 2 * self.params.credit_max, ..self.params };
         if params.capped == 0 {
             for (i, vm) in self.vms.iter_mut().enumerate() {
@@ -141,7 +126,12 @@ impl Credit {
 
     /// [`credit::pick`] by Xen's priorities: within one priority all are equal. Parked vCPUs are
     /// left out, unless their siblings take them along.
-    pub fn pick(&mut self, p: PcpuId, last: Option<VcpuId>, may_raise: bool) -> credit::Decision {
+    pub(super) fn pick_by_rank(
+        &mut self,
+        p: PcpuId,
+        last: Option<VcpuId>,
+        may_raise: bool,
+    ) -> credit::Decision {
         let Books { of: xen, credits, hidden, .. } = &mut self.books;
         credits.clear();
         credits.extend(self.vcpus.iter().map(|v| v.credit));
@@ -190,7 +180,7 @@ mod tests {
 
     /// One VM of four vCPUs whose weight gives 22.2 % of a pCPU each, beside one that idles.
     fn books(way: Coscheduling) -> Credit {
-        let host = Host::server(8, Kernel::V3_19).with_credit(true);
+        let host = Host::server(8, Kernel::V3_19).with_xen_credit(true);
         let mut credit = Credit::new(&host, &host.credit.unwrap(), way, 1);
         credit.add_vm(32, true, 1);
         for p in 0..4 {

@@ -46,8 +46,13 @@ pub struct Burst {
 pub struct Place {
     /// The vCPU that ran there last.
     pub(super) last: Option<VcpuId>,
-    /// When the slice of the running vCPU ends, ns.
+    /// When the slice of the running vCPU ends, ns. By maximal credit: its slot, or that of the vCPU
+    /// that ran last.
     pub(super) slice_end_ns: u64,
+    /// When the pCPU last chose, ns.
+    pub(super) chose_ns: u64,
+    /// Up to when the running vCPU has paid, ns; by maximal credit.
+    pub(super) paid_ns: u64,
     /// A vCPU has run there.
     pub(super) used: bool,
     /// The running vCPU came first because it was raised or boosted, and has not seen a tick since.
@@ -86,6 +91,8 @@ impl CoschedulingStats {
 #[derive(Debug)]
 pub struct Credit {
     pub params: Params,
+    /// Xen's ranks decide, not the most credit (`rules.rs`).
+    pub(super) xen: bool,
     pub(super) slice_ns: u64,
     pub(super) boost: bool,
     pub coscheduling: Coscheduling,
@@ -106,6 +113,8 @@ pub struct Credit {
     /// Number of the slot in which a PCPU last raised a vCPU; `u64::MAX`: none yet.
     pub(super) raised_in: u64,
     pub(super) slot_ns: u64,
+    /// When credits are handed out next, ns.
+    pub(super) hand_out_ns: u64,
     /// Largest delay of a slice's timer, ns.
     pub(super) slop_ns: u64,
     pub(super) clock_rng: Rng,
@@ -116,6 +125,7 @@ impl Credit {
         let pcpus = host.pcpus;
         Credit {
             params: own.params,
+            xen: own.xen,
             slice_ns: own.slice_ns,
             boost: own.boost,
             coscheduling,
@@ -132,7 +142,8 @@ impl Credit {
             stats: Table::default(),
             long_at: Table::default(),
             raised_in: u64::MAX,
-            slot_ns: host.tick_ns,
+            slot_ns: u64::from(own.params.slot_us) * 1000,
+            hand_out_ns: 0,
             slop_ns: own.slop_ns,
             clock_rng: Rng::new(seed, u32::MAX - 1),
         }

@@ -71,6 +71,7 @@ impl Credit {
     pub fn switch(&mut self, core: &mut Core, queues: &mut Queues, p: PcpuId) -> VcpuId {
         let before = queues[p].current;
         if before != NONE {
+            self.pay(p, before, core.now_ns);
             self.vcpus[before].running = 0;
         }
         self.refresh_high(core.now_ns);
@@ -85,14 +86,19 @@ impl Credit {
         self.show_pinned(&hidden, chosen, p, decision.raised > 0);
         let left: u32 =
             self.vcpus.iter().map(|v| u32::from(v.pcpu == p.0) & u32::from(v.raised)).sum();
-        let goes_along = chosen != NONE && may_raise && self.leads(chosen);
+        let goes_along = match self.xen {
+            true => chosen != NONE && may_raise && self.leads(chosen),
+            false => decision.raised > 0,
+        };
         let place = &mut self.places[p];
         place.boosted = left < raised;
+        place.chose_ns = core.now_ns;
         if chosen != NONE {
             place.last = Some(chosen);
             self.begin_slice(p, core.now_ns);
         }
         if chosen != before {
+            self.places[p].paid_ns = core.now_ns;
             if before != NONE {
                 queues[p].waiting.push(before);
             }
@@ -101,7 +107,7 @@ impl Credit {
                 let from = core.vcpus[chosen].on.pcpu;
                 queues[from].waiting.retain(|&w| w != chosen);
             }
-            if before != NONE && self.may_run(before) {
+            if before != NONE && (!self.xen || self.may_run(before)) {
                 self.ask_idle(core, queues, before);
             }
         }
@@ -159,9 +165,15 @@ impl Credit {
         }
     }
 
-    /// `v` waits: an idle pCPU may take it.
+    /// `v` waits: an idle pCPU may take it. By maximal credit all that idle choose.
     fn ask_idle(&self, core: &mut Core, queues: &Queues, v: VcpuId) {
         if core.vcpus[v].on.pinned {
+            return;
+        }
+        if !self.xen {
+            for p in core.pcpus.ids().filter(|&p| queues[p].current == NONE) {
+                ask_reschedule(core, p, NONE);
+            }
             return;
         }
         if let Some(p) = self.idle_pcpu(core, queues, v) {
@@ -180,11 +192,12 @@ impl Credit {
             .find(|&p| queues[p].tasks() == 0 && !(is_high && self.has_vm(p, vm)))
     }
 
-    /// `v` wants to run: on its pCPU, or on an idle one if its own is busy.
+    /// `v` wants to run: on its pCPU, or on an idle one if its own is busy. By maximal credit it waits
+    /// at its pCPU, and an idle one takes it from there.
     pub fn enqueue(&mut self, core: &mut Core, queues: &mut Queues, v: VcpuId, is_new: bool) {
         self.refresh_high(core.now_ns);
         let own = PcpuId(self.vcpus[v].pcpu);
-        let stays = core.vcpus[v].on.pinned || queues[own].tasks() == 0;
+        let stays = !self.xen || core.vcpus[v].on.pinned || queues[own].tasks() == 0;
         let p = if stays { own } else { self.idle_pcpu(core, queues, v).unwrap_or(own) };
         let current = queues[p].current;
         core.vcpus[v].on.pcpu = p;
@@ -206,22 +219,31 @@ impl Credit {
         };
         if comes_first {
             ask_reschedule(core, p, queues[p].current);
+        } else if !self.xen {
+            self.ask_idle(core, queues, v);
         }
     }
 
     /// The vCPU that runs on `p` sleeps.
-    pub fn sleep(&mut self, queues: &mut Queues, p: PcpuId) {
+    pub fn sleep(&mut self, core: &Core, queues: &mut Queues, p: PcpuId) {
         let queue = &mut queues[p];
         let v = std::mem::replace(&mut queue.current, NONE);
         if v != NONE {
+            self.pay(p, v, core.now_ns);
             let vcpu = &mut self.vcpus[v];
             (vcpu.runnable, vcpu.running, vcpu.raised) = (0, 0, 0);
         }
     }
 
-    /// `p` ticks: `on_grid`, so that the running vCPU pays, or because a slice is over. Returns
-    /// whether to choose again.
+    /// `p` ticks: `on_grid`, so that the running vCPU pays by Xen's rules, or because a slice is over.
+    /// Returns whether to choose again.
     pub fn tick(&mut self, core: &Core, queues: &Queues, p: PcpuId, on_grid: bool) -> bool {
+        if !self.xen {
+            let place = &mut self.places[p];
+            let over = core.now_ns >= place.slice_end_ns;
+            place.boosted &= !over;
+            return over;
+        }
         if on_grid {
             self.sampled(queues[p].current);
         }
@@ -232,10 +254,23 @@ impl Credit {
         over || queue.waiting.iter().any(|&v| self.vcpus[v].raised != 0)
     }
 
-    /// Algorithm 3: all get credits, and moved vCPUs are queued where they belong.
+    /// Credits are due, or by maximal credit the slot of a pCPU that idles ends.
     pub fn assign(&mut self, core: &mut Core, queues: &mut Queues) {
-        self.refresh_high(core.now_ns);
-        self.hand_out();
+        if core.now_ns >= self.hand_out_ns {
+            self.hand_out_ns = core.now_ns + self.period_ns();
+            self.refresh_high(core.now_ns);
+            self.hand_out();
+            self.requeue(core, queues);
+        }
+        let next = match self.xen {
+            true => self.ask_by_rank(core, queues),
+            false => self.ask_at_slot_ends(core, queues),
+        };
+        core.events.arm(Event::CreditPeriod, next);
+    }
+
+    /// vCPUs that Algorithm 3 has moved are queued where they belong; pinned ones stay.
+    fn requeue(&mut self, core: &mut Core, queues: &mut Queues) {
         for v in core.vcpus.ids() {
             let (from, to) = (core.vcpus[v].on.pcpu, PcpuId(self.vcpus[v].pcpu));
             if from == to {
@@ -251,6 +286,11 @@ impl Credit {
             }
             core.vcpus[v].on.pcpu = to;
         }
+    }
+
+    /// pCPUs whose vCPU is parked, or that idle beside one that may run again, choose. Returns when
+    /// credits are handed out next.
+    fn ask_by_rank(&self, core: &mut Core, queues: &Queues) -> u64 {
         for p in core.pcpus.ids() {
             let queue = &queues[p];
             let chooses = match queue.current {
@@ -261,7 +301,6 @@ impl Credit {
                 ask_reschedule(core, p, queues[p].current);
             }
         }
-        let next = core.now_ns + self.period_ns();
-        core.events.arm(Event::CreditPeriod, next);
+        self.hand_out_ns
     }
 }

@@ -11,7 +11,7 @@ use unspin_scenario::plan::Coscheduling;
 #[test]
 fn a_wait_is_reported_once_and_while_it_goes_on() {
     let mut setup = two_vms();
-    setup.host = Host::lab(4, Kernel::V3_19).with_credit(false);
+    setup.host = Host::lab(4, Kernel::V3_19).with_xen_credit(false);
     setup.run.arm.coscheduling = Coscheduling::Vcrd;
     let mut sim = setup.build().unwrap();
     let threshold_ns = (1 << 20) * 5;

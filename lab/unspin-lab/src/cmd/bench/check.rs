@@ -73,7 +73,7 @@ fn check_scheduler(l: &Loaded, plan: &Plan, machine: &str) -> Result<(), Usage> 
     };
     if scheduler.is_credit() {
         let message =
-            format!("machine {machine} has the scheduler of its kernel, not Xen's Credit");
+            format!("machine {machine} has the scheduler of its kernel, not a modelled Credit");
         return refused(
             message,
             "\"fair\" or \"fair-capped\" beside coscheduling_mechanism = \"sched-ext\" in an arm, or \
