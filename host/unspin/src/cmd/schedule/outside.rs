@@ -104,4 +104,21 @@ mod tests {
         assert_eq!(look(&all), (false, 0, 1), "it was named before");
         assert_eq!(outside.vms()[0].1, BTreeSet::from([2]));
     }
+
+    #[test]
+    fn a_vm_without_a_name_has_that_of_its_scope() {
+        let fake = Fake::new();
+        fake.0.vm(41, &["/usr/bin/vmm"]);
+        thread(&fake, 41, 0, "0-3");
+        let (host, ours) = (fake.host(), cpus::parse("2-3").unwrap());
+        for (group, name) in [("/", "pid:41"), ("/q.scope", "q")] {
+            fake.write("proc/41/cgroup", &format!("0::{group}"));
+            let vms = host.vm_processes().unwrap();
+            let all: Vec<&VmProcess> = vms.iter().collect();
+            let mut outside = Outside::default();
+            assert!(outside.look(&host, &ours, &all));
+            assert!(!outside.look(&host, &ours, &all));
+            assert_eq!(outside.lines(&host), [line(name, "2-3")]);
+        }
+    }
 }
