@@ -17,6 +17,10 @@ pub const GOES_ON: u8 = b'.';
 /// Sent when the command ends without an error.
 const DONE: u8 = b'd';
 
+/// Why root cannot use the journal's file, if the kernel denies it.
+const DENIED: &str = "root is denied a file: remove its attributes (chattr -i -a), or allow it to unspin in SELinux or \
+                      AppArmor";
+
 /// A command without a message for this long is considered hung.
 pub const SILENCE_MAX: Duration = Duration::from_secs(15);
 
@@ -125,10 +129,18 @@ pub fn told(change: &Change, back: &Back) -> Option<String> {
 }
 
 fn explain(e: Error) -> anyhow::Error {
-    let is_root = is_root();
+    explain_to(is_root(), e)
+}
+
+/// To root, or to another user.
+fn explain_to(is_root: bool, e: Error) -> anyhow::Error {
     let only_root = "only root may change settings of this host: use sudo";
+    let is_denied = |source: &io::Error| source.kind() == ErrorKind::PermissionDenied;
     match &e {
-        Error::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+        Error::File { source, .. } if is_root && is_denied(source) => {
+            anyhow::Error::from(e).context(DENIED)
+        }
+        Error::Io { source, .. } | Error::File { source, .. } if is_denied(source) => {
             let why = if is_root { "this kernel does not allow the change" } else { only_root };
             Cannot(format!("{e}: {why}")).into()
         }
@@ -177,6 +189,32 @@ impl Guard {
         let _ = self.say(DONE);
         if let Some(mut child) = self.0.take() {
             let _ = child.wait();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unspin_host::journal::JOURNAL;
+
+    #[test]
+    fn what_is_denied_is_named() {
+        for code in [libc::EPERM, libc::EACCES] {
+            let denied = || io::Error::from_raw_os_error(code);
+            let of_journal = || Error::io("write", Path::new(JOURNAL))(denied());
+            let of_thread = || Error::of("set", &Target::Policy { tid: 41 })(denied());
+            let e = explain_to(true, of_journal());
+            assert!(e.downcast_ref::<Error>().is_some_and(Error::is_of_journal), "{e:#}");
+            for (e, words) in [
+                (e, format!("in SELinux or AppArmor: cannot write {JOURNAL}: ")),
+                (explain_to(false, of_journal()), format!("cannot write {JOURNAL}: only root")),
+                (explain_to(true, of_thread()), "policy of thread 41: this kernel does not".into()),
+                (explain_to(false, of_thread()), "policy of thread 41: only root".into()),
+            ] {
+                let text = format!("{e:#}");
+                assert!(text.contains(&words), "{text}, without {words}");
+            }
         }
     }
 }
