@@ -190,8 +190,9 @@ impl Journal {
         if changes.is_empty() {
             return Ok(());
         }
-        if self.length >= self.long {
-            self.shorten(hands)?;
+        if self.length >= self.long && self.shorten(hands).is_err() {
+            // It is as before, and there may be room for a line.
+            self.long = self.length + LONG;
         }
         self.append(Line::Change(changes.to_vec()))?;
         self.open.extend(changes.iter().cloned());
