@@ -4,13 +4,12 @@
 use crate::exit::Cannot;
 use crate::host::is_root;
 use anyhow::{bail, Context};
-use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use unspin_host::journal::{Back, Change, Error, Hands, Journal, Target};
-use unspin_host::Host;
+use unspin_host::{Host, Starters};
 
 /// Sent to the guard while the command runs.
 pub const GOES_ON: u8 = b'.';
@@ -67,9 +66,14 @@ impl Undo {
     }
 
     /// Records values that targets have already, because a change of another target set them, too: target, the value
-    /// that it would have otherwise, and the present one.
-    pub fn adopt(&mut self, had: &[(Target, String, String)]) -> anyhow::Result<()> {
-        self.journal.adopt(&self.host, had).map_err(explain)
+    /// that it would have otherwise, and the present one. Then as [`Undo::change`]: either all is recorded, or nothing
+    /// is set. What is no longer there is left out.
+    pub fn adopt(
+        &mut self,
+        had: &[(Target, String, String)],
+        wanted: &[(Target, String)],
+    ) -> anyhow::Result<()> {
+        self.journal.adopt(&self.host, had, wanted).map_err(explain)
     }
 
     /// Restores all changes. Fails if one could not be restored.
@@ -89,14 +93,9 @@ impl Undo {
         failure(&all).map_or(Ok(()), |why| Err(anyhow::Error::msg(why)))
     }
 
-    /// The CPUs that a thread would have if those that it inherited from a thread of its process were not changed.
-    pub fn cpus_before(&self, pid: u32, heir: u32) -> Option<BTreeSet<u32>> {
-        self.host.cpus_before(self.journal.changes(), pid, heir)
-    }
-
-    /// The policy that a thread would have if that of the thread which started it were not changed.
-    pub fn policy_before(&self, pid: u32, heir: u32) -> i32 {
-        self.host.policy_before(self.journal.changes(), pid, heir)
+    /// The threads of a process from which others may have inherited what was changed.
+    pub fn starters(&self, pid: u32) -> Starters<'_> {
+        self.host.starters(self.journal.changes(), pid)
     }
 
     /// The present value of a target.

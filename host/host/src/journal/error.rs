@@ -49,6 +49,26 @@ impl Error {
         matches!(self, Error::File { doing: "write", .. })
     }
 
+    /// Whether a thread or a file that was to be changed is no longer there.
+    fn is_gone(&self) -> bool {
+        match self {
+            Error::Gone(_) => true,
+            Error::Io { source, .. } => {
+                source.raw_os_error() == Some(libc::ESRCH)
+                    || source.kind() == io::ErrorKind::NotFound
+            }
+            _ => false,
+        }
+    }
+
+    /// What was done to a target; `None` if it is no longer there.
+    pub(super) fn if_there<T>(done: Result<T, Error>) -> Result<Option<T>, Error> {
+        match done {
+            Err(e) if e.is_gone() => Ok(None),
+            done => done.map(Some),
+        }
+    }
+
     pub fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
         let path = path.to_path_buf();
         move |source| Error::File { doing, path, source }
