@@ -145,7 +145,7 @@ impl<'a> Taking<'a> {
             self.scheduler.leave(&self.left)?;
         }
         let other_outside = self.outside.look(self.host, &self.cpus, &not_taken);
-        for line in self.outside.lines(self.host) {
+        for line in self.outside.lines() {
             say!("unspin: {line}");
         }
         let changed =
