@@ -147,7 +147,7 @@ impl Host {
                 }
             }
         }
-        all
+        all.and(self.restore_children(&changes, &pids, &known))
     }
 
     /// Gives a thread its CPUs and its policy back. One that has ended is no error.

@@ -5,6 +5,7 @@
 
 mod called;
 mod cgroup;
+mod children;
 mod command_line;
 mod containers;
 pub mod cpus;

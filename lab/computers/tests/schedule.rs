@@ -32,12 +32,12 @@ fn shares_are_those_of_cgroups_and_strangers_have_little() {
 
 #[test]
 fn threads_that_start_and_tasks_of_the_host() {
-    boot("schedule-threads", include_str!("schedule_threads.sh"), 66);
+    boot("schedule-threads", include_str!("schedule_threads.sh"), 78);
 }
 
 #[test]
 fn no_thread_waits_until_the_kernel_ends_it() {
-    boot("schedule-edges", include_str!("schedule_edges.sh"), 60);
+    boot("schedule-edges", include_str!("schedule_edges.sh"), 62);
 }
 
 #[test]

@@ -38,6 +38,8 @@ const USAGE: &str = "usage: unspin-inside COMMAND
                                    the same, and it reports each wait that is not short
   vm-that-starts VCPUS --until FILE
                                    the same as vm, and it starts threads that sleep all the time
+  vm-that-forks VCPUS --until FILE
+                                   the same as vm, and it starts processes that are there as long
   meet VCPUS ITERATIONS --until FILE
                                    one VM whose vCPUs compute so many iterations, and halt until all have
   ext COMMAND                      becomes a shell with SCHED_EXT that runs COMMAND
@@ -104,6 +106,10 @@ fn run(words: &[&str]) -> Result<String, String> {
         }
         ["vm-that-starts", vcpus, "--until", file] => {
             ext::start_threads();
+            vms::run(number(vcpus)?, 0, &End::File(file.into()))
+        }
+        ["vm-that-forks", vcpus, "--until", file] => {
+            ext::start_processes(file);
             vms::run(number(vcpus)?, 0, &End::File(file.into()))
         }
         ["meet", vcpus, iterations, "--until", file] => {
