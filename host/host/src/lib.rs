@@ -5,6 +5,7 @@
 
 mod called;
 mod cgroup;
+mod children;
 mod command_line;
 mod containers;
 pub mod cpus;
@@ -27,6 +28,7 @@ mod sched_ext;
 pub mod slice;
 mod socket;
 pub mod source;
+mod task;
 mod tree;
 mod unseen;
 mod vcpus;
@@ -36,6 +38,7 @@ pub use cgroup::{Cgroup, Version};
 pub use command_line::QemuOption;
 pub use containers::Records;
 pub use groups::{tightest, Groups, Limit, Limited, Place};
+pub use heirs::{Before, Starters};
 pub use kvm::{tsc_khz, Kvm};
 pub use monitor::Monitor;
 pub use name::Name;
@@ -43,6 +46,7 @@ pub use names::{Kind, Names};
 pub use owner::Owner;
 pub use rivals::Rival;
 pub use sched_ext::SchedExt;
+pub use task::Task;
 pub use tree::{Tree, Used};
 pub use vcpus::Vcpu;
 
@@ -225,9 +229,7 @@ impl Host {
     }
 
     fn process_of(&self, tid: u32) -> Option<u32> {
-        let status = read_kernel(self.dir(tid).join("status")).ok()?;
-        let line = status.split(|b| *b == b'\n').find_map(|l| l.strip_prefix(b"Tgid:"))?;
-        std::str::from_utf8(line).ok()?.trim().parse().ok()
+        task::process_in(&self.text(tid, "status")?)
     }
 
     fn look_at(&self, pid: u32, records: &mut Records) -> Option<VmProcess> {
@@ -311,17 +313,12 @@ impl Host {
 
     /// A numeric field of `/proc/TID/stat`, counted from 1 as in proc(5).
     fn stat<T: FromStr>(&self, tid: u32, field: usize) -> Option<T> {
-        let stat = self.text(tid, "stat")?;
-        // The name, in parentheses, may contain any bytes. Field 3 follows it.
-        let (_, fields) = stat.rsplit_once(')')?;
-        fields.split_whitespace().nth(field - 3)?.parse().ok()
+        task::field(&self.text(tid, "stat")?, field)
     }
 
     /// The CPUs on which a thread may run; empty if it has ended.
     pub fn allowed_cpus(&self, tid: u32) -> BTreeSet<u32> {
-        let status = self.text(tid, "status").unwrap_or_default();
-        let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-        list.and_then(cpus::parse).unwrap_or_default()
+        task::cpus_in(&self.text(tid, "status").unwrap_or_default())
     }
 
     /// The CPUs of the cpuset that a thread is in, if its cgroup is of version 2 and is seen here.
@@ -420,17 +417,19 @@ impl Hands for Host {
     /// A cpuset that lost CPUs takes them from its threads. One that has none of theirs gives them all that it has.
     fn is_still(&self, target: &Target, is: &str, set: &str) -> bool {
         let Target::Affinity { tid } = target else { return is == set };
-        let left = || {
-            let (set, cpuset) = (cpus::parse(set)?, self.cpuset(*tid)?);
-            let both = &set & &cpuset;
-            Some(cpus::list(if both.is_empty() { &cpuset } else { &both }))
-        };
-        is == set || left().is_some_and(|left| is == left)
+        is == set || self.cpuset(*tid).is_some_and(|cpuset| is_left(is, set, &cpuset))
     }
 
     fn restored(&self, done: &[(Change, Back)], rest: &[Change]) -> io::Result<()> {
         self.restore_heirs(done, rest)
     }
+}
+
+/// Whether these CPUs are what a cpuset leaves of those that were set.
+fn is_left(is: &str, set: &str, cpuset: &BTreeSet<u32>) -> bool {
+    let Some(set) = cpus::parse(set) else { return false };
+    let both = &set & cpuset;
+    is == cpus::list(if both.is_empty() { cpuset } else { &both })
 }
 
 /// A VMM, its program's path, and the arguments after that.

@@ -502,6 +502,9 @@ fn a_full_disk_is_tried_again() {
         assert_eq!([&cpus, &nice].map(|of| tree.read(of).unwrap()), ["3", "5"]);
         assert_eq!(journal.changes().len(), 1);
         assert!(journal.change(&tree, &set("6")).is_err());
+        let had = [(nice.clone(), "3".to_string(), "5".to_string())];
+        assert!(journal.adopt(&tree, &had, &set("6")).unwrap_err().is_of_journal());
+        assert_eq!(journal.changes().len(), 1);
         assert_eq!([&cpus, &nice].map(|of| tree.read(of).unwrap()), ["3", "5"], "nothing is set");
         is_full.set(false);
         is_stuck.set(false);
@@ -563,11 +566,15 @@ fn what_a_target_has_already_is_put_back_as_well() {
     let [cpus, nice] = [Target::Affinity { tid: 3 }, Target::Nice { tid: 4 }];
     let had =
         |target: &Target, was: &str, is: &str| (target.clone(), was.to_string(), is.to_string());
-    journal.adopt(&tree, &[had(&cpus, "0-7", "3"), had(&nice, "4", "4")]).unwrap();
-    assert_eq!(tree.read(&cpus).unwrap(), "3");
+    let gone = Target::Nice { tid: 77 };
+    let all = [had(&cpus, "0-7", "3"), had(&nice, "4", "4"), had(&gone, "0", "5")];
+    journal.adopt(&tree, &all, &[(gone, "6".into())]).unwrap();
+    assert_eq!((tree.read(&cpus).unwrap(), journal.changes().len()), ("3".into(), 1));
+    // The CPUs are also set: before that they were those that it has already.
+    let set = [&cpus, &nice].map(|of| (of.clone(), "5".to_string()));
+    journal.adopt(&tree, &[], &set).unwrap();
+    assert_eq!([&cpus, &nice].map(|of| tree.read(of).unwrap()), ["5", "5"]);
     let back = journal.put_back(&tree).unwrap();
-    assert!(matches!(&back[..], [(_, Back::Restored)]), "{back:?}");
-    assert_eq!(tree.read(&cpus).unwrap(), "0-7");
-    let gone = journal.adopt(&tree, &[had(&Target::Nice { tid: 77 }, "0", "5")]);
-    assert!(matches!(gone, Err(Error::Gone(_))));
+    assert!(matches!(&back[..], [(_, Back::Restored), (_, Back::Restored)]), "{back:?}");
+    assert_eq!([&cpus, &nice].map(|of| tree.read(of).unwrap()), ["0-7", "4"]);
 }

@@ -4,18 +4,21 @@
 use crate::exit::Cannot;
 use crate::host::is_root;
 use anyhow::{bail, Context};
-use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use unspin_host::journal::{Back, Change, Error, Hands, Journal, Target};
-use unspin_host::Host;
+use unspin_host::{Host, Starters};
 
 /// Sent to the guard while the command runs.
 pub const GOES_ON: u8 = b'.';
 /// Sent when the command ends without an error.
 const DONE: u8 = b'd';
+
+/// Why root cannot use the journal's file, if the kernel denies it.
+const DENIED: &str = "root is denied a file: remove its attributes (chattr -i -a), or allow it to unspin in SELinux or \
+                      AppArmor";
 
 /// A command without a message for this long is considered hung.
 pub const SILENCE_MAX: Duration = Duration::from_secs(15);
@@ -63,9 +66,14 @@ impl Undo {
     }
 
     /// Records values that targets have already, because a change of another target set them, too: target, the value
-    /// that it would have otherwise, and the present one.
-    pub fn adopt(&mut self, had: &[(Target, String, String)]) -> anyhow::Result<()> {
-        self.journal.adopt(&self.host, had).map_err(explain)
+    /// that it would have otherwise, and the present one. Then as [`Undo::change`]: either all is recorded, or nothing
+    /// is set. What is no longer there is left out.
+    pub fn adopt(
+        &mut self,
+        had: &[(Target, String, String)],
+        wanted: &[(Target, String)],
+    ) -> anyhow::Result<()> {
+        self.journal.adopt(&self.host, had, wanted).map_err(explain)
     }
 
     /// Restores all changes. Fails if one could not be restored.
@@ -85,14 +93,9 @@ impl Undo {
         failure(&all).map_or(Ok(()), |why| Err(anyhow::Error::msg(why)))
     }
 
-    /// The CPUs that a thread would have if those that it inherited from a thread of its process were not changed.
-    pub fn cpus_before(&self, pid: u32, heir: u32) -> Option<BTreeSet<u32>> {
-        self.host.cpus_before(self.journal.changes(), pid, heir)
-    }
-
-    /// The policy that a thread would have if that of the thread which started it were not changed.
-    pub fn policy_before(&self, pid: u32, heir: u32) -> i32 {
-        self.host.policy_before(self.journal.changes(), pid, heir)
+    /// The threads of a process from which others may have inherited what was changed.
+    pub fn starters(&self, pid: u32) -> Starters<'_> {
+        self.host.starters(self.journal.changes(), pid)
     }
 
     /// The present value of a target.
@@ -125,10 +128,18 @@ pub fn told(change: &Change, back: &Back) -> Option<String> {
 }
 
 fn explain(e: Error) -> anyhow::Error {
-    let is_root = is_root();
+    explain_to(is_root(), e)
+}
+
+/// To root, or to another user.
+fn explain_to(is_root: bool, e: Error) -> anyhow::Error {
     let only_root = "only root may change settings of this host: use sudo";
+    let is_denied = |source: &io::Error| source.kind() == ErrorKind::PermissionDenied;
     match &e {
-        Error::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+        Error::File { source, .. } if is_root && is_denied(source) => {
+            anyhow::Error::from(e).context(DENIED)
+        }
+        Error::Io { source, .. } | Error::File { source, .. } if is_denied(source) => {
             let why = if is_root { "this kernel does not allow the change" } else { only_root };
             Cannot(format!("{e}: {why}")).into()
         }
@@ -177,6 +188,32 @@ impl Guard {
         let _ = self.say(DONE);
         if let Some(mut child) = self.0.take() {
             let _ = child.wait();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unspin_host::journal::JOURNAL;
+
+    #[test]
+    fn what_is_denied_is_named() {
+        for code in [libc::EPERM, libc::EACCES] {
+            let denied = || io::Error::from_raw_os_error(code);
+            let of_journal = || Error::io("write", Path::new(JOURNAL))(denied());
+            let of_thread = || Error::of("set", &Target::Policy { tid: 41 })(denied());
+            let e = explain_to(true, of_journal());
+            assert!(e.downcast_ref::<Error>().is_some_and(Error::is_of_journal), "{e:#}");
+            for (e, words) in [
+                (e, format!("in SELinux or AppArmor: cannot write {JOURNAL}: ")),
+                (explain_to(false, of_journal()), format!("cannot write {JOURNAL}: only root")),
+                (explain_to(true, of_thread()), "policy of thread 41: this kernel does not".into()),
+                (explain_to(false, of_thread()), "policy of thread 41: only root".into()),
+            ] {
+                let text = format!("{e:#}");
+                assert!(text.contains(&words), "{text}, without {words}");
+            }
         }
     }
 }

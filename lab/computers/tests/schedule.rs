@@ -32,12 +32,12 @@ fn shares_are_those_of_cgroups_and_strangers_have_little() {
 
 #[test]
 fn threads_that_start_and_tasks_of_the_host() {
-    boot("schedule-threads", include_str!("schedule_threads.sh"), 80);
+    boot("schedule-threads", include_str!("schedule_threads.sh"), 92);
 }
 
 #[test]
 fn no_thread_waits_until_the_kernel_ends_it() {
-    boot("schedule-edges", include_str!("schedule_edges.sh"), 83);
+    boot("schedule-edges", include_str!("schedule_edges.sh"), 85);
 }
 
 #[test]

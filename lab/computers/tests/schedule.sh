@@ -94,7 +94,8 @@ echo $e > $G/q.scope/cgroup.procs
 check "a VM that gets a quota is given back" settle all_are $e 0
 check "with its CPUs" settle all_on $e 0-3
 check "and runs" go_on $e
-named="^unspin: pid:$e: not taken, and may run on CPUs 2-3"
+# In a scope, a VM without a name of its own has the scope's.
+named="^unspin: q: not taken, and may run on CPUs 2-3"
 check "and is named as one that may run there" settle grep -q "$named" /tmp/said
 outside() { of $1 | grep -q '"cpus":"2-3"'; }
 check "for other commands, too" settle outside $e

@@ -30,6 +30,38 @@ check "SCHED_BATCH: all threads have it again" all_are $h 3
 check "SCHED_BATCH: and their CPUs" all_on $h 0-3
 end_vms /tmp/stop-h $h
 
+# --- processes that a VM starts meanwhile, and processes of those ---
+children() { grep -l "^PPid:[^0-9]*$1\$" /proc/[0-9]*/status 2> /dev/null | cut -d / -f 3; }
+one_has() {
+	for child in $(children $1); do [ "$(field $child $child 39)" = $2 ] && return; done
+	false
+}
+# Each has this policy and these CPUs, and so has what it started.
+each_has() {
+	[ -n "$(children $1)" ] || { echo "no processes"; return 1; }
+	for child in $(children $1); do
+		are $child $2 $child && all_on $child $3 || return 1
+		for of in $(children $child); do are $of $2 $of || return 1; done
+	done
+}
+unspin-inside vm-that-forks 2 --until /tmp/stop-k > /tmp/vm-k &
+k=$!
+settle has_vcpus $k 2
+for ends in end killed; do
+	check "processes are started: the kernel takes it" schedule --cpus 2-3 pid:$k
+	check "processes are started: all threads are its" settle all_are $k $EXT
+	check "processes are started: one has the policy, too" settle one_has $k $EXT
+	if [ $ends = end ]; then
+		check "processes are started: it ends" end
+	else
+		end_by KILL
+		settle all_are $k 0
+	fi
+	check "$ends: processes that were started have the VM's policy and CPUs" settle each_has $k 0 0-3
+	check "$ends: no longer that of the scheduler" not one_has $k $EXT
+done
+end_vms /tmp/stop-k $k
+
 # --- the cpuset of a VM grows after it was given back ---
 G=/sys/fs/cgroup
 echo +cpuset > $G/cgroup.subtree_control

@@ -131,18 +131,48 @@ impl Disk for Held {
 
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
         let part = self.path.with_extension("part");
-        match fs::remove_file(&part) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
+        let written = write_locked(&part, bytes);
+        let named = written.and_then(|file| fs::rename(&part, &self.path).map(|()| file));
+        if named.is_err() {
+            // On a full disk the journal's next line needs its room.
+            let _ = fs::remove_file(&part);
         }
-        let mut file = options().create_new(true).open(&part)?;
-        // It is locked before it has the journal's name.
-        lock(&file)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&part, &self.path)?;
         // Whoever waits for the old file's lock finds that it is no longer the journal.
-        self.file = file;
+        self.file = named?;
         Ok(())
+    }
+}
+
+/// A new file, which is locked before it can have the journal's name.
+fn write_locked(path: &Path, bytes: &[u8]) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let mut file = options().create_new(true).open(path)?;
+    lock(&file)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unspin_scratch::Scratch;
+
+    #[test]
+    fn what_cannot_replace_the_file_leaves_nothing() {
+        let dir = Scratch::new();
+        let path = dir.join("run/journal");
+        let mut held = Held::open(&path).unwrap();
+        held.append(b"old").unwrap();
+        // No file can get the name of a directory.
+        fs::rename(&path, dir.join("moved")).unwrap();
+        fs::create_dir(&path).unwrap();
+        held.replace(b"new").unwrap_err();
+        assert!(!path.with_extension("part").exists());
+        held.append(b", and more").unwrap();
+        assert_eq!(dir.read("moved"), "old, and more");
     }
 }

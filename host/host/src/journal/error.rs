@@ -36,6 +36,9 @@ pub enum Error {
     Gone(Target),
     #[error("{target} was set to {set:?}, and is {is:?}: the kernel did not accept the value")]
     NotTaken { target: Target, set: String, is: String },
+    /// Of the journal's file, or of one that it needs.
+    #[error("cannot {doing} {}", path.display())]
+    File { doing: &'static str, path: PathBuf, source: io::Error },
     #[error("cannot {doing} {what}")]
     Io { doing: &'static str, what: String, source: io::Error },
 }
@@ -43,12 +46,32 @@ pub enum Error {
 impl Error {
     /// Whether the journal could not be written: nothing was changed.
     pub fn is_of_journal(&self) -> bool {
-        matches!(self, Error::Io { doing: "write", .. })
+        matches!(self, Error::File { doing: "write", .. })
+    }
+
+    /// Whether a thread or a file that was to be changed is no longer there.
+    fn is_gone(&self) -> bool {
+        match self {
+            Error::Gone(_) => true,
+            Error::Io { source, .. } => {
+                source.raw_os_error() == Some(libc::ESRCH)
+                    || source.kind() == io::ErrorKind::NotFound
+            }
+            _ => false,
+        }
+    }
+
+    /// What was done to a target; `None` if it is no longer there.
+    pub(super) fn if_there<T>(done: Result<T, Error>) -> Result<Option<T>, Error> {
+        match done {
+            Err(e) if e.is_gone() => Ok(None),
+            done => done.map(Some),
+        }
     }
 
     pub fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
-        let what = path.display().to_string();
-        move |source| Error::Io { doing, what, source }
+        let path = path.to_path_buf();
+        move |source| Error::File { doing, path, source }
     }
 
     pub fn of(doing: &'static str, target: &Target) -> impl FnOnce(io::Error) -> Error {

@@ -133,17 +133,28 @@ impl Journal {
     }
 
     /// Records values that targets have already, because a change of another target set them, too: target, the value
-    /// that it would have otherwise, and the present one. Sets nothing.
+    /// that it would have otherwise, and the present one. Then the same as [`Journal::change`]. All of it is one line:
+    /// either all is recorded, or nothing is set. What is no longer there is left out.
     pub fn adopt(
         &mut self,
         hands: &dyn Hands,
         had: &[(Target, String, String)],
+        wanted: &[(Target, String)],
     ) -> Result<(), Error> {
         let mut changes = Vec::new();
         for (target, was, set) in had.iter().filter(|(_, was, set)| was != set) {
-            changes.push(self.as_change(hands, target, was, set)?);
+            changes.extend(Error::if_there(self.as_change(hands, target, was, set))?);
         }
-        self.record(hands, &changes)
+        let first = changes.len();
+        for (target, set) in wanted {
+            let change = Error::if_there(self.next_change(hands, target, set))?;
+            changes.extend(change.filter(|change| change.was != change.set));
+        }
+        self.record(hands, &changes)?;
+        for change in &changes[first..] {
+            Error::if_there(make(hands, change))?;
+        }
+        Ok(())
     }
 
     fn set<'a>(
@@ -153,14 +164,12 @@ impl Journal {
     ) -> Result<Option<(Target, String)>, Error> {
         let mut changes = Vec::new();
         for (target, is, set) in wanted {
-            // Whether it is there at all is known first.
-            let change = self.as_change(hands, target, "", set)?;
-            let was = hands.read(target).map_err(Error::of("read", target))?;
-            if is.is_some_and(|is| *is != was) {
-                return Ok(Some((target.clone(), was)));
+            let change = self.next_change(hands, target, set)?;
+            if is.is_some_and(|is| *is != change.was) {
+                return Ok(Some((target.clone(), change.was)));
             }
-            if was != *set {
-                changes.push(Change { was, ..change });
+            if change.was != change.set {
+                changes.push(change);
             }
         }
         self.record(hands, &changes)?;
@@ -168,6 +177,19 @@ impl Journal {
             make(hands, change)?;
         }
         Ok(None)
+    }
+
+    /// From the present value to this one.
+    fn next_change(
+        &mut self,
+        hands: &dyn Hands,
+        target: &Target,
+        set: &str,
+    ) -> Result<Change, Error> {
+        // Whether it is there at all is known first.
+        let change = self.as_change(hands, target, "", set)?;
+        let was = hands.read(target).map_err(Error::of("read", target))?;
+        Ok(Change { was, ..change })
     }
 
     /// With the next number.
@@ -190,8 +212,9 @@ impl Journal {
         if changes.is_empty() {
             return Ok(());
         }
-        if self.length >= self.long {
-            self.shorten(hands)?;
+        if self.length >= self.long && self.shorten(hands).is_err() {
+            // It is as before, and there may be room for a line.
+            self.long = self.length + LONG;
         }
         self.append(Line::Change(changes.to_vec()))?;
         self.open.extend(changes.iter().cloned());

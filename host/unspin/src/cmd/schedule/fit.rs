@@ -2,7 +2,7 @@
 //! Whether a VM can be taken, and which of its threads.
 
 use std::collections::{BTreeMap, BTreeSet};
-use unspin_host::{cpus, policy, Groups, Host, Limit, Tree, VmProcess};
+use unspin_host::{cpus, policy, Groups, Host, Limit, Task, Tree, VmProcess};
 use unspin_schedule::OTHERS;
 
 /// A VM, by its process and the start of that.
@@ -30,6 +30,8 @@ pub struct Fit {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Thread {
     pub tid: u32,
+    /// When it started, which distinguishes it from another of that number.
+    pub start: u64,
     /// The number of its vCPU, or [`OTHERS`].
     pub unit: u32,
     /// The CPUs that it may use of those for VMs, if it may use others, too.
@@ -62,12 +64,11 @@ impl Fit {
         let all = std::iter::once(vm.pid).chain(first);
         let (mut threads, mut away) = (Vec::new(), Vec::new());
         for tid in all {
-            let unit = units.get(&tid).copied();
-            match thread(seen, tid, unit) {
-                Ok(Some(thread)) => threads.push(thread),
-                Ok(None) if seen.host.scheduling_policy(tid) == Some(policy::EXT) => away.push(tid),
-                Ok(None) => {}
-                Err(why) => return Err(why),
+            let Some(task) = seen.host.task(tid) else { continue };
+            match thread(seen, &task, units.get(&tid).copied())? {
+                Some(thread) => threads.push(thread),
+                None if task.policy == policy::EXT => away.push(tid),
+                None => {}
             }
         }
         Ok(Fit { vcpus, threads, away })
@@ -84,9 +85,10 @@ fn quota(limit: &Limit, vm: &VmProcess) -> String {
     )
 }
 
-/// `None`: it has ended, or is no vCPU and stays as it is.
-fn thread(seen: &Seen, tid: u32, unit: Option<u32>) -> Result<Option<Thread>, String> {
-    let Some(policy) = seen.host.scheduling_policy(tid) else { return Ok(None) };
+/// `None`: it is no vCPU and stays as it is.
+fn thread(seen: &Seen, task: &Task, unit: Option<u32>) -> Result<Option<Thread>, String> {
+    let Task { tid, start, policy, cpus: allowed, .. } = task;
+    let (tid, start, policy) = (*tid, *start, *policy);
     if !matches!(policy, libc::SCHED_OTHER | libc::SCHED_BATCH | policy::EXT) {
         return match unit {
             Some(index) => Err(format!(
@@ -95,18 +97,17 @@ fn thread(seen: &Seen, tid: u32, unit: Option<u32>) -> Result<Option<Thread>, St
             None => Ok(None),
         };
     }
-    let allowed = seen.host.allowed_cpus(tid);
-    let usable = &allowed & seen.cpus;
+    let usable = allowed & seen.cpus;
     match (usable.is_empty(), unit) {
         (true, Some(index)) => Err(format!(
             "vCPU {index} may run on CPUs {}, none of which is one of the scheduler's, {}",
-            cpus::list(&allowed),
+            cpus::list(allowed),
             cpus::list(seen.cpus)
         )),
         (true, None) => Ok(None),
         (false, _) => {
             let narrowed = (usable.len() < allowed.len()).then_some(usable);
-            Ok(Some(Thread { tid, unit: unit.unwrap_or(OTHERS), narrowed, policy }))
+            Ok(Some(Thread { tid, start, unit: unit.unwrap_or(OTHERS), narrowed, policy }))
         }
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin schedule`: a scheduler for VMs by sched_ext, on CPUs of their own.
 
+mod again;
 mod document;
 mod fit;
 mod host_use;

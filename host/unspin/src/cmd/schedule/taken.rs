@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which VMs are taken: looks for those that started or ended, and gives their threads to the scheduler.
 
+use super::again::{Failures, Pauses, Pending};
 use super::document::Document;
 use super::fit::{Fit, Key, Seen, Thread};
 use super::host_use::HostUse;
@@ -21,8 +22,6 @@ use unspin_schedule::{Gang, Scheduler, Vm, WEIGHT_USUAL};
 
 /// For how long tasks of the host may use too much of all CPUs.
 const ALL_USED_MOST: Duration = Duration::from_secs(7);
-/// At how many looks in a row it may fail to give a VM's threads to the scheduler: then the VM is tried no more.
-const FAILURES_MOST: u32 = 3;
 
 pub struct Taking<'a> {
     args: &'a Args,
@@ -39,6 +38,7 @@ pub struct Taking<'a> {
     /// Threads that have been given to the scheduler, by their ids.
     given: BTreeMap<u32, Given>,
     failures: Failures,
+    pauses: Pauses,
     pending: Pending,
     vms: Vec<(VmProcess, Vm)>,
     /// The first look is over: a VM that is named may have ended since.
@@ -50,46 +50,7 @@ pub struct Taking<'a> {
 /// Whose thread it is, and when it started.
 struct Given {
     pid: u32,
-    start: Option<u64>,
-}
-
-/// VMs whose threads could not be given to the scheduler: at how many looks in a row, and why.
-#[derive(Default)]
-struct Failures(BTreeMap<Key, (u32, String)>);
-
-impl Failures {
-    fn add(&mut self, vm: Key, why: &str) {
-        let known = self.0.entry(vm).or_default();
-        *known = (known.0 + 1, why.to_string());
-    }
-
-    /// Its threads were given to it.
-    fn end(&mut self, vm: &Key) {
-        self.0.remove(vm);
-    }
-
-    /// Why a VM is not tried again, if so.
-    fn last(&self, vm: &Key) -> Option<&String> {
-        self.0.get(vm).filter(|(looks, _)| *looks >= FAILURES_MOST).map(|(_, why)| why)
-    }
-}
-
-/// What could not be done for a VM, by its process. It is tried again at each look.
-#[derive(Default)]
-struct Pending(BTreeMap<u32, String>);
-
-impl Pending {
-    /// What is to be said of it: an error that was not there at the last look.
-    fn note(&mut self, pid: u32, done: anyhow::Result<()>) -> Option<String> {
-        let Err(e) = done else {
-            self.0.remove(&pid);
-            return None;
-        };
-        let why = format!("{e:#}");
-        let before = self.0.insert(pid, why.clone());
-        (before.as_ref() != Some(&why))
-            .then(|| format!("the VM of process {pid}: {why}; it is tried again each second"))
-    }
+    start: u64,
 }
 
 impl<'a> Taking<'a> {
@@ -100,8 +61,9 @@ impl<'a> Taking<'a> {
         scheduler: Scheduler,
     ) -> Taking<'a> {
         let tree = Tree::at(host, &args.cgroups);
-        let (given, failures) = (BTreeMap::new(), Failures::default());
-        let (pending, outside) = (Pending::default(), Outside::default());
+        let (given, outside) = (BTreeMap::new(), Outside::default());
+        let (failures, pauses) = (Failures::default(), Pauses::default());
+        let pending = Pending::default();
         let (vms, refused) = (Vec::new(), Vec::new());
         let (left, host_use) = (BTreeSet::new(), HostUse::begin(Instant::now()));
         let user_spins = UserSpins::new(args.sysfs.clone());
@@ -117,6 +79,7 @@ impl<'a> Taking<'a> {
             scheduler,
             given,
             failures,
+            pauses,
             pending,
             vms,
             began: false,
@@ -141,6 +104,7 @@ impl<'a> Taking<'a> {
     /// The kernel has ended the scheduler, or a named VM is not there at the first look.
     pub fn look(&mut self, undo: &mut Undo) -> anyhow::Result<bool> {
         let leaves = self.leave_cpus()?;
+        self.pauses.retain(|(pid, start)| self.host.start_time(*pid) == *start);
         let all = vms::processes(self.host)?;
         let gangs = self.gangs(&all);
         let chosen = self.chosen(&all)?;
@@ -170,7 +134,7 @@ impl<'a> Taking<'a> {
         // Of VMs that are refused now, some threads may have been given before the error.
         let known = self.vms.iter().map(|(process, _)| process.pid);
         let known = known.chain(self.given.values().map(|of| of.pid));
-        let known = known.chain(self.pending.0.keys().copied());
+        let known = known.chain(self.pending.pids());
         let left: BTreeSet<u32> = known.filter(|pid| !is_there(*pid)).collect();
         let not_taken: Vec<&VmProcess> = all.iter().filter(|vm| !is_there(vm.pid)).collect();
         for pid in left {
@@ -181,7 +145,7 @@ impl<'a> Taking<'a> {
             self.scheduler.leave(&self.left)?;
         }
         let other_outside = self.outside.look(self.host, &self.cpus, &not_taken);
-        for line in self.outside.lines(self.host) {
+        for line in self.outside.lines() {
             say!("unspin: {line}");
         }
         let changed =
@@ -225,10 +189,13 @@ impl<'a> Taking<'a> {
         Ok(self.left.len() > before)
     }
 
-    /// Whether a VM can be taken. One whose threads could not be given to the scheduler again and again is not.
+    /// Whether a VM can be taken. One whose threads could not be given to the scheduler again and again is not, and not
+    /// now one that could not be recorded.
     fn fit(&self, groups: &Groups, vm: &VmProcess) -> Result<Fit, String> {
         self.may_take(vm)?;
-        if let Some(why) = self.failures.last(&self.key(vm)) {
+        let (key, now) = (self.key(vm), Instant::now());
+        let pause = || self.pauses.why(&key, now).filter(|_| !self.is_taken(vm.pid));
+        if let Some(why) = self.failures.last(&key).or_else(pause) {
             return Err(why.clone());
         }
         let (host, tree, cpus) = (self.host, &self.tree, &self.cpus);
@@ -237,6 +204,11 @@ impl<'a> Taking<'a> {
 
     fn key(&self, vm: &VmProcess) -> Key {
         (vm.pid, self.host.start_time(vm.pid))
+    }
+
+    /// Since the last look.
+    fn is_taken(&self, pid: u32) -> bool {
+        self.vms.iter().any(|(process, _)| process.pid == pid)
     }
 
     fn gang(&self, declared: &BTreeSet<u32>, in_user_space: &BTreeSet<u32>, pid: u32) -> Gang {
@@ -296,49 +268,68 @@ impl<'a> Taking<'a> {
         vm: Vm,
     ) -> Result<Vm, String> {
         self.scheduler.set(&vm).map_err(|e| e.to_string())?;
+        let (key, now) = (self.key(process), Instant::now());
+        let threads: Vec<&Thread> = match self.pauses.why(&key, now) {
+            Some(_) => Vec::new(),
+            None => fit.threads.iter().filter(|thread| !self.is_its(thread)).collect(),
+        };
+        match self.give(undo, vm.pid, &threads) {
+            Ok(()) if !threads.is_empty() => self.pauses.end(&key),
+            Ok(()) => {}
+            Err(e) => {
+                let why = format!("{e:#}");
+                if !is_of_journal(&e) {
+                    self.failures.add(key, &why);
+                    // What was to be done later is tried when the VM is left.
+                    return Err(why);
+                }
+                if self.pauses.add(key, now, &why) {
+                    let then = "its threads stay as they are, and are tried again within a minute";
+                    say!("unspin: {}: {why}; {then}", process.title());
+                }
+                if !self.is_taken(vm.pid) {
+                    self.scheduler.remove(vm.pid).map_err(|e| e.to_string())?;
+                    return Err(why);
+                }
+            }
+        }
+        self.failures.end(&key);
         let is_away = |tid: u32, of: &Given| of.pid == vm.pid && !vm.threads.contains_key(&tid);
         let back = self.give_back(undo, is_away);
-        let mut later = back.and_then(|()| self.end_inherited(undo, vm.pid, &fit.away));
-        for thread in &fit.threads {
-            let start = self.host.start_time(thread.tid);
-            let is_given = self.given.get(&thread.tid).is_some_and(|of| of.start == start);
-            if is_given && thread.policy == policy::EXT && thread.narrowed.is_none() {
-                continue;
-            }
-            // It is known before: an error may come after a part of the change.
-            self.given.insert(thread.tid, Given { pid: vm.pid, start });
-            let is_heir = !is_given && thread.policy == policy::EXT;
-            let had = if is_heir { self.inherited(undo, vm.pid, thread.tid) } else { Vec::new() };
-            let given = if_there(undo.adopt(&had)).and_then(|()| give(undo, thread));
-            let Err(e) = given else { continue };
-            let is_full = e.downcast_ref::<Error>().is_some_and(Error::is_of_journal);
-            if is_full && is_heir && thread.narrowed.is_none() {
-                // The scheduler has it already, and it gets back what others of the VM get back.
-                self.given.remove(&thread.tid);
-                later = Err(e);
-                continue;
-            }
-            let why = format!("{e:#}");
-            if !is_full {
-                self.failures.add(self.key(process), &why);
-            }
-            // What was to be done later is tried when the VM is left.
-            return Err(why);
-        }
-        self.failures.end(&self.key(process));
+        let later = back.and_then(|()| self.end_inherited(undo, vm.pid, &fit.away));
         self.note(vm.pid, later);
         Ok(vm)
     }
 
-    /// What a thread has from one of the VM's that started it, and what it would have otherwise.
-    fn inherited(&self, undo: &Undo, pid: u32, tid: u32) -> Vec<(Target, String, String)> {
-        let policy = undo.policy_before(pid, tid).to_string();
-        let cpus = undo.cpus_before(pid, tid).map(|before| {
-            let is = cpus::list(&self.host.allowed_cpus(tid));
-            (Target::Affinity { tid }, cpus::list(&before), is)
+    fn is_given(&self, thread: &Thread) -> bool {
+        self.given.get(&thread.tid).is_some_and(|of| of.start == thread.start)
+    }
+
+    /// Whether the scheduler has a thread as it is to have it.
+    fn is_its(&self, thread: &Thread) -> bool {
+        self.is_given(thread) && thread.policy == policy::EXT && thread.narrowed.is_none()
+    }
+
+    /// Makes threads of a VM the scheduler's, unless they have ended. The policy of each comes first: a thread that it
+    /// starts between the two changes has that, and is found by it. All of them are recorded before one is changed.
+    fn give(&mut self, undo: &mut Undo, pid: u32, threads: &[&Thread]) -> anyhow::Result<()> {
+        let is_heir = |thread: &&&Thread| thread.policy == policy::EXT && !self.is_given(thread);
+        let heirs: Vec<u32> = threads.iter().filter(is_heir).map(|thread| thread.tid).collect();
+        let had = inherited(undo, pid, &heirs);
+        let each = threads.iter().flat_map(|thread| {
+            let tid = thread.tid;
+            let cpus = thread.narrowed.as_ref();
+            let narrowed = cpus.map(|set| (Target::Affinity { tid }, cpus::list(set)));
+            let taken = (Target::Policy { tid }, policy::EXT.to_string());
+            std::iter::once(taken).chain(narrowed)
         });
-        let policy = (Target::Policy { tid }, policy, policy::EXT.to_string());
-        std::iter::once(policy).chain(cpus).collect()
+        let done = undo.adopt(&had, &each.collect::<Vec<_>>());
+        // Another error may come after a part of the changes.
+        if !done.as_ref().is_err_and(is_of_journal) {
+            let of = |thread: &&Thread| (thread.tid, Given { pid, start: thread.start });
+            self.given.extend(threads.iter().map(of));
+        }
+        done
     }
 
     /// Keeps what is to be tried again.
@@ -366,12 +357,14 @@ impl<'a> Taking<'a> {
 
     /// Those of these threads that have SCHED_EXT inherited it, because threads that were given have theirs back.
     fn end_inherited(&self, undo: &Undo, pid: u32, tids: &[u32]) -> anyhow::Result<()> {
-        let mut result = Ok(());
-        for tid in tids.iter().copied() {
-            if self.host.scheduling_policy(tid) != Some(policy::EXT) {
-                continue;
-            }
-            match policy::set(tid, undo.policy_before(pid, tid)) {
+        let is_heir = |tid: &u32| self.host.scheduling_policy(*tid) == Some(policy::EXT);
+        let heirs: Vec<u32> = tids.iter().copied().filter(is_heir).collect();
+        if heirs.is_empty() {
+            return Ok(());
+        }
+        let (starters, mut result) = (undo.starters(pid), Ok(()));
+        for tid in heirs {
+            match policy::set(tid, starters.before(tid).policy) {
                 Err(e) if e.raw_os_error() != Some(libc::ESRCH) => {
                     result =
                         Err(e).with_context(|| format!("cannot set {}", Target::Policy { tid }));
@@ -409,72 +402,23 @@ fn shown(vms: &[(VmProcess, Vm)]) -> Vec<(u32, u32, Gang, u32)> {
     vms.iter().map(|(_, vm)| (vm.pid, vm.vcpus, vm.gang, vm.weight)).collect()
 }
 
-/// Makes the thread the scheduler's, unless it has ended. Its policy comes first: a thread that it starts between the
-/// two changes has that, and is found by it.
-fn give(undo: &mut Undo, thread: &Thread) -> anyhow::Result<()> {
-    let tid = thread.tid;
-    let narrowed = thread.narrowed.iter().map(|set| (Target::Affinity { tid }, cpus::list(set)));
-    let taken = (Target::Policy { tid }, policy::EXT.to_string());
-    let wanted: Vec<(Target, String)> = std::iter::once(taken).chain(narrowed).collect();
-    if_there(undo.change(&wanted))
+/// What these threads have from one of the VM's that started them, and what they would have otherwise.
+fn inherited(undo: &Undo, pid: u32, heirs: &[u32]) -> Vec<(Target, String, String)> {
+    if heirs.is_empty() {
+        return Vec::new();
+    }
+    let starters = undo.starters(pid);
+    let of = |tid: u32| {
+        let before = starters.before(tid);
+        let has = cpus::list(&before.has);
+        let cpus = before.cpus.map(|cpus| (Target::Affinity { tid }, cpus::list(&cpus), has));
+        let policies = (before.policy.to_string(), policy::EXT.to_string());
+        std::iter::once((Target::Policy { tid }, policies.0, policies.1)).chain(cpus)
+    };
+    heirs.iter().copied().flat_map(of).collect()
 }
 
-/// A thread that has ended is no error.
-fn if_there(done: anyhow::Result<()>) -> anyhow::Result<()> {
-    done.or_else(|e| if has_ended(&e) { Ok(()) } else { Err(e) })
-}
-
-/// Whether a thread that was to be changed is no longer there.
-fn has_ended(e: &anyhow::Error) -> bool {
-    match e.downcast_ref::<Error>() {
-        Some(Error::Gone(_)) => true,
-        Some(Error::Io { source, .. }) => {
-            source.raw_os_error() == Some(libc::ESRCH)
-                || source.kind() == std::io::ErrorKind::NotFound
-        }
-        _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_vm_is_tried_again_after_a_passing_error() {
-        let (vm, other) = ((41, Some(7)), (41, Some(8)));
-        let mut failures = Failures::default();
-        for _ in 1..FAILURES_MOST {
-            failures.add(vm, "no space");
-        }
-        assert_eq!(failures.last(&vm), None);
-        failures.end(&vm);
-        for _ in 1..FAILURES_MOST {
-            failures.add(vm, "no space");
-        }
-        assert_eq!(failures.last(&vm), None);
-        failures.add(vm, "not permitted");
-        assert_eq!(failures.last(&vm).map(String::as_str), Some("not permitted"));
-        assert_eq!(failures.last(&other), None, "a later process of the same number");
-    }
-
-    #[test]
-    fn an_error_is_said_once_until_it_is_another_or_has_ended() {
-        let mut pending = Pending::default();
-        let mut note = |pid: u32, why: Option<&'static str>| {
-            pending.note(pid, why.map_or(Ok(()), |why| Err(anyhow::Error::msg(why)))).is_some()
-        };
-        for (pid, why, is_said) in [
-            (41, None, false),
-            (41, Some("no space"), true),
-            (41, Some("no space"), false),
-            (42, Some("no space"), true),
-            (41, Some("not permitted"), true),
-            (41, None, false),
-            (41, Some("not permitted"), true),
-        ] {
-            assert_eq!(note(pid, why), is_said, "{pid} {why:?}");
-        }
-        assert_eq!(pending.0.keys().copied().collect::<Vec<_>>(), [41, 42]);
-    }
+/// Whether the journal could not be written.
+fn is_of_journal(e: &anyhow::Error) -> bool {
+    e.downcast_ref::<Error>().is_some_and(Error::is_of_journal)
 }

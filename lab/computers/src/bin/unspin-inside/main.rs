@@ -40,6 +40,8 @@ const USAGE: &str = "usage: unspin-inside COMMAND
                                    the same as vm, and it starts threads that sleep all the time
   vm-that-arrives VCPUS BEGIN --until FILE
                                    the same as vm, and its vCPUs wait until the file BEGIN exists
+  vm-that-forks VCPUS --until FILE
+                                   the same as vm, and it starts processes that are there as long
   meet VCPUS ITERATIONS --until FILE
                                    one VM whose vCPUs compute so many iterations, and halt until all have
   ext COMMAND                      becomes a shell with SCHED_EXT that runs COMMAND
@@ -99,29 +101,11 @@ fn main() {
 
 fn run(words: &[&str]) -> Result<String, String> {
     match words {
-        ["vm", vcpus, "--ms", ms] => vms::run(number(vcpus)?, 0, &End::After(number(ms)?)),
-        // A name, to be found on the command line.
-        ["vm", vcpus, "--until", file] | ["vm", vcpus, "--until", file, "-name", _] => {
-            vms::run(number(vcpus)?, 0, &End::File(file.into()))
-        }
-        ["vm-that-starts", vcpus, "--until", file] => {
-            ext::start_threads();
-            vms::run(number(vcpus)?, 0, &End::File(file.into()))
-        }
-        ["vm-that-arrives", vcpus, begin, "--until", file] => {
-            let (begin, end) = (End::File(begin.into()), End::File(file.into()));
-            vms::run_later(number(vcpus)?, &begin, &end)
-        }
+        [kind, ..] if kind.starts_with("vm") => vm(words),
         ["meet", vcpus, iterations, "--until", file] => {
             vms::meet(number(vcpus)?, number(iterations)?, &End::File(file.into()))
         }
         ["ext", line] => ext::shell(line),
-        ["vm-in-user-space", vcpus, "--until", file] => {
-            vms::run(number(vcpus)?, 3, &End::File(file.into()))
-        }
-        ["vm-that-reports", vcpus, cpl, "--until", file] => {
-            vms::run_reporting(number(vcpus)?, number(cpl)?, &End::File(file.into()))
-        }
         ["churn", count, vcpus] => vms::churn(number(count)?, number(vcpus)?),
         ["many", count, first, second] => many::hold(number(count)?, first, second),
         ["refused", times] => many::refused(number(times)?),
@@ -165,6 +149,35 @@ fn run(words: &[&str]) -> Result<String, String> {
             eprintln!("{USAGE}");
             exit(2);
         }
+    }
+}
+
+fn vm(words: &[&str]) -> Result<String, String> {
+    match words {
+        ["vm", vcpus, "--ms", ms] => vms::run(number(vcpus)?, 0, &End::After(number(ms)?)),
+        // A name, to be found on the command line.
+        ["vm", vcpus, "--until", file] | ["vm", vcpus, "--until", file, "-name", _] => {
+            vms::run(number(vcpus)?, 0, &End::File(file.into()))
+        }
+        ["vm-that-starts", vcpus, "--until", file] => {
+            ext::start_threads();
+            vms::run(number(vcpus)?, 0, &End::File(file.into()))
+        }
+        ["vm-that-arrives", vcpus, begin, "--until", file] => {
+            let (begin, end) = (End::File(begin.into()), End::File(file.into()));
+            vms::run_later(number(vcpus)?, &begin, &end)
+        }
+        ["vm-that-forks", vcpus, "--until", file] => {
+            ext::start_processes(file);
+            vms::run(number(vcpus)?, 0, &End::File(file.into()))
+        }
+        ["vm-in-user-space", vcpus, "--until", file] => {
+            vms::run(number(vcpus)?, 3, &End::File(file.into()))
+        }
+        ["vm-that-reports", vcpus, cpl, "--until", file] => {
+            vms::run_reporting(number(vcpus)?, number(cpl)?, &End::File(file.into()))
+        }
+        _ => Err(USAGE.to_string()),
     }
 }
 
