@@ -7,9 +7,8 @@
 #ifndef UNSPIN_SCHEDULE_PLAN_H
 #define UNSPIN_SCHEDULE_PLAN_H
 
-#include "place.h"
+#include "owed.h"
 
-#define NEVER (~0ull)
 /* How long it is until the timer looks again where no gang has a turn. */
 #define LOOK_NS (2 * MS)
 /* CPU time of a VM after which it is judged whether it spins, and for how long it is a gang then. */
@@ -19,18 +18,6 @@
 #define SPINS_PER_S 500
 /* After how many turns a vCPU or a stranger is late; a VM's other threads are after one. Gangs wait for many. */
 #define LATE_TURNS 64
-/*
- * By how many of its turns a VM may be ahead of the one before it. That one may not want, or not be able to use, the
- * CPUs that it had. If it then wants them, or one that starts does, it waits for as long as it was ahead.
- */
-#define AHEAD_TURNS 4
-#define REBASE (1ull << 60)
-
-/* A gang whose vCPUs are to run together, or alone. */
-static __always_inline u32 is_gang(struct vm *v)
-{
-	return v->gang && count_bits(vcpus_in(v->waits | v->runs)) > 1;
-}
 
 /* A turn whose timer does not come, so that no other follows, counts for one turn more. */
 static __always_inline int turn_counts(void)
@@ -74,13 +61,6 @@ __noinline int judge(u32 vm, u64 now)
 	v->looked_ran += ran;
 	v->looked_spins += spins;
 	return 0;
-}
-
-/* A unit that slept is owed no more than a slice before its siblings. */
-static __always_inline void lift(struct vm *v, struct unit *u)
-{
-	if (u->vt + SLICE_NS < v->unit_vt)
-		u->vt = v->unit_vt - SLICE_NS;
 }
 
 /* Notes vCPUs that are in a queue whose bit is not set: the number of a thread may have changed meanwhile. */
@@ -199,68 +179,6 @@ __noinline int look_at_others(void)
 		if (id != NOBODY && unit_part(id) == OTHERS && is_ours(cpu))
 			__sync_fetch_and_or(&vm_of(id)->runs, bit(OTHERS));
 	}
-	return 0;
-}
-
-/* The virtual time of a turn in which all units of a VM run; strangers may be on each CPU. */
-static __always_inline u64 turn_of(u32 vm)
-{
-	return config.turn_ns * (vm == STRANGERS ? ours : vcpus_of(vm) + 1) * WEIGHT_USUAL / weight_of(vm << 6);
-}
-
-/* The VM that has had least, but those of a set; of those that are ready, or of all. */
-__noinline u32 least_vm(u64 but, u32 of_all)
-{
-	u64 least = NEVER;
-	u32 vm, best = NOBODY;
-
-	bpf_for(vm, 0, settings.count) {
-		struct vm *v = vm_of(vm << 6);
-
-		if (but >> (vm & 63) & 1 || v->vt >= least || !(of_all || v->waits | v->runs))
-			continue;
-		least = v->vt;
-		best = vm;
-	}
-	return best;
-}
-
-/* Shortens what VMs are ahead of vnow, and of each other: their order stays, and so do small differences. */
-__noinline int close_gaps(void)
-{
-	u64 done = zero, before = vnow, back = zero;
-	u32 i, vm;
-
-	bpf_for(i, 0, VMS_MAX) {
-		u64 vt, most;
-
-		vm = least_vm(done, 1);
-		if (vm == NOBODY)
-			break;
-		done |= bit(vm);
-		vt = vm_of(vm << 6)->vt;
-		if (vt < vnow)
-			continue;
-		most = AHEAD_TURNS * turn_of(vm);
-		if (vt - before > most)
-			back += vt - before - most;
-		before = vt;
-		__sync_fetch_and_sub(&vm_of(vm << 6)->vt, back);
-	}
-	return 0;
-}
-
-/* Virtual times do not overflow: that of a VM of a small weight may grow a million times as fast as time. */
-__noinline int rebase(void)
-{
-	u32 vm;
-
-	bpf_for(vm, 0, settings.count) {
-		struct vm *v = vm_of(vm << 6);
-
-		__sync_fetch_and_sub(&v->vt, v->vt > REBASE ? REBASE : v->vt);
-	}
-	vnow -= REBASE;
 	return 0;
 }
 
