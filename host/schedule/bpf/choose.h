@@ -5,10 +5,10 @@
 
 #include "yields.h"
 
-/* Behind all that are no gangs. */
+/* Behind all that are no gangs; virtual. */
 #define LAST (1ull << 62)
 
-/* CPU time of a VM by its weight, beside that of the one that is owed most; less than LAST for ever. */
+/* Virtual time of a VM beside that of the one that is owed most; less than LAST for ever. */
 static __always_inline u64 had(const struct vm *v)
 {
 	u64 key = v->vt - vnow + (LAST >> 1);

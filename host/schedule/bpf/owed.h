@@ -8,10 +8,11 @@
 #define NEVER (~0ull)
 /*
  * By how many of its turns a VM may be ahead of the one before it. That one may not want, or not be able to use, the
- * CPUs that it had. If it then wants them, or one that starts does, it waits for as long as it was ahead.
+ * CPUs that it had. If it then wants them, or one that starts does, it waits for as long as it was ahead. Virtual, by
+ * turn_of().
  */
 #define AHEAD_TURNS 4
-#define REBASE (1ull << 60)
+#define REBASE (1ull << 60)	/* virtual */
 
 /* A gang whose vCPUs are to run together, or alone. */
 static __always_inline u32 is_gang(struct vm *v)
@@ -19,17 +20,19 @@ static __always_inline u32 is_gang(struct vm *v)
 	return v->gang && count_bits(vcpus_in(v->waits | v->runs)) > 1;
 }
 
-/* A unit that slept is owed no more than a slice before its siblings. */
+/* A unit that slept is owed no more than a slice of its own before its siblings. */
 static __always_inline void lift(struct vm *v, struct unit *u)
 {
-	if (u->vt + SLICE_NS < v->unit_vt)
-		u->vt = v->unit_vt - SLICE_NS;
+	u64 slice = among_siblings(u, SLICE_NS);
+
+	if (u->vt + slice < v->unit_vt)
+		u->vt = v->unit_vt - slice;
 }
 
 /* The virtual time of a turn in which all units of a VM run; strangers may be on each CPU. */
 static __always_inline u64 turn_of(u32 vm)
 {
-	return config.turn_ns * (vm == STRANGERS ? ours : vcpus_of(vm) + 1) * WEIGHT_USUAL / weight_of(vm << 6);
+	return by_weight(vm << 6, config.turn_ns * (vm == STRANGERS ? ours : vcpus_of(vm) + 1));
 }
 
 /* The VM that has had least, but those of a set; of those that are ready, or of all. */

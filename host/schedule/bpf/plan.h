@@ -9,14 +9,18 @@
 
 #include "owed.h"
 
-/* How long it is until the timer looks again where no gang has a turn. */
+/* Time that passes until the timer looks again where no gang has a turn. */
 #define LOOK_NS (2 * MS)
-/* CPU time of a VM after which it is judged whether it spins, and for how long it is a gang then. */
+/* CPU time of a VM, whatever its weight, after which it is judged whether it spins. */
 #define JUDGE_NS (20 * MS)
+/* Time that passes until a gang is judged again. */
 #define GANG_NS (400 * MS)
-/* Pause-loop exits per second of CPU time that make a gang. */
+/* Pause-loop exits per second of CPU time, whatever the VM's weight, that make a gang. */
 #define SPINS_PER_S 500
-/* After how many turns a vCPU or a stranger is late; a VM's other threads are after one. Gangs wait for many. */
+/*
+ * After how many turns a vCPU or a stranger is late; a VM's other threads are after one. Gangs wait for many. It is time
+ * that passes, whatever the weight.
+ */
 #define LATE_TURNS 64
 
 /* A turn whose timer does not come, so that no other follows, counts for one turn more. */
@@ -188,8 +192,8 @@ __noinline int look_at_others(void)
  */
 __noinline int settle(u64 now)
 {
-	u64 waiting = NEVER, running = zero, most = zero, floor;
-	u32 i, vm, look = zero;
+	u64 waiting = NEVER, running = zero, floor;
+	u32 i, vm, look = zero, ahead = zero;
 
 	bpf_for(i, 0, config.cpu_count) {
 		charge(cpu_at(i), now);
@@ -216,15 +220,14 @@ __noinline int settle(u64 now)
 		vnow = floor;
 	bpf_for(vm, 0, settings.count) {
 		struct vm *v = vm_of(vm << 6);
-		u64 lag = 2 * turn_of(vm);
+		u64 turn = turn_of(vm);
 
 		judge(vm, now);
-		if (v->vt + lag < vnow)
-			v->vt = vnow - lag;
-		if (v->vt > most)
-			most = v->vt;
+		if (v->vt + 2 * turn < vnow)
+			v->vt = vnow - 2 * turn;
+		ahead |= v->vt > vnow + AHEAD_TURNS * turn;
 	}
-	if (most > vnow + AHEAD_TURNS * config.turn_ns)
+	if (ahead)
 		close_gaps();
 	if (vnow > 2 * REBASE)
 		rebase();

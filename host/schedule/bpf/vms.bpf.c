@@ -187,7 +187,7 @@ _Bool BPF_PROG(yield, struct task_struct *from, struct task_struct *to)
 	    planned_cpu(f) == cpu || !vcpus_in(vm_of(f)->waits))
 		return 0;
 	/* A VM that is owed less than others leaves the CPU to them. */
-	if (vm_of(f)->vt <= vnow + SLICE_NS)
+	if (vm_of(f)->vt <= vnow + by_weight(f, SLICE_NS))
 		cpus[cpu].spinner = f;
 	cpus[cpu].yielded = 1;
 	scx_bpf_task_set_slice(from, 0);
