@@ -18,8 +18,8 @@
 /* Pause-loop exits per second of CPU time, whatever the VM's weight, that make a gang. */
 #define SPINS_PER_S 500
 /*
- * After how many turns a vCPU or a stranger is late; a VM's other threads are after one. Gangs wait for many. It is time
- * that passes, whatever the weight.
+ * After how many turns a vCPU or a stranger is late; a VM's other threads are after one. Gangs wait for many. Time that
+ * passes, whatever the weight.
  */
 #define LATE_TURNS 64
 
@@ -89,11 +89,11 @@ static __always_inline void note_late(u32 vm, u64 late)
 	late_vms = late ? late_vms | bit(vm) : late_vms & ~bit(vm);
 }
 
-/* Which units of a VM are late, and what the least virtual time of those that are ready is. */
+/* Which units of a VM are late or owed, and what the least virtual time of those that are ready is. */
 __noinline int look_at_units(u32 vm, u64 now)
 {
 	struct vm *v = vm_of(vm << 6);
-	u64 set, late = zero, least = NEVER;
+	u64 set, late = zero, owed = zero, least = NEVER, part;
 	u32 unit;
 
 	/* Threads that left the queue without having run are no longer there. */
@@ -103,10 +103,11 @@ __noinline int look_at_units(u32 vm, u64 now)
 		__sync_fetch_and_and(&v->waits, ~bit(OTHERS));
 	set = v->waits | v->runs;
 	if (!set) {
-		v->late = 0;
+		v->late = v->owed = 0;
 		note_late(vm, 0);
 		return 0;
 	}
+	part = part_of(vm, set);
 	bpf_for(unit, 0, UNITS) {
 		struct unit *u = unit_of(id_of(vm, unit));
 		u64 most = config.turn_ns * (unit == OTHERS && vm != STRANGERS ? 1 : LATE_TURNS);
@@ -117,8 +118,11 @@ __noinline int look_at_units(u32 vm, u64 now)
 			least = u->vt;
 		if (v->waits & bit(unit) && u->ready_at + most < now)
 			late |= bit(unit);
+		if (unit != OTHERS && look_at_owed(u, part))
+			owed |= bit(unit);
 	}
 	v->late = late;
+	v->owed = owed;
 	note_late(vm, late);
 	if (least != NEVER && least > v->unit_vt)
 		v->unit_vt = least;
@@ -190,14 +194,16 @@ __noinline int look_at_others(void)
  * VMs pay, and none is owed more than it could use in two turns. Where nobody waits, none is owed anything: all
  * have what they want.
  */
-__noinline int settle(u64 now)
+__noinline int settle(u64 now, u64 passed)
 {
-	u64 waiting = NEVER, running = zero, floor;
+	u64 waiting = NEVER, running = zero, floor, anywhere = parts_anywhere / (ours ? ours : 1);
 	u32 i, vm, look = zero, ahead = zero;
 
+	parts_anywhere = 0;
 	bpf_for(i, 0, config.cpu_count) {
 		charge(cpu_at(i), now);
 		charge_host(cpu_at(i), now);
+		look_at_parts(cpu_at(i), anywhere, passed);
 	}
 	look_at_others();
 	if (now - looked_at > 1000 * MS) {
@@ -356,7 +362,7 @@ __noinline u64 plan(u64 now)
 	u64 done = zero, taken_ns = zero, passed = now - planned_at;
 
 	planned_at = now;
-	settle(now);
+	settle(now, passed);
 	ours = zero;
 	bpf_for(i, 0, config.cpu_count) {
 		struct cpu *c = &cpus[bound(cpu_at(i))];
@@ -374,7 +380,8 @@ __noinline u64 plan(u64 now)
 	/* What keeps vCPUs of a gang apart may last, but tasks of the host only for as long as they have. */
 	if (!taken_ns || taken_ns > 1000 * MS)
 		taken_ns = 1000 * MS;
-	left = all;
+	left = hold_owed();
+	left = left < all ? all - left : 0;
 	bpf_for(i, 0, VMS_MAX) {
 		struct vm *v;
 		u32 count = zero, gang;
@@ -403,7 +410,7 @@ __noinline u64 plan(u64 now)
 			}
 		}
 		if (!gang)
-			count = hold(vm, v->waits | v->runs);
+			count = hold(vm, (v->waits | v->runs) & ~v->owed);
 		left -= count < left ? count : left;
 	}
 	/* Before vCPUs have their CPUs in it: these count until then. */

@@ -31,7 +31,7 @@ __noinline u32 claim(u32 id)
 			if (vm_part(of) != vm_part(id) || (v->waits | v->runs) & bit(unit_part(of)))
 				continue;
 		} else if (c->id != NOBODY && !c->fills && !is_gang(vm_of(c->id)) &&
-			   vm_of(c->id)->vt < vm_of(id)->vt) {
+			   (is_owed(c->id) || vm_of(c->id)->vt < vm_of(id)->vt)) {
 			continue;	/* it is owed more */
 		}
 		charge(cpu, bpf_ktime_get_ns());	/* until now it was no hole of this turn */
@@ -89,6 +89,8 @@ static __noinline u32 victim(struct task_struct *p, u32 id, u64 now)
 			}
 			continue;
 		}
+		if (is_owed(of))
+			continue;
 		key = had(vm_of(of)) + by_weight(of, now > since ? now - since : 0);
 		turn = by_weight(of, config.turn_ns);
 		if (c->fills)
