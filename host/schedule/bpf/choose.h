@@ -5,10 +5,10 @@
 
 #include "yields.h"
 
-/* Behind all that are no gangs. */
+/* Behind all that are no gangs; virtual. */
 #define LAST (1ull << 62)
 
-/* CPU time of a VM by its weight, beside that of the one that is owed most; less than LAST for ever. */
+/* Virtual time of a VM beside that of the one that is owed most; less than LAST for ever. */
 static __always_inline u64 had(const struct vm *v)
 {
 	u64 key = v->vt - vnow + (LAST >> 1);
@@ -54,7 +54,7 @@ static __always_inline u64 ready_units(u32 vm)
 	return set;
 }
 
-/* Who is owed most of those that wait and "before", but those that were tried. */
+/* Who is owed most, by itself or by its VM, of those that wait and "before", but those that were tried. */
 __noinline u32 pick(u32 cpu, u32 before)
 {
 	u64 least = NEVER;
@@ -62,7 +62,7 @@ __noinline u32 pick(u32 cpu, u32 before)
 
 	bpf_for(vm, 0, settings.count) {
 		struct vm *v = vm_of(vm << 6);
-		u64 set = ready_units(vm), key = had(v);
+		u64 set = ready_units(vm), key;
 		u32 unit;
 
 		if (cpus[bound(cpu)].tries || cpus[bound(cpu)].tried_others)
@@ -72,9 +72,12 @@ __noinline u32 pick(u32 cpu, u32 before)
 		if (!set)
 			continue;
 		unit = least_unit(vm, set, cpu);
+		if (unit == NOBODY)
+			continue;
+		key = is_owed(id_of(vm, unit)) ? zero : had(v);
 		if (unit != OTHERS && is_gang(v))
 			key |= LAST;
-		if (unit == NOBODY || key >= least)
+		if (key >= least)
 			continue;
 		least = key;
 		best = id_of(vm, unit);

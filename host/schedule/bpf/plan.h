@@ -7,30 +7,21 @@
 #ifndef UNSPIN_SCHEDULE_PLAN_H
 #define UNSPIN_SCHEDULE_PLAN_H
 
-#include "place.h"
+#include "owed.h"
 
-#define NEVER (~0ull)
-/* How long it is until the timer looks again where no gang has a turn. */
+/* Time that passes until the timer looks again where no gang has a turn. */
 #define LOOK_NS (2 * MS)
-/* CPU time of a VM after which it is judged whether it spins, and for how long it is a gang then. */
+/* CPU time of a VM, whatever its weight, after which it is judged whether it spins. */
 #define JUDGE_NS (20 * MS)
+/* Time that passes until a gang is judged again. */
 #define GANG_NS (400 * MS)
-/* Pause-loop exits per second of CPU time that make a gang. */
+/* Pause-loop exits per second of CPU time, whatever the VM's weight, that make a gang. */
 #define SPINS_PER_S 500
-/* After how many turns a vCPU or a stranger is late; a VM's other threads are after one. Gangs wait for many. */
-#define LATE_TURNS 64
 /*
- * By how many of its turns a VM may be ahead of the one before it. That one may not want, or not be able to use, the
- * CPUs that it had. If it then wants them, or one that starts does, it waits for as long as it was ahead.
+ * After how many turns a vCPU or a stranger is late; a VM's other threads are after one. Gangs wait for many. Time that
+ * passes, whatever the weight.
  */
-#define AHEAD_TURNS 4
-#define REBASE (1ull << 60)
-
-/* A gang whose vCPUs are to run together, or alone. */
-static __always_inline u32 is_gang(struct vm *v)
-{
-	return v->gang && count_bits(vcpus_in(v->waits | v->runs)) > 1;
-}
+#define LATE_TURNS 64
 
 /* A turn whose timer does not come, so that no other follows, counts for one turn more. */
 static __always_inline int turn_counts(void)
@@ -76,13 +67,6 @@ __noinline int judge(u32 vm, u64 now)
 	return 0;
 }
 
-/* A unit that slept is owed no more than a slice before its siblings. */
-static __always_inline void lift(struct vm *v, struct unit *u)
-{
-	if (u->vt + SLICE_NS < v->unit_vt)
-		u->vt = v->unit_vt - SLICE_NS;
-}
-
 /* Notes vCPUs that are in a queue whose bit is not set: the number of a thread may have changed meanwhile. */
 __noinline int look_at_queues(u32 vm, u64 now)
 {
@@ -105,11 +89,11 @@ static __always_inline void note_late(u32 vm, u64 late)
 	late_vms = late ? late_vms | bit(vm) : late_vms & ~bit(vm);
 }
 
-/* Which units of a VM are late, and what the least virtual time of those that are ready is. */
+/* Which units of a VM are late or owed, and what the least virtual time of those that are ready is. */
 __noinline int look_at_units(u32 vm, u64 now)
 {
 	struct vm *v = vm_of(vm << 6);
-	u64 set, late = zero, least = NEVER;
+	u64 set, late = zero, owed = zero, least = NEVER, part;
 	u32 unit;
 
 	/* Threads that left the queue without having run are no longer there. */
@@ -119,10 +103,11 @@ __noinline int look_at_units(u32 vm, u64 now)
 		__sync_fetch_and_and(&v->waits, ~bit(OTHERS));
 	set = v->waits | v->runs;
 	if (!set) {
-		v->late = 0;
+		v->late = v->owed = 0;
 		note_late(vm, 0);
 		return 0;
 	}
+	part = part_of(vm, set);
 	bpf_for(unit, 0, UNITS) {
 		struct unit *u = unit_of(id_of(vm, unit));
 		u64 most = config.turn_ns * (unit == OTHERS && vm != STRANGERS ? 1 : LATE_TURNS);
@@ -133,8 +118,11 @@ __noinline int look_at_units(u32 vm, u64 now)
 			least = u->vt;
 		if (v->waits & bit(unit) && u->ready_at + most < now)
 			late |= bit(unit);
+		if (unit != OTHERS && look_at_owed(u, part))
+			owed |= bit(unit);
 	}
 	v->late = late;
+	v->owed = owed;
 	note_late(vm, late);
 	if (least != NEVER && least > v->unit_vt)
 		v->unit_vt = least;
@@ -202,80 +190,20 @@ __noinline int look_at_others(void)
 	return 0;
 }
 
-/* The virtual time of a turn in which all units of a VM run; strangers may be on each CPU. */
-static __always_inline u64 turn_of(u32 vm)
-{
-	return config.turn_ns * (vm == STRANGERS ? ours : vcpus_of(vm) + 1) * WEIGHT_USUAL / weight_of(vm << 6);
-}
-
-/* The VM that has had least, but those of a set; of those that are ready, or of all. */
-__noinline u32 least_vm(u64 but, u32 of_all)
-{
-	u64 least = NEVER;
-	u32 vm, best = NOBODY;
-
-	bpf_for(vm, 0, settings.count) {
-		struct vm *v = vm_of(vm << 6);
-
-		if (but >> (vm & 63) & 1 || v->vt >= least || !(of_all || v->waits | v->runs))
-			continue;
-		least = v->vt;
-		best = vm;
-	}
-	return best;
-}
-
-/* Shortens what VMs are ahead of vnow, and of each other: their order stays, and so do small differences. */
-__noinline int close_gaps(void)
-{
-	u64 done = zero, before = vnow, back = zero;
-	u32 i, vm;
-
-	bpf_for(i, 0, VMS_MAX) {
-		u64 vt, most;
-
-		vm = least_vm(done, 1);
-		if (vm == NOBODY)
-			break;
-		done |= bit(vm);
-		vt = vm_of(vm << 6)->vt;
-		if (vt < vnow)
-			continue;
-		most = AHEAD_TURNS * turn_of(vm);
-		if (vt - before > most)
-			back += vt - before - most;
-		before = vt;
-		__sync_fetch_and_sub(&vm_of(vm << 6)->vt, back);
-	}
-	return 0;
-}
-
-/* Virtual times do not overflow: that of a VM of a small weight may grow a million times as fast as time. */
-__noinline int rebase(void)
-{
-	u32 vm;
-
-	bpf_for(vm, 0, settings.count) {
-		struct vm *v = vm_of(vm << 6);
-
-		__sync_fetch_and_sub(&v->vt, v->vt > REBASE ? REBASE : v->vt);
-	}
-	vnow -= REBASE;
-	return 0;
-}
-
 /*
  * VMs pay, and none is owed more than it could use in two turns. Where nobody waits, none is owed anything: all
  * have what they want.
  */
-__noinline int settle(u64 now)
+__noinline int settle(u64 now, u64 passed)
 {
-	u64 waiting = NEVER, running = zero, most = zero, floor;
-	u32 i, vm, look = zero;
+	u64 waiting = NEVER, running = zero, floor, anywhere = parts_anywhere / (ours ? ours : 1);
+	u32 i, vm, look = zero, ahead = zero;
 
+	parts_anywhere = 0;
 	bpf_for(i, 0, config.cpu_count) {
 		charge(cpu_at(i), now);
 		charge_host(cpu_at(i), now);
+		look_at_parts(cpu_at(i), anywhere, passed);
 	}
 	look_at_others();
 	if (now - looked_at > 1000 * MS) {
@@ -298,15 +226,14 @@ __noinline int settle(u64 now)
 		vnow = floor;
 	bpf_for(vm, 0, settings.count) {
 		struct vm *v = vm_of(vm << 6);
-		u64 lag = 2 * turn_of(vm);
+		u64 turn = turn_of(vm);
 
 		judge(vm, now);
-		if (v->vt + lag < vnow)
-			v->vt = vnow - lag;
-		if (v->vt > most)
-			most = v->vt;
+		if (v->vt + 2 * turn < vnow)
+			v->vt = vnow - 2 * turn;
+		ahead |= v->vt > vnow + AHEAD_TURNS * turn;
 	}
-	if (most > vnow + AHEAD_TURNS * config.turn_ns)
+	if (ahead)
 		close_gaps();
 	if (vnow > 2 * REBASE)
 		rebase();
@@ -435,7 +362,7 @@ __noinline u64 plan(u64 now)
 	u64 done = zero, taken_ns = zero, passed = now - planned_at;
 
 	planned_at = now;
-	settle(now);
+	settle(now, passed);
 	ours = zero;
 	bpf_for(i, 0, config.cpu_count) {
 		struct cpu *c = &cpus[bound(cpu_at(i))];
@@ -453,7 +380,8 @@ __noinline u64 plan(u64 now)
 	/* What keeps vCPUs of a gang apart may last, but tasks of the host only for as long as they have. */
 	if (!taken_ns || taken_ns > 1000 * MS)
 		taken_ns = 1000 * MS;
-	left = all;
+	left = hold_owed();
+	left = left < all ? all - left : 0;
 	bpf_for(i, 0, VMS_MAX) {
 		struct vm *v;
 		u32 count = zero, gang;
@@ -482,7 +410,7 @@ __noinline u64 plan(u64 now)
 			}
 		}
 		if (!gang)
-			count = hold(vm, v->waits | v->runs);
+			count = hold(vm, (v->waits | v->runs) & ~v->owed);
 		left -= count < left ? count : left;
 	}
 	/* Before vCPUs have their CPUs in it: these count until then. */

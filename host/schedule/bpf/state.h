@@ -9,9 +9,18 @@
 
 #include "shared.h"
 
+/*
+ * Times are in ns. CPU time becomes virtual time by a weight: of VMs by by_weight(), of a VM's units by
+ * among_siblings(). Virtual times of VMs are compared with each other, and those of units with their siblings'. All
+ * other times are real: CPU time, or time that passes.
+ */
+
 #define NOBODY 0xffffffffu
 #define MS 1000000ull
-/* How long a vCPU that is in no gang's turn runs before it is compared with others; the kernel looks at its ticks. */
+/*
+ * CPU time: how long a vCPU that is in no gang's turn runs before it is compared with others; the kernel looks at its
+ * ticks.
+ */
 #define SLICE_NS (3 * MS)
 /* How many queues are tried before a CPU stays with what it has; a power of 2. */
 #define TRIES 8
@@ -28,7 +37,8 @@
 #define bit(unit) (1ull << ((unit) & 63))
 
 struct unit {
-	u64 vt;		/* CPU time by its weight among its siblings */
+	u64 vt;		/* virtual, among its siblings */
+	s64 owed;	/* CPU time that it is owed by itself; see look_at_owed() */
 	u64 ready_at;	/* since when it is ready */
 	u32 cpu;	/* where it ran last */
 	u32 planned;	/* its CPU in this turn, or NOBODY */
@@ -44,11 +54,12 @@ struct unit {
 };
 
 struct vm {
-	u64 vt;		/* CPU time by the VM's weight */
+	u64 vt;		/* virtual, among VMs */
 	u64 waits;	/* units that are ready */
 	u64 runs;	/* units that have a CPU */
 	u64 late;	/* units that are ready for too long beside gangs' turns */
-	u64 unit_vt;	/* the least virtual time of its units that are ready */
+	u64 owed;	/* vCPUs that are owed more than a turn by themselves */
+	u64 unit_vt;	/* the least vt of its units that are ready */
 	u64 looked_ran, looked_spins;	/* when it was last judged whether it spins */
 	u64 gang_until;	/* then it is judged again */
 	u64 apart_until;	/* until then it is no gang: not all of its vCPUs got a CPU */
@@ -73,6 +84,9 @@ struct cpu {
 	u32 tries;	/* vCPUs that were not to be had here, in this choice */
 	u32 tried[TRIES];
 	u64 tried_others;	/* VMs whose other threads were not */
+	u64 parts;	/* of VMs' weights: those of vCPUs that were ready for it at the last plan */
+	u64 parts_next;	/* the same for the next plan, without vCPUs that may use all CPUs */
+	u64 shared_ns;	/* time since the last plan that tasks of the host left to them */
 	u64 host_since;	/* up to when the host's task that runs is counted, or 0 */
 	u64 host_before;	/* their time when the last turn was planned */
 	u64 taken_ns;	/* for how long they use more than half of it */
@@ -89,6 +103,7 @@ u64 turn_end;
 u64 planned_at;	/* when the last turn was planned */
 u64 looked_at;	/* when the timer last looked at all queues */
 u64 late_vms;	/* that have a unit that is late; the timer's */
+u64 parts_anywhere;	/* parts of vCPUs that are ready, and may use all CPUs; the timer's */
 u64 wanted[MASK_WORDS];	/* CPUs that units which wait may use; the timer's */
 u32 ours;	/* how many of the command's CPUs are not left to tasks of the host */
 /*
@@ -133,6 +148,12 @@ static __always_inline struct unit *unit_of(u32 id)
 	return &vms[vm & (VMS_MAX - 1)].units[unit & (UNITS - 1)];
 }
 
+/* Whether a vCPU is owed more than a turn by itself. */
+static __always_inline int is_owed(u32 id)
+{
+	return vm_of(id)->owed >> unit_part(id) & 1;
+}
+
 static __always_inline u32 weight_of(u32 id)
 {
 	u32 vm = id >> 6, weight;
@@ -140,6 +161,20 @@ static __always_inline u32 weight_of(u32 id)
 	asm volatile("" : "+r"(vm));
 	weight = settings.vms[vm & (VMS_MAX - 1)].weight;
 	return weight ? weight : WEIGHT_USUAL;
+}
+
+/* The virtual time of a unit's VM for CPU time of the unit. */
+static __always_inline u64 by_weight(u32 id, u64 cpu_ns)
+{
+	return cpu_ns * WEIGHT_USUAL / weight_of(id);
+}
+
+/* A unit's own virtual time for its CPU time. */
+static __always_inline u64 among_siblings(const struct unit *u, u64 cpu_ns)
+{
+	u32 weight = u->weight;
+
+	return cpu_ns * 100 / (weight ? weight : 100);
 }
 
 static __always_inline u32 vcpus_of(u32 vm)
@@ -253,7 +288,6 @@ static __always_inline void charge(u32 cpu, u64 now)
 	struct cpu *c = &cpus[cpu & (CPUS_MAX - 1)];
 	u32 id = c->id, vm;
 	u64 since, ran;
-	u32 weight;
 
 	if (id == NOBODY || !c->is_ours)
 		return;
@@ -269,13 +303,14 @@ static __always_inline void charge(u32 cpu, u64 now)
 	if (!is_ours(cpu))
 		return;
 	/* Only a hole in another VM's turn is free: elsewhere there may be a VM that is owed the CPU. */
-	if (c->fills && c->planned != NOBODY && vm_part(c->planned) != vm_part(id))
+	if (c->fills && c->planned != NOBODY && vm_part(c->planned) != vm_part(id)) {
 		__sync_fetch_and_add(&report.vms[vm].filled_ns, ran);
-	else
-		__sync_fetch_and_add(&vm_of(id)->vt, ran * WEIGHT_USUAL / weight_of(id));
+	} else {
+		__sync_fetch_and_add(&vm_of(id)->vt, by_weight(id, ran));
+		__sync_fetch_and_sub(&unit_of(id)->owed, ran);
+	}
 	/* In a turn siblings run together, whatever their weights. */
-	weight = c->planned == id ? 100 : unit_of(id)->weight;
-	__sync_fetch_and_add(&unit_of(id)->vt, ran * 100 / (weight ? weight : 100));
+	__sync_fetch_and_add(&unit_of(id)->vt, c->planned == id ? ran : among_siblings(unit_of(id), ran));
 }
 
 #endif

@@ -165,9 +165,19 @@ SEC("struct_ops/quiescent")
 int BPF_PROG(quiescent, struct task_struct *p, u64 flags)
 {
 	u32 id = id_of_task(p);
+	struct vm *v = vm_of(id);
+	u64 now, end = turn_end;
 
-	if (unit_part(id) != OTHERS)
-		__sync_fetch_and_and(&vm_of(id)->waits, ~bit(unit_part(id)));
+	if (unit_part(id) == OTHERS)
+		return 0;
+	__sync_fetch_and_and(&v->waits, ~bit(unit_part(id)));
+	if (!is_owed(id))
+		return 0;
+	/* It pays for the time that is kept for it, or for its gang, up to the next plan. */
+	__sync_fetch_and_and(&v->owed, ~bit(unit_part(id)));
+	now = bpf_ktime_get_ns();
+	if (now < end)
+		__sync_fetch_and_sub(&unit_of(id)->owed, end - now);
 	return 0;
 }
 
@@ -187,7 +197,7 @@ _Bool BPF_PROG(yield, struct task_struct *from, struct task_struct *to)
 	    planned_cpu(f) == cpu || !vcpus_in(vm_of(f)->waits))
 		return 0;
 	/* A VM that is owed less than others leaves the CPU to them. */
-	if (vm_of(f)->vt <= vnow + SLICE_NS)
+	if (vm_of(f)->vt <= vnow + by_weight(f, SLICE_NS))
 		cpus[cpu].spinner = f;
 	cpus[cpu].yielded = 1;
 	scx_bpf_task_set_slice(from, 0);
@@ -211,8 +221,16 @@ int BPF_PROG(set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
 		else
 			*word &= ~(1ull << (i & 63));
 	}
-	bpf_for(i, 0, config.cpu_count)
-		choices += may_use(u, cpu_at(i));
+	bpf_for(i, 0, config.cpu_count) {
+		u32 cpu = cpu_at(i);
+
+		if (!may_use(u, cpu))
+			continue;
+		choices++;
+		/* Where it waits if it has not run on one of these yet. */
+		if (!may_use(u, u->cpu))
+			u->cpu = cpu;
+	}
 	u->choices = choices;
 	return 0;
 }
@@ -327,14 +345,14 @@ int forget_vm(u32 *number)
 	bpf_for(i, 0, UNITS) {
 		struct unit *u = unit_of(id_of(vm, i));
 
-		u->vt = u->ready_at = u->off_at = 0;
+		u->vt = u->ready_at = u->off_at = u->owed = 0;
 		u->planned = u->next = NOBODY;
 		u->weight = 0;
 		u->category = u->mark = u->in_exit = 0;
 		may_use_all(u);
 	}
 	v->vt = vnow;
-	v->waits = v->runs = v->late = v->unit_vt = v->looked_ran = v->looked_spins = 0;
+	v->waits = v->runs = v->late = v->owed = v->unit_vt = v->looked_ran = v->looked_spins = 0;
 	v->gang_until = v->apart_until = 0;
 	v->gang = v->in_turn = 0;
 	asm volatile("" : "+r"(vm));

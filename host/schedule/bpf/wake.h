@@ -5,7 +5,10 @@
 
 #include "choose.h"
 
-/* What a VM must be owed more than another before a thread of its that wakes up takes the other's CPU. */
+/*
+ * What a VM must be owed more than another before a thread of its that wakes up takes the other's CPU: CPU time of the
+ * VM that wakes up. Of units of one VM: of the unit that wakes up.
+ */
 #define PREEMPT_NS MS
 
 /* A CPU in a gang's turn that none of its siblings uses, for a vCPU of the gang that woke up. */
@@ -28,7 +31,7 @@ __noinline u32 claim(u32 id)
 			if (vm_part(of) != vm_part(id) || (v->waits | v->runs) & bit(unit_part(of)))
 				continue;
 		} else if (c->id != NOBODY && !c->fills && !is_gang(vm_of(c->id)) &&
-			   vm_of(c->id)->vt < vm_of(id)->vt) {
+			   (is_owed(c->id) || vm_of(c->id)->vt < vm_of(id)->vt)) {
 			continue;	/* it is owed more */
 		}
 		charge(cpu, bpf_ktime_get_ns());	/* until now it was no hole of this turn */
@@ -66,14 +69,14 @@ static __noinline u32 idle_cpu(struct task_struct *p)
 static __noinline u32 victim(struct task_struct *p, u32 id, u64 now)
 {
 	u32 is_service = unit_part(id) == OTHERS && vm_part(id) != STRANGERS;
-	u64 most = had(vm_of(id)) + (is_service ? 0 : PREEMPT_NS);
-	u64 unit_most = unit_of(id)->vt + PREEMPT_NS;
+	u64 most = had(vm_of(id)) + (is_service ? 0 : by_weight(id, PREEMPT_NS));
+	u64 unit_most = unit_of(id)->vt + among_siblings(unit_of(id), PREEMPT_NS);
 	u32 i, best = NOBODY, own = NOBODY;
 
 	bpf_for(i, 0, config.cpu_count) {
 		u32 cpu = cpu_at(i), of;
 		struct cpu *c = &cpus[bound(cpu)];
-		u64 key, since = c->since;
+		u64 key, since = c->since, turn;
 
 		of = c->id;
 		/* Another that woke up is to have it. */
@@ -86,11 +89,14 @@ static __noinline u32 victim(struct task_struct *p, u32 id, u64 now)
 			}
 			continue;
 		}
-		key = had(vm_of(of)) + (now > since ? now - since : 0) * WEIGHT_USUAL / weight_of(of);
+		if (is_owed(of))
+			continue;
+		key = had(vm_of(of)) + by_weight(of, now > since ? now - since : 0);
+		turn = by_weight(of, config.turn_ns);
 		if (c->fills)
 			key |= LAST;
 		else if (c->planned == of)
-			key = key > config.turn_ns ? key - config.turn_ns : 0;
+			key = key > turn ? key - turn : 0;
 		if (key > most) {
 			most = key;
 			best = cpu;

@@ -27,7 +27,7 @@ fn vms_are_scheduled_and_given_back() {
 
 #[test]
 fn shares_are_those_of_cgroups_and_strangers_have_little() {
-    boot("schedule-shares", include_str!("schedule_shares.sh"), 46);
+    boot("schedule-shares", include_str!("schedule_shares.sh"), 57);
 }
 
 #[test]

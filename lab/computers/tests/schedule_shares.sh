@@ -128,7 +128,8 @@ say "ahead: longest time without CPU time: $worst ms"
 check "ahead: it ends" end
 end_vms /tmp/stop-ahead $narrow $single $ahead $vm
 
-# --- a vCPU whose only CPU another VM wants, which is owed more for ever because it can use only that ---
+# --- a vCPU whose only CPU another VM wants, which is owed more for ever because it can use only that: it has its part of
+# its VM's weight there ---
 start 4 /tmp/stop-wide wide
 wide=$vm
 mask=1
@@ -137,16 +138,44 @@ for tid in $(vcpus $wide); do
 	taskset -p "$(printf %x $mask)" $tid > /dev/null
 	mask=$((2 * mask))
 done
-start 1 /tmp/stop-wide small
+start 1 /tmp/stop-small small
 small=$vm
 for tid in $(threads $small); do taskset -p 1 $tid > /dev/null; done
-check "owed more: the kernel takes it" schedule --cpus 0-3 --no-gangs
-go_on $small
-switched() { sed -n 's/^nonvoluntary_ctxt_switches:[^0-9]*//p' /proc/$wide/task/$first/status; }
-switched_later() { [ "$(switched)" -gt $1 ]; }
-check "owed more: the vCPU there runs now and then" settle switched_later $(($(switched) + 4))
-check "owed more: it ends" end
-end_vms /tmp/stop-wide $wide $small
+# On the first CPU the wide VM's vCPU has at least one of so many parts, and another VM, with a CPU for each of its
+# vCPUs, at least half: beside PARTS VM VCPUS.
+beside() {
+	mine=$(field $wide $first 12)
+	theirs=$(($(time_of $2)))
+	settle later $2 $((theirs + 200 * $3))
+	mine=$(($(field $wide $first 12) - mine))
+	theirs=$(( ($(time_of $2) - theirs) / $3 ))
+	say "ticks $mine, beside $theirs"
+	[ $(($1 * mine)) -ge $((mine + theirs)) ] && [ $theirs -ge $mine ] || { echo "ticks $mine, beside $theirs"; false; }
+}
+# 4 vCPUs have two thirds of the weights, so each is due half as much as the other VM's.
+move $wide 2.scope $small 1.scope
+for gangs in --no-gangs "--gang pid:$wide"; do
+	check "owed more, '$gangs': the kernel takes it" schedule --cpus 0-3 $gangs
+	check "owed more, '$gangs': threads are its" settle all_are $small $EXT
+	check "owed more, '$gangs': the vCPU there has its part" beside 5 $small 1
+	check "owed more, '$gangs': it ends" end
+done
+end_vms /tmp/stop-small $small
+# Beside a gang of two: 4 vCPUs have a third, so each is due a quarter as much as one of the gang's.
+start 2 /tmp/stop-wide pair
+pair=$vm
+mask=1
+for tid in $(vcpus $pair); do
+	taskset -p $mask $tid > /dev/null
+	mask=$((2 * mask))
+done
+move $wide 1.scope $pair 2.scope
+check "owed more, beside a gang: the kernel takes it" schedule --cpus 0-3 --gang pid:$pair
+check "owed more, beside a gang: threads are its" settle all_are $pair $EXT
+check "owed more, beside a gang: the vCPU there has its part" beside 8 $pair 2
+check "owed more, beside a gang: the gang runs in turns" settle in_turns $pair
+check "owed more, beside a gang: it ends" end
+end_vms /tmp/stop-wide $wide $pair
 
 # --- a VM that may only run on one CPU, beside a gang that ran there, and may run on the others ---
 start 1 /tmp/stop-one one

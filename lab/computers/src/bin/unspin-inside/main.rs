@@ -145,11 +145,13 @@ fn run(words: &[&str]) -> Result<String, String> {
             arguments: [number(first)?, number(second)?],
             cpl: number(cpl)?,
         }),
-        _ => {
-            eprintln!("{USAGE}");
-            exit(2);
-        }
+        _ => usage(),
     }
+}
+
+fn usage() -> ! {
+    eprintln!("{USAGE}");
+    exit(2);
 }
 
 fn vm(words: &[&str]) -> Result<String, String> {
@@ -177,7 +179,7 @@ fn vm(words: &[&str]) -> Result<String, String> {
         ["vm-that-reports", vcpus, cpl, "--until", file] => {
             vms::run_reporting(number(vcpus)?, number(cpl)?, &End::File(file.into()))
         }
-        _ => Err(USAGE.to_string()),
+        _ => usage(),
     }
 }
 
