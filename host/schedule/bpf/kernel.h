@@ -18,6 +18,7 @@ typedef __u16 __be16;
 typedef __u32 __be32;
 typedef __u32 __wsum;
 typedef __u64 u64;
+typedef __s64 s64;
 typedef __u32 u32;
 typedef __s32 s32;
 
