@@ -131,18 +131,21 @@ fill() { cat /dev/zero >> /run/unspin/fill; grep -q "cannot write $J" /tmp/said;
 check "full: the kernel takes it" schedule --cpus 2-3 --no-gangs
 check "full: all threads are its" settle all_are $f $EXT
 check "full: the journal is named" settle fill
-# Its threads need more room than the others that were not recorded.
-start 8 /tmp/stop-f n
-n=$vm
+# Its threads need more room than the others that were not recorded. They wait: CPUs that they would use are left.
+unspin-inside vm-that-arrives 8 /tmp/begin-n --until /tmp/stop-f > /tmp/vm-n &
+n=$!
+settle has_vcpus $n 8
 check "full: a VM that starts is not taken" settle grep -q "pid:$n: not taken, and may run on CPUs 2-3" /tmp/said
 check "full: it is as before" all_are $n 0
 check "full: nothing of it is recorded" not grep -q "\"tid\":$n[,}]" $J
 check "full: the other stays" all_are $f $EXT
-for vm in $f $n; do check "full: VMs run" go_on $vm; done
+check "full: it runs on" go_on $f
 check "full: it is on" is $STATE enabled
 rm /run/unspin/fill
 check "room again: the VM is taken" settle all_are $n $EXT
 check "room again: on these CPUs" settle on_ours $n
+touch /tmp/begin-n
+check "room again: it runs" go_on $n
 check "room again: it was named once" [ "$(grep -c "^unspin: pid:$n: cannot write $J" /tmp/said)" = 1 ]
 for again in 1 2 3; do
 	cat /dev/zero >> /run/unspin/fill

@@ -44,12 +44,13 @@ each_has() {
 		for of in $(children $child); do are $of $2 $of || return 1; done
 	done
 }
-unspin-inside vm-that-forks 2 --until /tmp/stop-k > /tmp/vm-k &
+unspin-inside vm-that-forks 2 /tmp/begin-k --until /tmp/stop-k > /tmp/vm-k &
 k=$!
 settle has_vcpus $k 2
 for ends in end killed; do
 	check "processes are started: the kernel takes it" schedule --cpus 2-3 pid:$k
 	check "processes are started: all threads are its" settle all_are $k $EXT
+	touch /tmp/begin-k
 	check "processes are started: one has the policy, too" settle one_has $k $EXT
 	if [ $ends = end ]; then
 		check "processes are started: it ends" end
@@ -60,7 +61,9 @@ for ends in end killed; do
 	check "$ends: processes that were started have the VM's policy and CPUs" settle each_has $k 0 0-3
 	check "$ends: no longer that of the scheduler" not one_has $k $EXT
 done
+started=$(children $k)
 end_vms /tmp/stop-k $k
+for child in $started; do kill $(children $child) $child; done
 
 # --- the cpuset of a VM grows after it was given back ---
 G=/sys/fs/cgroup

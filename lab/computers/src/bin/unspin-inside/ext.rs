@@ -2,13 +2,12 @@
 //! Threads of SCHED_EXT: a shell that is one, and VMs that start threads or processes while they run.
 
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 use unspin_host::policy;
 
-/// How often the VM starts a process.
-const PROCESSES_EVERY: Duration = Duration::from_secs(1);
-/// How often it starts a thread.
+/// How often the VM starts a thread, or looks whether it is to start a process.
 const EVERY: Duration = Duration::from_millis(200);
 /// The thread is there for longer than a look of `unspin schedule`, so that some are seen and some are not.
 const STAYS: Duration = Duration::from_secs(3);
@@ -25,14 +24,15 @@ pub fn be_batch(thread: u32) -> Result<String, String> {
     done.map_err(|e| format!("SCHED_BATCH: {e}"))
 }
 
-/// Starts processes that are there until a file is, and processes of those, one after the other.
-pub fn start_processes(until: &str) {
-    let line = format!("until [ -e {until} ]; do sleep 1; done");
+/// Starts a process, and a process of that, whenever a file is there, which it removes.
+pub fn start_processes(begin: &str) {
+    let begin = PathBuf::from(begin);
     std::thread::spawn(move || loop {
-        let line = line.clone();
-        // It waits for the process.
-        std::thread::spawn(move || Command::new("sh").arg("-c").arg(line).status());
-        std::thread::sleep(PROCESSES_EVERY);
+        if std::fs::remove_file(&begin).is_ok() {
+            // It waits for the process.
+            std::thread::spawn(|| Command::new("sh").args(["-c", "sleep 1000 & wait"]).status());
+        }
+        std::thread::sleep(EVERY);
     });
 }
 

@@ -40,8 +40,9 @@ const USAGE: &str = "usage: unspin-inside COMMAND
                                    the same as vm, and it starts threads that sleep all the time
   vm-that-arrives VCPUS BEGIN --until FILE
                                    the same as vm, and its vCPUs wait until the file BEGIN exists
-  vm-that-forks VCPUS --until FILE
-                                   the same as vm, and it starts processes that are there as long
+  vm-that-forks VCPUS BEGIN --until FILE
+                                   the same as vm, and it starts a process, and one of that process,
+                                   whenever the file BEGIN is there, which it removes
   meet VCPUS ITERATIONS --until FILE
                                    one VM whose vCPUs compute so many iterations, and halt until all have
   ext COMMAND                      becomes a shell with SCHED_EXT that runs COMMAND
@@ -169,8 +170,8 @@ fn vm(words: &[&str]) -> Result<String, String> {
             let (begin, end) = (End::File(begin.into()), End::File(file.into()));
             vms::run_later(number(vcpus)?, &begin, &end)
         }
-        ["vm-that-forks", vcpus, "--until", file] => {
-            ext::start_processes(file);
+        ["vm-that-forks", vcpus, begin, "--until", file] => {
+            ext::start_processes(begin);
             vms::run(number(vcpus)?, 0, &End::File(file.into()))
         }
         ["vm-in-user-space", vcpus, "--until", file] => {
