@@ -492,8 +492,10 @@ fn keys_of_hosts_and_of_asymmetric_vcpus_are_checked() {
     check("pcpus = 4\n", odd, "host.threads_per_core", "an even number of pcpus");
     let alone = "pcpus = 4\nthread_speed_percent = 60\n";
     check("pcpus = 4\n", alone, "host.thread_speed_percent", "threads_per_core = 2");
-    let xen = "pcpus = 4\nscheduler = \"credit\"\nhousekeeping_ppm = 9\n";
-    check("pcpus = 4\n", xen, "host.housekeeping_ppm", "Dom0 is not modelled");
+    for scheduler in ["credit", "xen-credit"] {
+        let tasks = format!("pcpus = 4\nscheduler = \"{scheduler}\"\nhousekeeping_ppm = 9\n");
+        check("pcpus = 4\n", &tasks, "host.housekeeping_ppm", "beside Credit are not modelled");
+    }
     check(arm, "name = \"a\"\nasym = { period_ms = 0 }\n", "arm[0].asym.period_ms", "1");
     let credit = GOOD.replace("pcpus = 4\n", "pcpus = 4\nscheduler = \"credit\"\n");
     let all = problems(&credit.replace(arm, "name = \"a\"\nasym = { time = true }\n"));

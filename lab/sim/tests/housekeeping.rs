@@ -73,11 +73,12 @@ fn nobody_keeps_step_for_ever() {
     assert!(spun(460) > 2 * spun(0), "{} without, {} with", spun(0), spun(460));
 }
 
-/// Xen's Dom0 is not modelled.
+/// Neither Xen's Dom0 nor tasks beside a scheduler of sched_ext are modelled.
 #[test]
 fn credit_has_none() {
     let run = Run { window_ms: 200, ..run(2, 4, contended(3_000, 600)) };
-    let of =
-        |ppm| simulated(&run, |h| Host { housekeeping_ppm: ppm, ..h.with_credit(false) }).result;
-    assert_eq!(of(0), of(460));
+    for with in [Host::with_credit, Host::with_xen_credit] {
+        let of = |ppm| simulated(&run, |h| Host { housekeeping_ppm: ppm, ..with(h, false) }).result;
+        assert_eq!(of(0), of(460));
+    }
 }

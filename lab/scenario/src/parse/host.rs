@@ -31,7 +31,10 @@ pub(crate) fn read_host(v: Value) -> Option<Host> {
     }
     if housekeeping_ppm.flatten().is_some_and(|ppm| ppm > 0) && is_credit {
         if let Some(v) = t.at(&keys::HOUSEKEEPING_PPM) {
-            v.problem("Credit's Dom0 is not modelled", "scheduler = \"fair\", or without it");
+            v.problem(
+                "tasks of the host beside Credit are not modelled",
+                "scheduler = \"fair\", or without it",
+            );
         }
     }
     if threads_per_core == Some(2) && pcpus.is_some_and(|pcpus| pcpus % 2 == 1) {

@@ -134,7 +134,7 @@ pub enum CoschedulingMechanism {
     /// The module parks the vCPUs of other VMs.
     #[default]
     Park,
-    /// For comparison: Xen's Credit as a sched_ext scheduler for all vCPU threads.
+    /// For comparison: Credit as a sched_ext scheduler for all vCPU threads.
     SchedExt,
     /// `unspin schedule`: a scheduler of sched_ext that has all threads of VMs.
     Scheduler,

@@ -85,6 +85,20 @@ pub struct CreditHost {
     pub vcrd: vcrd::Params,
 }
 
+/// Time between Credit's hand-outs, ns (HPDC 2011, section 3.3).
+const HAND_OUT_NS: u64 = 30_000_000;
+
+impl CreditHost {
+    /// Credits are handed out after each such time, ns, in whole slots. A vCPU may then have as much
+    /// credit as a core gives in one.
+    fn hand_out_every(&mut self, period_ns: u64) {
+        let params = &mut self.params;
+        let slot_ns = u64::from(params.slot_us.max(1)) * 1000;
+        params.slots_per_assignment = (period_ns / slot_ns).clamp(1, 1000) as u32;
+        params.credit_max = params.slots_per_assignment.saturating_mul(params.credit_per_slot);
+    }
+}
+
 /// An idle state of a pCPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdleState {
@@ -158,7 +172,7 @@ pub struct Host {
     /// their present load (`host/groups.rs`).
     pub group_load_lags: bool,
     /// Time that the host's own tasks use of each pCPU, in millionths (`host/housekeeping.rs`). 0:
-    /// no tasks, and ticks are on time. Not with Credit, whose Dom0 is not modelled.
+    /// no tasks, and ticks are on time. Not with Credit, beside which no tasks are modelled.
     pub housekeeping_ppm: u32,
     /// How long KVM polls for a wake-up of a halted vCPU before the vCPU leaves its pCPU.
     pub halt_poll_ns: u64,
@@ -289,17 +303,15 @@ impl Host {
         Host { credit: Some(host), ..self }
     }
 
-    /// The same host with slots of Credit of that length, us. Credits are handed out as often as
-    /// before, or after each slot if that is longer. Xen's Credit and the fair scheduler have no
+    /// The same host with slots of Credit of that length, us. Credits are handed out in the host's
+    /// period, or after each slot if that is longer. Xen's Credit and the fair scheduler have no
     /// slots.
     pub(crate) fn with_slot_us(mut self, slot_us: u32) -> Host {
-        if let Some(CreditHost { params, slice_ns, xen: false, .. }) = &mut self.credit {
-            let period_us = params.slot_us.saturating_mul(params.slots_per_assignment);
-            let slots = (period_us / slot_us.max(1)).max(1);
-            params.slots_per_assignment = slots;
-            (params.slot_us, params.credit_per_slot) = (slot_us, slot_us);
-            params.credit_max = slots.saturating_mul(slot_us);
-            *slice_ns = u64::from(slot_us) * 1000;
+        let period_ns = self.period_ns.unwrap_or(HAND_OUT_NS);
+        if let Some(credit) = self.credit.as_mut().filter(|credit| !credit.xen) {
+            (credit.params.slot_us, credit.params.credit_per_slot) = (slot_us, slot_us);
+            credit.slice_ns = u64::from(slot_us) * 1000;
+            credit.hand_out_every(period_ns);
         }
         self
     }
@@ -364,13 +376,10 @@ impl Host {
     }
 
     /// The same host with that allocation period, ns: CFS's latency, or time between Credit's
-    /// hand-outs, in whole slots. A vCPU may then have as much credit as a core gives in one.
+    /// hand-outs, in whole slots.
     pub fn with_period_ns(mut self, period_ns: u64) -> Host {
-        if let Some(CreditHost { params, .. }) = &mut self.credit {
-            let slot_ns = u64::from(params.slot_us.max(1)) * 1000;
-            let slots = (period_ns / slot_ns).clamp(1, 1000) as u32;
-            params.slots_per_assignment = slots;
-            params.credit_max = slots.saturating_mul(params.credit_per_slot);
+        if let Some(credit) = &mut self.credit {
+            credit.hand_out_every(period_ns);
         }
         Host { period_ns: Some(period_ns), ..self }
     }
@@ -415,6 +424,9 @@ mod tests {
             assert_eq!((params.credit_per_slot, params.credit_max), (slot_us, slots * slot_us));
             assert_eq!((params.capped, slice_ns), (1, u64::from(slot_us) * 1000));
         }
+        // A period is rounded to whole slots of the arm, and not before to those of the host.
+        let host = Host::lab(4, Kernel::V6_12).with_credit(false).with_period_ns(24_000_000);
+        assert_eq!(host.with_slot_us(6_000).credit.unwrap().params.slots_per_assignment, 4);
         let xen = Host::lab(4, Kernel::V6_12).with_xen_credit(false);
         assert_eq!(xen.clone().with_slot_us(6000), xen);
     }

@@ -23,7 +23,7 @@ impl Scheduler {
         let ns = self.unbilled_ns(core, p);
         match self.policy {
             Policy::Fair => self.bill_fair(p, ns),
-            // Credit charges at ticks, or when it chooses.
+            // Credit charges at ticks, or when a vCPU leaves its pCPU or its slot ends.
             Policy::Credit(_) => false,
         }
     }
@@ -49,9 +49,9 @@ impl Scheduler {
     /// (tick_setup_sched_timer()). Xen's timers start when each pCPU is brought up, at any time of
     /// a period.
     pub fn tick_offset_ns(&self, core: &Core, p: PcpuId) -> u64 {
-        let range_ns = match self.policy {
-            Policy::Fair => core.model.tick_ns / 2,
-            Policy::Credit(_) => core.model.tick_ns,
+        let range_ns = match &self.policy {
+            Policy::Credit(credit) if credit.xen => core.model.tick_ns,
+            Policy::Fair | Policy::Credit(_) => core.model.tick_ns / 2,
         };
         let skew = u64::from(if core.model.skew_tick { p.0 } else { 0 });
         range_ns * skew / u64::from(core.pcpus.len() as u32)

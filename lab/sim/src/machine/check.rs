@@ -34,7 +34,7 @@ impl Sim {
             let waiting = &self.host.queues[p].waiting;
             let none_may = match &self.host.policy {
                 Policy::Fair => false,
-                Policy::Credit(credit) => credit.may_idle(p, waiting),
+                Policy::Credit(credit) => credit.may_idle(p, waiting, now),
             };
             let left_idle = idles && !waiting.is_empty() && !none_may;
             assert!(

@@ -44,8 +44,12 @@ impl Credit {
 
     /// Whether `p` may idle beside `waiting`: none of them may run, or the last hand-out came after
     /// `p` last chose, and its slot has not ended since.
-    pub fn may_idle(&self, p: PcpuId, waiting: &[VcpuId]) -> bool {
-        self.all_spent(waiting) || (!self.xen && self.places[p].chose_ns <= self.handed_out_ns())
+    pub fn may_idle(&self, p: PcpuId, waiting: &[VcpuId], now_ns: u64) -> bool {
+        let handed_out_ns = self.handed_out_ns();
+        let is_slot_left = !self.xen
+            && self.places[p].chose_ns <= handed_out_ns
+            && now_ns <= self.idle_slot_end_ns(p, handed_out_ns);
+        is_slot_left || self.all_spent(waiting)
     }
 
     /// When credits were last handed out, ns.

@@ -92,7 +92,7 @@ impl CoschedulingStats {
 pub struct Credit {
     pub params: Params,
     /// Xen's ranks decide, not the most credit (`rules.rs`).
-    pub(super) xen: bool,
+    pub xen: bool,
     pub(super) slice_ns: u64,
     pub(super) boost: bool,
     pub coscheduling: Coscheduling,
