@@ -101,6 +101,14 @@ fn profiles_of_the_papers_have_their_records() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// EXIM, LKC and METIS (APSys 2015, 5) are three programs.
+#[test]
+fn no_program_of_apsys_stands_for_another() {
+    let all = profiles(&root().join("papers/oticket/profiles"));
+    let programs: BTreeSet<String> = all.iter().map(Profile::fingerprint).collect();
+    assert_eq!((all.len(), programs.len()), (3, 3));
+}
+
 /// A name is one file's: of a program or of an analytic model, of the lab or of a paper.
 #[test]
 fn no_two_profiles_have_one_name() {

@@ -11,7 +11,8 @@ table! { LOCK: LockChoice = "lock = { preemptable = { … } }",
     "Parameters of `preemptable` and `pv-preemptable`.";
     TAU_NS: Integer<u64> = "tau_ns", integer(0, 1_000_000_000, " nanoseconds") =>
         .needed("{ tau_ns = N }")
-        .help("waiting time τ (VEE 2013, 4.2); 2000 if the lock is given by name only");
+        .help("waiting time τ (VEE 2013, 4.2); 2000 if the lock is given by name only. It also passes \
+               while the waiter has no CPU; the paper counts iterations");
 }
 
 table! { PV_TICKET: LockChoice = "lock = { pv-ticket = { … } }",
