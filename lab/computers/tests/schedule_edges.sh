@@ -136,7 +136,7 @@ start 8 /tmp/stop-f n
 n=$vm
 check "full: a VM that starts is not taken" settle grep -q "pid:$n: not taken, and may run on CPUs 2-3" /tmp/said
 check "full: it is as before" all_are $n 0
-check "full: nothing of it is recorded" not grep -q "\"tid\":$n[,}]" $J
+check "full: nothing of it is recorded" not grep -q "\"tid\":${n}[,}]" $J
 check "full: the other stays" all_are $f $EXT
 for vm in $f $n; do check "full: VMs run" go_on $vm; done
 check "full: it is on" is $STATE enabled
