@@ -355,6 +355,31 @@ static __always_inline void judge_cpu(u32 cpu, u64 passed)
 	c->is_taken = c->taken_ns >= config.turn_ns;
 }
 
+/*
+ * The gang that comes first is none for a while if its vCPUs cannot run together although all CPUs are free. vCPUs that
+ * are owed by themselves have none yet: on a large host there may always be some.
+ */
+static __always_inline void try_first_gang(u64 apart_until)
+{
+	u64 others = zero, set;
+	struct vm *v;
+	u32 vm;
+
+	bpf_for(vm, 0, settings.count)
+		if (!is_gang(vm_of(vm << 6)))
+			others |= bit(vm);
+	vm = least_vm(others, 0);
+	if (vm == NOBODY)
+		return;
+	v = vm_of(vm << 6);
+	set = vcpus_in(v->waits | v->runs);
+	if (place(vm, set) != count_bits(set)) {
+		v->apart_until = apart_until;
+		v->gang = 0;
+	}
+	take_back(vm);
+}
+
 /* Plans a turn, and begins it. Returns how long it is. */
 __noinline u64 plan(u64 now)
 {
@@ -380,11 +405,12 @@ __noinline u64 plan(u64 now)
 	/* What keeps vCPUs of a gang apart may last, but tasks of the host only for as long as they have. */
 	if (!taken_ns || taken_ns > 1000 * MS)
 		taken_ns = 1000 * MS;
+	try_first_gang(now + taken_ns);
 	left = hold_owed();
 	left = left < all ? all - left : 0;
 	bpf_for(i, 0, VMS_MAX) {
 		struct vm *v;
-		u32 count = zero, gang;
+		u32 count;
 		u64 set;
 
 		vm = least_vm(done, 0);
@@ -392,25 +418,20 @@ __noinline u64 plan(u64 now)
 			break;
 		done |= bit(vm);
 		v = vm_of(vm << 6);
-		gang = is_gang(v);
-		if (gang) {
+		if (is_gang(v)) {
 			set = vcpus_in(v->waits | v->runs);
 			count = count_bits(set);
-			if (count > left && left < all)
+			/* Others that come first have CPUs that it needs. */
+			if (count > left)
 				continue;
-			if (place(vm, set) == count) {
-				turns++;
-			} else {
+			if (place(vm, set) != count) {
 				take_back(vm);
-				/* Others that come first have CPUs that it needs. */
-				if (left < all)
-					continue;
-				v->apart_until = now + taken_ns;
-				v->gang = gang = 0;
+				continue;
 			}
-		}
-		if (!gang)
+			turns++;
+		} else {
 			count = hold(vm, (v->waits | v->runs) & ~v->owed);
+		}
 		left -= count < left ? count : left;
 	}
 	/* Before vCPUs have their CPUs in it: these count until then. */

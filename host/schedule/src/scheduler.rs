@@ -165,6 +165,9 @@ impl Scheduler {
     /// # Errors
     /// The kernel refuses it.
     pub fn leave(&mut self, cpus: &BTreeSet<u32>) -> Result<(), Error> {
+        if self.left == *cpus {
+            return Ok(());
+        }
         self.left.clone_from(cpus);
         self.write_settings()
     }

@@ -137,7 +137,7 @@ n=$!
 settle has_vcpus $n 8
 check "full: a VM that starts is not taken" settle grep -q "pid:$n: not taken, and may run on CPUs 2-3" /tmp/said
 check "full: it is as before" all_are $n 0
-check "full: nothing of it is recorded" not grep -q "\"tid\":$n[,}]" $J
+check "full: nothing of it is recorded" not grep -q "\"tid\":${n}[,}]" $J
 check "full: the other stays" all_are $f $EXT
 check "full: it runs on" go_on $f
 check "full: it is on" is $STATE enabled
@@ -156,6 +156,32 @@ for vm in $f $n; do
 	check "full again: threads have their policy" all_are $vm 0
 	check "full again: and their CPUs" all_on $vm 0-3
 done
+
+# --- the same, and a CPU is left: threads that cannot be kept from it do not wait there ---
+rm /run/unspin/fill
+kill -STOP $n
+# This script is elsewhere, and takes no time from the VM.
+taskset -p 3 $$ > /dev/null
+check "full, a CPU is left: the kernel takes it" schedule --cpus 2-3 --no-gangs pid:$f
+check "full, a CPU is left: all threads are its" settle all_are $f $EXT
+check "full, a CPU is left: the journal is named" settle fill
+taskset 4 sh -c 'while :; do :; done' 9>&- &
+hog=$!
+check "full, a CPU is left: it is" settle grep -q '^unspin: CPU 2 is left' /tmp/said
+# A look later.
+sleep 1
+worst=0
+check "full, a CPU is left: all vCPUs run" nobody_waits 2 $f
+say "full, a CPU is left: longest time without CPU time: $worst ms"
+check "full, a CPU is left: threads may still use it" all_on $f 2-3
+rm /run/unspin/fill
+check "room again: no thread uses it" settle all_on $f 3
+kill $hog
+check "full, a CPU is left: it ends" end
+check "full, a CPU is left: threads have their policy" all_are $f 0
+check "full, a CPU is left: and their CPUs" all_on $f 0-3
+taskset -p f $$ > /dev/null
+kill -CONT $n
 umount /run/unspin
 end_vms /tmp/stop-f $f $n
 finish

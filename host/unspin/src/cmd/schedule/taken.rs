@@ -37,6 +37,8 @@ pub struct Taking<'a> {
     scheduler: Scheduler,
     /// Threads that have been given to the scheduler, by their ids.
     given: BTreeMap<u32, Given>,
+    /// At this look, a thread with SCHED_EXT could not be kept from CPUs that are left: that could not be recorded.
+    stays_there: bool,
     failures: Failures,
     pauses: Pauses,
     pending: Pending,
@@ -78,6 +80,7 @@ impl<'a> Taking<'a> {
             all_used_since: None,
             scheduler,
             given,
+            stays_there: false,
             failures,
             pauses,
             pending,
@@ -104,6 +107,7 @@ impl<'a> Taking<'a> {
     /// The kernel has ended the scheduler, or a named VM is not there at the first look.
     pub fn look(&mut self, undo: &mut Undo) -> anyhow::Result<bool> {
         let leaves = self.leave_cpus()?;
+        self.stays_there = false;
         self.pauses.retain(|(pid, start)| self.host.start_time(*pid) == *start);
         let all = vms::processes(self.host)?;
         let gangs = self.gangs(&all);
@@ -140,8 +144,8 @@ impl<'a> Taking<'a> {
         for pid in left {
             self.leave(undo, pid)?;
         }
-        // Threads that could leave these CPUs have.
-        if leaves {
+        // Threads that could leave these CPUs have. One that stays would wait there for what tasks of the host leave.
+        if !self.stays_there {
             self.scheduler.leave(&self.left)?;
         }
         let other_outside = self.outside.look(self.host, &self.cpus, &not_taken);
@@ -269,9 +273,10 @@ impl<'a> Taking<'a> {
     ) -> Result<Vm, String> {
         self.scheduler.set(&vm).map_err(|e| e.to_string())?;
         let (key, now) = (self.key(process), Instant::now());
-        let threads: Vec<&Thread> = match self.pauses.why(&key, now) {
-            Some(_) => Vec::new(),
-            None => fit.threads.iter().filter(|thread| !self.is_its(thread)).collect(),
+        let mut waits = self.pauses.why(&key, now).is_some();
+        let threads: Vec<&Thread> = match waits {
+            true => Vec::new(),
+            false => fit.threads.iter().filter(|thread| !self.is_its(thread)).collect(),
         };
         match self.give(undo, vm.pid, &threads) {
             Ok(()) if !threads.is_empty() => self.pauses.end(&key),
@@ -291,8 +296,11 @@ impl<'a> Taking<'a> {
                     self.scheduler.remove(vm.pid).map_err(|e| e.to_string())?;
                     return Err(why);
                 }
+                waits = true;
             }
         }
+        let stays = |thread: &Thread| thread.narrowed.is_some() && thread.policy == policy::EXT;
+        self.stays_there |= waits && fit.threads.iter().any(stays);
         self.failures.end(&key);
         let is_away = |tid: u32, of: &Given| of.pid == vm.pid && !vm.threads.contains_key(&tid);
         let back = self.give_back(undo, is_away);
