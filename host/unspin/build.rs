@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// `locks/interpose` as one shared object, which the program carries.
+/// `core/locks/interpose` as one shared object, which the program carries.
 fn main() {
     println!("cargo:rerun-if-changed=../../core/locks");
     if std::env::var_os("CARGO_FEATURE_MODULE").is_none() {

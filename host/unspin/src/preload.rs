@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The library of `locks/interpose`, which is embedded in this program: stores it in a file for
+//! The library of `core/locks/interpose`, which is embedded in this program: stores it in a file for
 //! `LD_PRELOAD`.
 
 use crate::program::is_mounted;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `locks/interpose` under programs that ask what POSIX promises. Each runs over the C library alone
+//! `core/locks/interpose` under programs that ask what POSIX promises. Each runs over the C library alone
 //! first: what it does is the reference. Then come wrong versions of the library, each of which a named
 //! test must reject.
 
@@ -115,7 +115,7 @@ fn spin_locks_keep_their_promises_over_every_lock() {
     let names = names(&library);
     assert!(names.len() >= 5, "{names:?}");
     in_parallel(&names, |lock| {
-        assert!(by_name(lock).is_some_and(|l| !l.node), "{lock} is a lock of locks/");
+        assert!(by_name(lock).is_some_and(|l| !l.node), "{lock} is a lock of core/locks/");
         let [spins, mutexes, left] = counts(&mut over(&library, &program, lock, &[MUTEX]));
         assert!((spins > 10) == fits_spin(lock), "{lock}: {spins}");
         assert_eq!(mutexes + left, 0, "{lock}");

@@ -190,7 +190,7 @@ pub fn build(locks: &Path, name: &str, of: &str, flags: &[&str]) -> PathBuf {
     out
 }
 
-/// A copy of `locks/` with another text in `file`.
+/// A copy of `core/locks/` with another text in `file`.
 pub fn locks_with(to: PathBuf, file: &str, text: &str) -> PathBuf {
     std::fs::create_dir_all(&to).unwrap();
     for entry in std::fs::read_dir(locks_dir()).unwrap() {
@@ -203,7 +203,7 @@ pub fn locks_with(to: PathBuf, file: &str, text: &str) -> PathBuf {
     to
 }
 
-/// A copy of `locks/` with `what` of `file` replaced by `by`.
+/// A copy of `core/locks/` with `what` of `file` replaced by `by`.
 pub fn changed_locks(name: &str, file: &str, what: &str, by: &str) -> PathBuf {
     let text = std::fs::read_to_string(locks_dir().join(file)).unwrap();
     assert!(text.contains(what), "{file}: no {what:?}");
