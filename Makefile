@@ -267,7 +267,7 @@ static: deps ## build one file with the commands that watch VMs, for any distrib
 	install -D -s -m 755 $(STATIC) out/static/unspin
 
 # The program of these is static, too: it runs with the C library of RHEL 8 as well as with Fedora's.
-rpm: deps ## build the packages unspin, unspin-dkms and unspin-guest-dkms for RHEL, Fedora and SUSE: out/rpm/*.rpm
+rpm: deps ## build the packages unspin, unspin-dkms, unspin-guest-dkms and unspin-locks-devel for RHEL, Fedora and SUSE: out/rpm/*.rpm
 	@.ci/deps $(RPM_PACKAGES)
 	$(BUILD_STATIC)
 	rm -rf out/rpm out/rpm-build && mkdir -p out/rpm out/rpm-build
