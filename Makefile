@@ -5,7 +5,7 @@ LAB := target/release/unspin-lab
 
 # What only the tests need: of the locks, and of the exporter.
 TEST_PACKAGES := spin libck-dev libabsl-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
-TEST_PACKAGES += libc6-dev-i386 lib32gcc-12-dev lib32stdc++-12-dev g++-aarch64-linux-gnu cmake systemtap-sdt-dev prometheus musl-tools
+TEST_PACKAGES += libc6-dev-i386 lib32gcc-12-dev lib32stdc++-12-dev g++-aarch64-linux-gnu cmake prometheus musl-tools
 # Programs that run over our locks, to see that they still run.
 PROGRAM_PACKAGES := sysbench pbzip2 default-jdk-headless postgresql
 

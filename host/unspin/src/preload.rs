@@ -140,6 +140,16 @@ mod tests {
     }
 
     #[test]
+    fn it_has_probes_where_their_header_is() {
+        let headers = ["/usr/include/x86_64-linux-gnu/sys/sdt.h", "/usr/include/sys/sdt.h"];
+        let name = b"unspin\0contended\0";
+        assert_eq!(
+            LIBRARY.windows(name.len()).any(|part| part == name),
+            headers.iter().any(|header| Path::new(header).exists()),
+        );
+    }
+
+    #[test]
     fn a_failed_write_leaves_nothing() {
         let scratch = unspin_scratch::Scratch::new();
         let path = store(&scratch.join("library")).unwrap();
