@@ -5,7 +5,7 @@ LAB := target/release/unspin-lab
 
 # What only the tests need: of the locks, and of the exporter.
 TEST_PACKAGES := spin libck-dev libabsl-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
-TEST_PACKAGES += libc6-dev-i386 lib32gcc-12-dev g++-aarch64-linux-gnu cmake systemtap-sdt-dev prometheus musl-tools
+TEST_PACKAGES += libc6-dev-i386 lib32gcc-12-dev lib32stdc++-12-dev g++-aarch64-linux-gnu cmake prometheus musl-tools
 # Programs that run over our locks, to see that they still run.
 PROGRAM_PACKAGES := sysbench pbzip2 default-jdk-headless postgresql
 
@@ -267,7 +267,7 @@ static: deps ## build one file with the commands that watch VMs, for any distrib
 	install -D -s -m 755 $(STATIC) out/static/unspin
 
 # The program of these is static, too: it runs with the C library of RHEL 8 as well as with Fedora's.
-rpm: deps ## build the packages unspin, unspin-dkms and unspin-guest-dkms for RHEL, Fedora and SUSE: out/rpm/*.rpm
+rpm: deps ## build the packages unspin, unspin-dkms, unspin-guest-dkms and unspin-locks-devel for RHEL, Fedora and SUSE: out/rpm/*.rpm
 	@.ci/deps $(RPM_PACKAGES)
 	$(BUILD_STATIC)
 	rm -rf out/rpm out/rpm-build && mkdir -p out/rpm out/rpm-build

@@ -2,7 +2,7 @@
 /*
  * What the checked threads do with a lock: LOCK_HEADER, LOCK(name) for its functions, TIMED if it has
  * lock_for(), START(v) for a free one with counters at v. DOORWAY is the member whose first update gives a
- * thread its place in the line, CLOSED is model_closed.
+ * thread its place in the line, CLOSED is model_closed, CLAIM model_claim.
  */
 #include LOCK_HEADER
 
@@ -29,6 +29,10 @@ const int model_doorway = -1;
 #define CLOSED 0
 #endif
 const unsigned int model_closed = CLOSED;
+#ifndef CLAIM
+#define CLAIM 0
+#endif
+const unsigned int model_claim = CLAIM;
 unsigned int model_threads, model_rounds, model_tries, model_timed;
 bool model_looks;
 

@@ -11,7 +11,7 @@
 #define ADD(object, value, order) atomic_fetch_add_explicit(&(object), value, memory_order_##order)
 
 const void *const model_lock;
-const unsigned int model_lock_bytes, model_closed;
+const unsigned int model_lock_bytes, model_closed, model_claim;
 const int model_doorway = -1;
 unsigned int model_threads, model_rounds, model_tries, model_timed;
 bool model_looks;

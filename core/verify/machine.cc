@@ -42,9 +42,13 @@ void Machine::step(const State &state, unsigned int thread, Change change, bool 
 	found->push_back({ state, thread, spurious_return, nullptr });
 	Next &next = found->back();
 	uint8_t bit = 1 << thread;
+	uint64_t word = model_closed || model_claim ? memory.latest(state, model_lock) : 0;
 
-	closed = model_closed && (memory.latest(state, model_lock) & model_closed);
+	closed = word & model_closed;
+	claimed = memory.writes_max == 1 && (word & model_claim);
 	try {
+		if (!claimed)
+			next.state.overtook = 0;
 		if (next.state.leaves & bit) {
 			next.state.leaves &= ~bit;
 			next.state.inside = 0;
@@ -291,6 +295,11 @@ void Machine::enter(State &state, unsigned int t)
 		throw Rejected{ "visible" };
 	if (order != NONE && !may_enter(state, t))
 		throw Rejected{ "order" };
+	if (claimed && !(state.drew & bit)) {
+		if (state.overtook & bit)
+			throw Rejected{ "overtaking" };
+		state.overtook |= bit;
+	}
 	if (order == IN_TIME)
 		count_entry(state, t);
 	if (state.drew & bit)

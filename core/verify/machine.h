@@ -5,6 +5,8 @@
  *	mutual_exclusion	two threads have the lock
  *	visible			a thread that has the lock may miss what was written under it before
  *	order			a thread gets the lock before one that drew a place in its line earlier
+ *	overtaking		a thread outside the line gets the lock twice while the first in line claims it, if
+ *				reads see the last write: C11 sets no time by which a claim is seen
  *	is_locked_while_held, free_at_the_end	by what is_locked() and trylock() say
  *	touched_when_done	unlock() uses the lock's memory when another thread may have freed it
  *	undefined		a value is read that was never written, or a null pointer is followed
@@ -49,7 +51,8 @@ public:
 
 private:
 	std::vector<Next> *found = nullptr;
-	bool closed = false;	/* before the step: see model_closed */
+	/* Before the step: see model_closed and model_claim. */
+	bool closed = false, claimed = false;
 
 	unsigned int last() const { return model_threads; }
 	bool is_local(const State &state, unsigned int thread) const;

@@ -66,6 +66,7 @@ struct State {
 	/* Of IN_TIME: a bit for each thread, and how many more must enter before its turn. */
 	uint8_t late, passed, before[THREADS_MAX];
 	uint8_t spurious_left;
+	uint8_t overtook;	/* a bit for each thread that got the lock outside the line, during one claim */
 	bool freed;
 	Part part[PARTS_MAX];
 };

@@ -64,6 +64,8 @@ extern const unsigned int model_lock_bytes;
 extern const int model_doorway;
 /* Bits of the lock's first word; while one is set, only threads in line may get the lock. */
 extern const unsigned int model_closed;
+/* Bits of it; while one is set, a thread outside the line gets the lock at most once. */
+extern const unsigned int model_claim;
 void model_start(uint64_t counters);
 void model_thread(unsigned int index);
 void model_last_thread(void);

@@ -5,11 +5,17 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// `locks/interpose` as one shared object, which the program carries.
+/// `core/locks/interpose` as one shared object, which the program carries.
 fn main() {
     println!("cargo:rerun-if-changed=../../core/locks");
     if std::env::var_os("CARGO_FEATURE_MODULE").is_none() {
         return;
+    }
+    // The library has probes if their header, sys/sdt.h, is installed; it may be so later.
+    for headers in ["/usr/include/x86_64-linux-gnu/sys", "/usr/include/sys"] {
+        if Path::new(headers).is_dir() {
+            println!("cargo:rerun-if-changed={headers}");
+        }
     }
     let locks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../core/locks");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));

@@ -119,7 +119,7 @@ fn subjects(crate_dir: &Path, locks_dir: &Path) -> Vec<Subject> {
     subjects
 }
 
-/// Compiles the locks of locks/ with UNSPIN_LOCK_STATS; the table of them.
+/// Compiles the locks of core/locks/ with UNSPIN_LOCK_STATS; the table of them.
 fn counted(subjects: &[Subject], crate_dir: &Path) -> String {
     let mut externs = String::new();
     let mut table = String::new();

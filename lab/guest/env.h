@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The guest as the locks' world (locks/env.h): the clock is the TSC at the rate the VMM says, waiters
+ * The guest as the locks' world (core/locks/env.h): the clock is the TSC at the rate the VMM says, waiters
  * halt with HLT and are woken by the hypercall KVM_HC_KICK_CPU. Both need CPL 0; the VMM refuses
  * locks that halt elsewhere.
  */

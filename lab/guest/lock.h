@@ -3,7 +3,7 @@
  * One interface over the locks: a switch on the kind. Callers pass a constant, so that a program
  * specialised for a kind has the lock's own code inline and no dispatch at run time.
  *
- * A new lock is a header in locks/, a line in GUEST_LOCKS, and a kind in abi.h.
+ * A new lock is a header in core/locks/, a line in GUEST_LOCKS, and a kind in abi.h.
  */
 #ifndef UNSPIN_GUEST_LOCK_H
 #define UNSPIN_GUEST_LOCK_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compiles c/lock_params.c, so that the model's locks wait as long as those of locks/.
+//! Compiles c/lock_params.c, so that the model's locks wait as long as those of core/locks/.
 
 fn main() {
     for path in ["build.rs", "c", "../../core/locks"] {

@@ -17,6 +17,11 @@
 /* A pthread_spinlock_t may be shared between processes, so no futex is private. */
 #define UNSPIN_LOCK_LINUX_FUTEX 0
 
+/* The probes of env_linux.h, where their header is: NOPs on the ways of threads that wait. */
+#if !defined(UNSPIN_LOCK_USDT) && __has_include(<sys/sdt.h>)
+#define UNSPIN_LOCK_USDT
+#endif
+
 #include "budget.h"
 
 /* Turns of a waiting loop between checks: some milliseconds, about a time slice. */

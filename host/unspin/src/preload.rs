@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The library of `locks/interpose`, which is embedded in this program: stores it in a file for
+//! The library of `core/locks/interpose`, which is embedded in this program: stores it in a file for
 //! `LD_PRELOAD`.
 
 use crate::program::is_mounted;
@@ -137,6 +137,16 @@ mod tests {
             let uses = header.contains("unspin_preemptable_default");
             assert_eq!(WITH_TAU.contains(&lock), uses, "{lock}");
         }
+    }
+
+    #[test]
+    fn it_has_probes_where_their_header_is() {
+        let headers = ["/usr/include/x86_64-linux-gnu/sys/sdt.h", "/usr/include/sys/sdt.h"];
+        let name = b"unspin\0contended\0";
+        assert_eq!(
+            LIBRARY.windows(name.len()).any(|part| part == name),
+            headers.iter().any(|header| Path::new(header).exists()),
+        );
     }
 
     #[test]

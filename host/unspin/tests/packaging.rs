@@ -160,27 +160,34 @@ fn the_exporters_unit_is_what_the_command_takes() {
     assert!(start.contains("127.0.0.1:19455"), "{start}");
 }
 
+/// What a target of the Makefile installs, in order.
+fn installed_by(target: &str, more: &[&str]) -> Vec<String> {
+    let dest = Scratch::new();
+    let mut make = Command::new("make");
+    make.args(["-s", target]).arg(format!("DESTDIR={}", dest.display()));
+    make.arg(concat!("UNSPIN=", env!("CARGO_BIN_EXE_unspin"))).args(more).current_dir(root());
+    let out = make.output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let mut all = files(&dest);
+    all.sort();
+    let inside = |file: &PathBuf| format!("/{}", file.strip_prefix(&dest).unwrap().display());
+    all.iter().map(inside).collect()
+}
+
+/// Paths of a list of the .rpm's spec.
+fn listed_in<'a>(spec: &'a str, list: &str) -> Vec<&'a str> {
+    let (_, listed) = spec.split_once(&format!("\n{list}\n")).unwrap();
+    let (listed, _) = listed.split_once("\n\n").unwrap();
+    listed.lines().filter_map(|line| line.split_whitespace().last()).collect()
+}
+
 /// The installed files for each packaging tool, from its inputs, without building packages.
 #[test]
 fn what_make_install_installs_is_what_the_packages_list() {
-    let make = |more: &[&str]| {
-        let dest = Scratch::new();
-        let mut make = Command::new("make");
-        make.args(["-s", "install"]).arg(format!("DESTDIR={}", dest.display()));
-        make.arg(concat!("UNSPIN=", env!("CARGO_BIN_EXE_unspin"))).args(more).current_dir(root());
-        let out = make.output().unwrap();
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-        let mut all = files(&dest);
-        all.sort();
-        let inside = |file: &PathBuf| format!("/{}", file.strip_prefix(&dest).unwrap().display());
-        all.iter().map(inside).collect::<Vec<String>>()
-    };
-    let all = make(&[]);
+    let all = installed_by("install", &[]);
     // Each file is in %files of the .rpm, and each file in %files is installed.
     let spec = read("contrib/rpm/unspin.spec");
-    let (_, listed) = spec.split_once("\n%files\n").unwrap();
-    let (listed, _) = listed.split_once("\n\n").unwrap();
-    let listed: Vec<&str> = listed.lines().filter_map(|l| l.split_whitespace().last()).collect();
+    let listed = listed_in(&spec, "%files");
     for file in &all {
         let is_listed = |pattern: &&str| match pattern.strip_suffix("*.1.gz") {
             Some(start) => file.starts_with(start),
@@ -197,14 +204,10 @@ fn what_make_install_installs_is_what_the_packages_list() {
             "{file} is not installed"
         );
     }
-    // Both kinds of packages have the same descriptions; only Debian has unspin-lab and the locks.
+    // Both kinds of packages have the same descriptions; only Debian has unspin-lab.
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let control = read("debian/control");
-    let both = |part: &&str| {
-        !["Package: unspin-lab\n", "Package: libunspin-locks-dev\n"]
-            .iter()
-            .any(|name| part.starts_with(name))
-    };
+    let both = |part: &&str| !part.starts_with("Package: unspin-lab\n");
     for part in control.split("\n\n").skip(1).filter(both) {
         let (_, description) = part.split_once("\nDescription: ").unwrap();
         let (_, long) = description.split_once('\n').unwrap();
@@ -214,7 +217,8 @@ fn what_make_install_installs_is_what_the_packages_list() {
         }
     }
     // Debian's tools install the units.
-    let debian = make(&["UNITS=", "ZSH_COMPLETIONS=/usr/share/zsh/vendor-completions"]);
+    let debian =
+        installed_by("install", &["UNITS=", "ZSH_COMPLETIONS=/usr/share/zsh/vendor-completions"]);
     assert!(debian.contains(&"/usr/share/zsh/vendor-completions/_unspin".into()), "{debian:?}");
     assert!(!debian.iter().any(|file| file.ends_with(".service")), "{debian:?}");
     assert_eq!(debian.len() + 4, all.len());
@@ -224,6 +228,25 @@ fn what_make_install_installs_is_what_the_packages_list() {
             assert!(root().join(path).exists(), "{list}: {path}");
         }
     }
+}
+
+/// Debian's package takes all that is installed; the .rpm names it.
+#[test]
+fn the_packages_of_headers_have_the_same_files() {
+    let (all, spec) = (installed_by("install-dev", &[]), read("contrib/rpm/unspin.spec"));
+    let listed = listed_in(&spec, "%files -n unspin-locks-devel");
+    for file in &all {
+        let has = |path: &&str| file == path || file.starts_with(&format!("{path}/"));
+        assert!(listed.iter().any(has), "{file} is not in %files");
+    }
+    let apart = |path: &&&str| !path.contains("/share/doc") && !path.contains("/licenses");
+    for path in listed.iter().filter(apart) {
+        assert!(all.iter().any(|file| file.starts_with(*path)), "{path} is not installed");
+    }
+    assert!(spec.contains("$(cat debian/libunspin-locks-dev.examples)"));
+    // Both name what has the header of probes.
+    assert!(read("debian/control").contains("\nSuggests: systemtap-sdt-dev\n"));
+    assert!(spec.contains("\nSuggests: systemtap-sdt-devel\n"));
 }
 
 /// All directories and programs have mode 755, and other files 644.

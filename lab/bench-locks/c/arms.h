@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Locks of locks/ with a time that is not their default. tau_code is that of VEE'13's code (4.2 gives
+ * Locks of core/locks/ with a time that is not their default. tau_code is that of VEE'13's code (4.2 gives
  * another), tau_short is one for critical sections as short as the bench's. pv_ticket_2048 halts after as
  * many iterations as pv_preemptable, which is VEE'13's comparison (5.2).
  */

@@ -71,7 +71,7 @@ pub struct Window {
 /// A lock or a peer of this build.
 pub struct Subject {
     pub name: &'static str,
-    /// Not one of `locks/`.
+    /// Not one of `core/locks/`.
     pub peer: bool,
     run: unsafe extern "C" fn(*const Config, *mut Thread, *mut Window) -> i32,
 }
@@ -125,7 +125,7 @@ fn measured(
 /// Buckets of [`Counts`].
 const COUNTS_BUCKETS: usize = 48;
 
-/// What waiting for a lock was like. Mirrors `struct unspin_lock_stats_counts` of `locks/stats.h`, where the
+/// What waiting for a lock was like. Mirrors `struct unspin_lock_stats_counts` of `core/locks/stats.h`, where the
 /// words are defined.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,7 +142,7 @@ pub struct Counts {
     pub violations: [u64; COUNTS_BUCKETS],
 }
 
-/// A lock of `locks/` built with UNSPIN_LOCK_STATS.
+/// A lock of `core/locks/` built with UNSPIN_LOCK_STATS.
 pub struct Counted {
     pub name: &'static str,
     run: unsafe extern "C" fn(*const Config, *mut Thread, *mut Window, *mut Counts) -> i32,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--counts`: what waiting was like (`locks/stats.h`), as a table: VEE'13's Table 1, and its 4.3.
+//! `--counts`: what waiting was like (`core/locks/stats.h`), as a table: VEE'13's Table 1, and its 4.3.
 
 use crate::bench::{count, Config, Counts, COUNTED};
 use crate::workload::LEVELS;

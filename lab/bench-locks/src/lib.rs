@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Measures the locks of `locks/` against locks that programs use today, on real cores.
+//! Measures the locks of `core/locks/` against locks that programs use today, on real cores.
 //!
 //! * [`bench`]: one measurement of one lock.
 //! * [`campaign`]: many measurements, interleaved; an interrupted campaign can be continued.

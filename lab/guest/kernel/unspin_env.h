@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The kernel as the locks' environment (locks/env.h): the clock is the TSC, waiters halt with HLT and are
+ * The kernel as the locks' environment (core/locks/env.h): the clock is the TSC, waiters halt with HLT and are
  * woken by the hypercall KVM_HC_KICK_CPU, as Linux's own paravirtual locks. Included after the kernel's
  * headers, because stdatomic.h has names of theirs.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
  * Test programs of the POSIX requirements for pthread_*(), for the C library and for
- * locks/interpose with LD_PRELOAD. A program is a list of tests. Arguments name those to run, or
+ * core/locks/interpose with LD_PRELOAD. A program is a list of tests. Arguments name those to run, or
  * with a - before the name those to leave out. The first test that fails, hangs or crashes is
  * reported by name.
  *

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
  * A thread that a signal handler stops while it waits for a mutex, as some garbage collectors do. With the C
- * library's mutexes it delays nobody. Under locks/interpose with UNSPIN_MUTEX=1 it may be the one that asks for
+ * library's mutexes it delays nobody. Under core/locks/interpose with UNSPIN_MUTEX=1 it may be the one that asks for
  * the mutex for all others.
  */
 #include <semaphore.h>

@@ -1,18 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * With UNSPIN_LOCK_USDT. ROUNDS times a thread finds a lock taken and halts, and is woken. So `contended` and `wake`
- * fire as often, `wait` and `waited` at least as often.
+ * ROUNDS times a thread finds a lock taken and halts, and is woken. So `contended` fires as often, the others at
+ * least as often. The probes are the program's own with UNSPIN_LOCK_USDT, and those of the library of
+ * core/locks/interpose with PRELOADED; the library then has UNSPIN_LOCK=pv_preemptable.
  */
+#ifdef PRELOADED
+#include "pv_preemptable.h"
+#else
 #include "pv_ticket.h"
+#endif
 #include <pthread.h>
 #include <stddef.h>
 
+#ifdef PRELOADED
+static pthread_spinlock_t lock;
+#define MAKE() pthread_spin_init(&lock, PTHREAD_PROCESS_PRIVATE)
+#define LOCK() pthread_spin_lock(&lock)
+#define UNLOCK() pthread_spin_unlock(&lock)
+#define HALTED() (lock & UNSPIN_PV_PREEMPTABLE_HALTED)
+#else
 static struct unspin_pv_ticket_lock lock = UNSPIN_PV_TICKET_LOCK_INIT;
+#define MAKE() 0
+#define LOCK() unspin_pv_ticket_lock(&lock)
+#define UNLOCK() unspin_pv_ticket_unlock(&lock)
+#define HALTED() (atomic_load(&lock.both) & UNSPIN_PV_TICKET_HALTED)
+#endif
 
 static void *take(void *unused)
 {
-	unspin_pv_ticket_lock(&lock);
-	unspin_pv_ticket_unlock(&lock);
+	LOCK();
+	UNLOCK();
 	return unused;
 }
 
@@ -20,15 +37,17 @@ int main(void)
 {
 	int round;
 
+	if (MAKE())
+		return 1;
 	for (round = 0; round < ROUNDS; round++) {
 		pthread_t waiter;
 
-		unspin_pv_ticket_lock(&lock);
+		LOCK();
 		if (pthread_create(&waiter, NULL, take, NULL))
 			return 1;
-		while (!(atomic_load(&lock.both) & UNSPIN_PV_TICKET_HALTED))
+		while (!HALTED())
 			unspin_lock_yield();
-		unspin_pv_ticket_unlock(&lock);
+		UNLOCK();
 		pthread_join(waiter, NULL);
 	}
 	return 0;

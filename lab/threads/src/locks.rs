@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The locks of `locks/`, by name.
+//! The locks of `core/locks/`, by name.
 
 /// One lock: a header, and the prefix of its functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lock {
     /// Prefix of the C functions, as in `unspin_ticket_lock()`.
     pub name: &'static str,
-    /// File in `locks/`.
+    /// File in `core/locks/`.
     pub header: &'static str,
     /// Whether lock and unlock take a node.
     pub node: bool,

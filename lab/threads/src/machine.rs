@@ -27,7 +27,7 @@ pub const GRACE: Duration = Duration::from_secs(30);
 const START_LEAD_NS: u64 = 20_000_000;
 const NS_PER_MS: u64 = 1_000_000;
 const VMS_MAX: u32 = 64;
-/// UNSPIN_PREEMPTABLE_TAU_NS of locks/preemptable.h.
+/// UNSPIN_PREEMPTABLE_TAU_NS of core/locks/preemptable.h.
 const TAU_NS: u64 = 2000;
 
 /// Why a run failed.

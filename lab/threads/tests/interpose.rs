@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `locks/interpose` under programs that ask what POSIX promises. Each runs over the C library alone
+//! `core/locks/interpose` under programs that ask what POSIX promises. Each runs over the C library alone
 //! first: what it does is the reference. Then come wrong versions of the library, each of which a named
 //! test must reject.
 
 mod common;
 
-use common::{check, in_parallel, locks_dir, programs_dir, scratch};
+use common::{check, in_parallel, library, locks_dir, programs_dir, scratch, SOURCES, VERSIONS};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -15,8 +15,6 @@ use unspin_threads::locks::by_name;
 /// Exports the programs' functions, of which one replaces the C library's.
 const FLAGS: [&str; 7] =
     ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-rdynamic"];
-const SOURCES: [&str; 4] = ["choice.c", "cond.c", "mutex.c", "spin.c"];
-const VERSIONS: &str = "versions.map";
 const MUTEX: (&str, &str) = ("UNSPIN_MUTEX", "1");
 
 fn cc(source: &Path, out: &str, flags: &[&str]) -> PathBuf {
@@ -38,21 +36,6 @@ fn once(name: &str, build: impl FnOnce() -> PathBuf) -> PathBuf {
 fn program(name: &str) -> PathBuf {
     let source = programs_dir().join(name).with_extension("c");
     once(name, || cc(&source, &format!("{name}-all"), &[]))
-}
-
-/// The library, of sources in a directory.
-fn library(from: &Path, name: &str) -> PathBuf {
-    let out = scratch().join(format!("{name}.so"));
-    let mut cc = Command::new("cc");
-    cc.args(FLAGS).args(["-shared", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec"]);
-    cc.arg("-U_FORTIFY_SOURCE");
-    cc.arg("-I").arg(locks_dir());
-    cc.args(SOURCES.map(|source| from.join(source)));
-    if cfg!(target_arch = "x86_64") {
-        cc.arg(format!("-Wl,--version-script={}", from.join(VERSIONS).display()));
-    }
-    check(cc.arg("-o").arg(&out)).unwrap_or_else(|said| panic!("{name}: {said}"));
-    out
 }
 
 fn real_library() -> PathBuf {
@@ -115,7 +98,7 @@ fn spin_locks_keep_their_promises_over_every_lock() {
     let names = names(&library);
     assert!(names.len() >= 5, "{names:?}");
     in_parallel(&names, |lock| {
-        assert!(by_name(lock).is_some_and(|l| !l.node), "{lock} is a lock of locks/");
+        assert!(by_name(lock).is_some_and(|l| !l.node), "{lock} is a lock of core/locks/");
         let [spins, mutexes, left] = counts(&mut over(&library, &program, lock, &[MUTEX]));
         assert!((spins > 10) == fits_spin(lock), "{lock}: {spins}");
         assert_eq!(mutexes + left, 0, "{lock}");

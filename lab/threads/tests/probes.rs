@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The probes of a program that is compiled with `UNSPIN_LOCK_USDT`, as perf and bpftrace read them: notes in
-//! the program's file say where they are, and the kernel counts how often threads come by.
+//! The probes of a program that is compiled with `UNSPIN_LOCK_USDT`, and of the library that `unspin run` preloads, as
+//! perf and bpftrace read them: notes in the file say where they are, and the kernel counts how often threads come by.
 
 mod common;
 
-use common::{build, check, has_sdt, locks_dir, scratch};
+use common::{build, check, has_sdt, library, locks_dir, scratch};
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read};
@@ -115,20 +115,16 @@ fn sum(counts: &[File]) -> u64 {
     counts.iter().map(read).sum()
 }
 
-#[test]
-fn probes_fire_when_threads_wait() {
-    if !has_sdt() {
-        return;
-    }
-    let program = program("counted");
-    let places = places(&program);
+/// Runs a command and gives how often each of [`PROBES`] of a file fired, or none if the kernel does not count.
+fn fired(file: &Path, command: &mut Command) -> Option<[u64; 4]> {
+    let places = places(file);
     for (probe, arguments) in PROBES {
         let of: Vec<_> = places.iter().filter(|place| place.probe == probe).collect();
         assert!(!of.is_empty(), "no note of {probe}");
         assert!(of.iter().all(|place| place.arguments == arguments), "arguments of {probe}");
     }
     let watched: io::Result<Vec<_>> =
-        places.iter().map(|place| Ok((place, watch(&program, place)?))).collect();
+        places.iter().map(|place| Ok((place, watch(file, place)?))).collect();
     let watched = match watched {
         Ok(watched) => watched,
         Err(error) => {
@@ -137,15 +133,44 @@ fn probes_fire_when_threads_wait() {
             let code = error.raw_os_error().expect("an error of the kernel");
             assert!(refused.contains(&code), "{error}");
             println!("SKIPPED: counting probes: this kernel lets this user count none: {error}");
-            return;
+            return None;
         }
     };
-    check(&mut Command::new(&program)).unwrap_or_else(|said| panic!("{said}"));
-    let [contended, wait, waited, wake] = PROBES.map(|(probe, _)| -> u64 {
+    check(command).unwrap_or_else(|said| panic!("{said}"));
+    Some(PROBES.map(|(probe, _)| -> u64 {
         let of = watched.iter().filter(|(place, _)| place.probe == probe);
         of.map(|(_, counts)| sum(counts)).sum()
-    });
+    }))
+}
+
+#[test]
+fn probes_fire_when_threads_wait() {
+    if !has_sdt() {
+        return;
+    }
+    let program = program("counted");
+    let Some([contended, wait, waited, wake]) = fired(&program, &mut Command::new(&program)) else {
+        return;
+    };
     assert_eq!((contended, wake), (ROUNDS, ROUNDS), "once in each round");
+    assert!(wait >= ROUNDS && waited == wait, "{wait} halts, {waited} ends of halts");
+}
+
+/// The program has none of its own.
+#[test]
+fn probes_of_unspin_run_fire_when_threads_wait() {
+    if !has_sdt() {
+        return;
+    }
+    let library = library(&locks_dir().join("interpose"), "libprobes");
+    let rounds = format!("-DROUNDS={ROUNDS}");
+    let program = build(&locks_dir(), "probes", "preloaded", &["-DPRELOADED", &rounds]);
+    let mut command = Command::new(program);
+    command.env("LD_PRELOAD", &library).env("UNSPIN_LOCK", "pv_preemptable");
+    let Some([contended, wait, waited, wake]) = fired(&library, &mut command) else { return };
+    assert_eq!(contended, ROUNDS, "once in each round");
+    // A waiter that halts again while it is woken makes its own release wake, too.
+    assert!((ROUNDS..=2 * ROUNDS).contains(&wake), "{wake} times a thread woke others");
     assert!(wait >= ROUNDS && waited == wait, "{wait} halts, {waited} ends of halts");
 }
 

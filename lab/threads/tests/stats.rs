@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `locks/stats.h`: its counts are right, and it costs nothing where it is off.
+//! `core/locks/stats.h`: its counts are right, and it costs nothing where it is off.
 
 mod common;
 

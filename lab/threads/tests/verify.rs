@@ -89,6 +89,11 @@ const FULL_TIMED: &[&str] = &[
     "threads=3 timed=4 writes=1",
     "threads=3 timed=6 writes=1",
 ];
+/// What is searched for `lease`, too: whether a thread outside the line gets the lock twice while the wish of the heir
+/// stands.
+const SHORT_WISH: &[&str] = &["threads=2 rounds=3 writes=1 clock=spent states=60000"];
+const FULL_WISH: &[&str] =
+    &["threads=2 rounds=3 writes=1", "threads=3 rounds=2 writes=1 clock=spent"];
 /// A search of the full form that has not ended by then, or in its share of the time that is left (`Limits`), is
 /// given up, and the summary says so.
 const STATES_MAX: u32 = 2_000_000;
@@ -105,6 +110,7 @@ const WRONG: &[&str] = &[
     "threads=3 clock=never",
     "threads=3 states=300000",
     "threads=3 tries=4 states=300000",
+    "threads=2 rounds=3 writes=1 clock=spent",
 ];
 
 /// A wrong lock: lock, text of its header, what stands there instead, the check that must find it.
@@ -216,6 +222,13 @@ const BROKEN: &[Broken] = &[
         "unspin_lock_wait(&lock->both, both, 0)",
         "progress",
     ),
+    // Threads outside the line do not look whether the heir wants the lock.
+    (
+        "lease",
+        "unspin_lease_wish(lock) != UNSPIN_LEASE_NO_WISH ||\n\t\t\t     !(uses &",
+        "!(uses &",
+        "overtaking",
+    ),
     (
         "lease",
         "atomic_store_explicit(&lock->wish, UNSPIN_LEASE_NO_WISH,",
@@ -302,6 +315,8 @@ fn build(lock: &Lock, headers: &Path, name: &str, flag: Option<&str>) -> PathBuf
         .args(TIMED.contains(&lock.name).then_some("-DTIMED"))
         .args(doorway.map(|member| format!("-DDOORWAY={member}")))
         .args((lock.name == "pv_queued").then_some("-DCLOSED=UNSPIN_PV_QUEUED_PENDING"))
+        // The wish is the high half of the first word.
+        .args((lock.name == "lease").then_some("-DCLAIM=0xffff0000u"))
         .args(lock.start.map(|start| format!("-DSTART(v)={start}")))
         .args(flag)
         .arg("-c")
@@ -469,10 +484,12 @@ impl Summary {
 
 /// What is searched for a lock.
 fn searches(lock: &Lock) -> Vec<&'static str> {
-    let (all, timed) = if is_full() { (FULL, FULL_TIMED) } else { (SHORT, SHORT_TIMED) };
+    let (all, timed, wish) =
+        if is_full() { (FULL, FULL_TIMED, FULL_WISH) } else { (SHORT, SHORT_TIMED, SHORT_WISH) };
     let timed = if TIMED.contains(&lock.name) { timed } else { &[] };
+    let wish = if lock.name == "lease" { wish } else { &[] };
     let ends = |options: &&str| lock.name != "lease" || !NO_LEASE_ENDS.contains(options);
-    all.iter().chain(timed).copied().filter(ends).collect()
+    all.iter().chain(timed).chain(wish).copied().filter(ends).collect()
 }
 
 /// A lock's header with all accesses to the whole word.

@@ -23,7 +23,7 @@ pub enum LockKind {
 }
 
 impl LockKind {
-    /// Every lock of `locks/`, with its name in scenarios and results.
+    /// Every lock of `core/locks/`, with its name in scenarios and results.
     pub const ALL: [(&'static str, LockKind); 13] = [
         ("tas", LockKind::Tas),
         ("ticket", LockKind::Ticket),
@@ -41,7 +41,7 @@ impl LockKind {
     ];
 
     /// Its name, as in [`LockKind::ALL`]. With `_` for `-` it is the prefix of the functions in
-    /// `locks/`.
+    /// `core/locks/`.
     pub fn name(self) -> &'static str {
         let known = Self::ALL.iter().find(|(_, kind)| *kind == self);
         known.expect("every lock stands in ALL").0

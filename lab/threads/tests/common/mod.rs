@@ -190,7 +190,26 @@ pub fn build(locks: &Path, name: &str, of: &str, flags: &[&str]) -> PathBuf {
     out
 }
 
-/// A copy of `locks/` with another text in `file`.
+/// Sources of the library that `unspin run` preloads.
+pub const SOURCES: [&str; 4] = ["choice.c", "cond.c", "mutex.c", "spin.c"];
+pub const VERSIONS: &str = "versions.map";
+
+/// That library, of sources in a directory.
+pub fn library(from: &Path, name: &str) -> PathBuf {
+    let out = scratch().join(format!("{name}.so"));
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-shared", "-fPIC"]);
+    cc.args(["-fvisibility=hidden", "-ftls-model=initial-exec", "-U_FORTIFY_SOURCE"]);
+    cc.arg("-I").arg(locks_dir());
+    cc.args(SOURCES.map(|source| from.join(source)));
+    if cfg!(target_arch = "x86_64") {
+        cc.arg(format!("-Wl,--version-script={}", from.join(VERSIONS).display()));
+    }
+    check(cc.arg("-o").arg(&out)).unwrap_or_else(|said| panic!("{name}: {said}"));
+    out
+}
+
+/// A copy of `core/locks/` with another text in `file`.
 pub fn locks_with(to: PathBuf, file: &str, text: &str) -> PathBuf {
     std::fs::create_dir_all(&to).unwrap();
     for entry in std::fs::read_dir(locks_dir()).unwrap() {
@@ -203,7 +222,7 @@ pub fn locks_with(to: PathBuf, file: &str, text: &str) -> PathBuf {
     to
 }
 
-/// A copy of `locks/` with `what` of `file` replaced by `by`.
+/// A copy of `core/locks/` with `what` of `file` replaced by `by`.
 pub fn changed_locks(name: &str, file: &str, what: &str, by: &str) -> PathBuf {
     let text = std::fs::read_to_string(locks_dir().join(file)).unwrap();
     assert!(text.contains(what), "{file}: no {what:?}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! First come, first served, with spinning waiters (locks/ticket.h, locks/mcs.h).
+//! First come, first served, with spinning waiters (core/locks/ticket.h, core/locks/mcs.h).
 //!
 //! The first waiter has the lock as soon as it is released, even while it has no pCPU. This is lock
 //! waiter preemption.

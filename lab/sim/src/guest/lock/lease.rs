@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The lease lock (locks/lease.h) as in guests, where halts have no time limit. So the heir naps
+//! The lease lock (core/locks/lease.h) as in guests, where halts have no time limit. So the heir naps
 //! and asks for the lock awake, and only the waiters behind it in line halt.
 //!
 //! An heir that asks gets the lock as soon as the lock is free and the heir is in its guest. A vCPU

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waiting times of the locks of locks/: their headers' own constants.
+//! Waiting times of the locks of core/locks/: their headers' own constants.
 
 use super::protocol::{Lease, Preemptable, Protocol, Spin};
 use unspin_scenario::plan::{LockChoice, LockKind};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Preemptable ticket locks (locks/preemptable.h, pv_preemptable.h; VEE'13 sections 4 and 5).
+//! Preemptable ticket locks (core/locks/preemptable.h, pv_preemptable.h; VEE'13 sections 4 and 5).
 //!
 //! A waiter with n requests before it waits n * tau, starting again whenever n changes, and then
 //! competes: it takes the lock as soon as it finds it free, whichever waiter is next in line. The

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The queued lock with halting waiters (locks/pv_queued.h): the first waits for the lock, the others
+//! The queued lock with halting waiters (core/locks/pv_queued.h): the first waits for the lock, the others
 //! to be first. A newcomer that finds the lock free takes it, unless the first spins. A newcomer that
 //! finds it held queues; the header's spins for it while the first halts.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ticket locks whose waiters halt (locks/pv_ticket.h, oticket.h): they
+//! Ticket locks whose waiters halt (core/locks/pv_ticket.h, oticket.h): they
 //! differ in how long a waiter spins and in how many a release kicks.
 
 use super::super::state::Guest;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Test-and-set (locks/tas.h): no order. At a release any of the vCPUs whose guests spin at that
+//! Test-and-set (core/locks/tas.h): no order. At a release any of the vCPUs whose guests spin at that
 //! moment may get it. The others check when they return.
 
 use super::super::state::Guest;
