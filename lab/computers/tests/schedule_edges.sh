@@ -132,7 +132,7 @@ check "full: the kernel takes it" schedule --cpus 2-3 --no-gangs
 check "full: all threads are its" settle all_are $f $EXT
 check "full: the journal is named" settle fill
 # Its threads need more room than the others that were not recorded. They wait: CPUs that they would use are left.
-unspin-inside vm-that-arrives 8 /tmp/begin-n --until /tmp/stop-f > /tmp/vm-n &
+unspin-inside vm-that-arrives 8 /tmp/begin-n --until /tmp/stop-f > /tmp/vm-n 9>&- &
 n=$!
 settle has_vcpus $n 8
 check "full: a VM that starts is not taken" settle grep -q "pid:$n: not taken, and may run on CPUs 2-3" /tmp/said

@@ -157,8 +157,9 @@ taskset -p 3 $$ > /dev/null
 check "a fork bomb elsewhere: the kernel takes it" schedule --cpus 2-3 --no-gangs pid:$a
 check "a fork bomb elsewhere: all threads are its" settle all_are $a $EXT
 check "a fork bomb elsewhere: on its CPUs" settle all_on $a 2-3
-bomb 9>&- & first=$!
-bomb 9>&- & second=$!
+# A shell keeps what a function has closed.
+( exec 9>&-; bomb ) & first=$!
+( exec 9>&-; bomb ) & second=$!
 check "a fork bomb elsewhere: all vCPUs run" nobody_waits 4 $a
 say "a fork bomb elsewhere: longest time without CPU time: $worst ms"
 taskset -p f $a > /dev/null
