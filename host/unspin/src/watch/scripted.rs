@@ -86,8 +86,9 @@ impl Source for Scripted {
         let settings = self.settings(&processes);
         let is_a = *self.first.get_or_insert_with(|| settings.clone()) == settings;
         let mix = if is_a { &self.mixes.a } else { &self.mixes.b };
-        let ns = self.at.elapsed().as_nanos() as u64;
-        self.at = Instant::now();
+        let now = Instant::now();
+        let ns = (now - self.at).as_nanos() as u64;
+        self.at = now;
         self.samples += 1;
         // Phases differ a little, as in reality.
         let differs = 1.0 + 0.01 * f64::from(self.samples % 7);
