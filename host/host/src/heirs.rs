@@ -157,8 +157,8 @@ impl Host {
         let write = |cpus: BTreeSet<u32>| Hands::write(self, &affinity, &cpus::list(&cpus));
         let widened = before.cpus.map_or(Ok(()), write);
         let given = policy::set(tid, before.policy);
-        let failed = [widened, given].into_iter().filter_map(Result::err);
-        failed.filter(|e| !has_ended(e)).fold(Ok(()), |all, e| all.and(Err(e)))
+        let mut failed = [widened, given].into_iter().filter_map(Result::err);
+        failed.find(|e| !has_ended(e)).map_or(Ok(()), Err)
     }
 }
 

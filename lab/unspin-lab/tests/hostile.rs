@@ -155,7 +155,7 @@ fn results_that_cannot_be_written_are_told_before_anything_runs() {
     let file = dir.file("first.toml", &scenario("ebizzy", "vcpus=2"));
     for name in ["results.jsonl", "summary.json", "report.html"] {
         let out = dir.path(name);
-        dir.0.dir(&format!("{name}/{name}"));
+        dir.0.dir(format!("{name}/{name}"));
         let said = fails(&bench(&file, &out), 2, "it is a directory");
         assert!(said.contains(&format!("{name}/{name}")) && said.contains("--out"), "{said}");
         assert!(!Path::new(&out).join("boots").exists(), "something was made");
