@@ -198,8 +198,8 @@ fn one(vms: Vec<Vm>, given: &OsStr, meant: impl Fn(&Vm) -> Option<By>) -> anyhow
             let (by, vm) = found.remove(0);
             if by == By::Number && has_vmids {
                 bail!(
-                    "no VM has the VMID or name {asked}; process {asked} is VM {vm}: to mean it, \
-                     write pid:{asked}"
+                    "no VM has the VMID or name {asked}; process {asked} is VM {vm}: to select \
+                     this VM, write pid:{asked}"
                 )
             }
             if by == By::Number {
@@ -367,8 +367,8 @@ mod tests {
             "names several VMs: 41 (web), 104 (db); write vmid:104 for the VM of that name, \
                        pid:104 for the process";
         let only =
-            "no VM has the VMID or name 50; process 50 is VM 50 (twin, vmid:105): to mean it, \
-                    write pid:50";
+            "no VM has the VMID or name 50; process 50 is VM 50 (twin, vmid:105): to select \
+                    this VM, write pid:50";
         let apart =
             "\"twin\" names several VMs: 50 (twin, vmid:105), 51 (twin, vmid:106); use an id, for \
                      example vmid:105";

@@ -9,7 +9,7 @@ use unspin_text::read_kernel_text;
 /// The first version that lets no task of SCHED_EXT starve below others.
 pub const KERNEL_MIN: (u32, u32) = (7, 0);
 
-/// An error is why this kernel cannot have it now. That the kernel's verifier accepts it, only loading shows.
+/// The error says why this kernel cannot have it now. Only loading shows whether the kernel's verifier accepts it.
 ///
 /// # Errors
 /// The kernel is too old or locked down, or lacks sched_ext or type information, or another scheduler is loaded, or
@@ -55,8 +55,8 @@ mod tests {
             }
         };
         for (path, text, words) in [
-            ("proc/sys/kernel/x", "", "is no version: \"\""),
-            ("proc/sys/kernel/osrelease", "next\n", "is no version: \"next\""),
+            ("proc/sys/kernel/x", "", "is not a version: \"\""),
+            ("proc/sys/kernel/osrelease", "next\n", "is not a version: \"next\""),
             ("proc/sys/kernel/osrelease", "6.12.9-amd64\n", "6.12.9-amd64 is too old"),
             ("proc/sys/kernel/osrelease", "7.0.1\n", "has no sched_ext"),
             ("sys/kernel/sched_ext/state", "enabled\n", "no type information"),

@@ -38,7 +38,7 @@ pub fn release(proc: &Path) -> String {
     read_kernel_text(proc.join("sys/kernel/osrelease")).unwrap_or_default().trim().to_string()
 }
 
-/// An error is why the kernel cannot have a scheduler now. That its verifier accepts one, only loading shows.
+/// The error says why the kernel cannot have a scheduler now. Only loading shows whether its verifier accepts one.
 ///
 /// # Errors
 /// The kernel is locked down, or lacks sched_ext or type information, or another scheduler is loaded.

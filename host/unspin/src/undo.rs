@@ -119,7 +119,7 @@ pub fn told(change: &Change, back: &Back) -> Option<String> {
     match back {
         Back::Restored => Some(format!("{target} is {} again", change.was)),
         Back::Nearly(is) => {
-            Some(format!("{target} is {is}: the kernel accepts no more of {}", change.was))
+            Some(format!("{target} is {is}: the kernel accepts only this part of {}", change.was))
         }
         Back::Theirs(is) => Some(format!("{target} stays {is}, set by another program")),
         Back::Gone => Some(format!("{target} is gone")),

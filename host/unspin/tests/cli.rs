@@ -73,7 +73,7 @@ fn a_kernel_that_cannot_have_the_scheduler_is_77_and_says_why() {
     assert_eq!(run(&["--check"]).0, Some(0));
     write("proc/stat", "cpu  1\ncpu0 1\n");
     for (args, words) in [
-        (&["--cpus", "0-1"][..], "CPU 1 of --cpus is not there; online: 0"),
+        (&["--cpus", "0-1"][..], "CPU 1 of --cpus is not online; online: 0"),
         (&["--cpus", "x"], "a list of CPUs is like 8-63"),
         (&[], "--cpus <LIST>"),
         (&["--cpus", "0", "--no-gangs", "--gang", "a"], "cannot be used with"),

@@ -112,7 +112,7 @@ echo 1 > /sys/devices/system/cpu/cpu$cpu/online
 kill $shape 2> /dev/null
 wait $shape
 # Before 6.2 the kernel forgets a CPU that is offline when the others are set.
-was_told() { as_before && grep -q 'the kernel accepts no more of 0-3' /tmp/said; }
+was_told() { as_before && grep -q 'the kernel accepts only this part of 0-3' /tmp/said; }
 gone_as_before() { all_as_before || was_told; }
 check "when it has gone all is put back, or told" gone_as_before
 

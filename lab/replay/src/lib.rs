@@ -58,7 +58,7 @@ impl<'a> Fields<'a> {
 
     fn number<T: FromStr>(&self, key: &str) -> anyhow::Result<T> {
         let text = self.text(key)?;
-        text.parse().ok().with_context(|| format!("{key}={text} is no such number"))
+        text.parse().ok().with_context(|| format!("{key}={text} is not a valid number"))
     }
 
     fn hex(&self, key: &str) -> anyhow::Result<u64> {

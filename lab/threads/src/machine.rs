@@ -35,7 +35,7 @@ const TAU_NS: u64 = 2000;
 pub enum Error {
     #[error("run {id}: {text}")]
     Run { id: u32, text: String },
-    #[error("{wanted} CPUs are wanted, and this process may run on {has}")]
+    #[error("the run needs {wanted} CPUs, and this process may run on {has}")]
     FewCpus { wanted: u32, has: u32 },
     #[error("the program: {0}")]
     Program(#[from] unspin_guest_abi::ProgramError),

@@ -28,10 +28,10 @@ pub struct Select {
     /// Only these cgroup layouts.
     #[arg(long, value_name = "LAYOUT", value_delimiter = ',', value_parser = named::<CgroupLayout>())]
     pub cgroup: Vec<CgroupLayout>,
-    /// Only these of the locks that the scenario sweeps; `unspin-lab plan --list` prints their names.
+    /// Only these locks of the scenario's sweep; `unspin-lab plan --list` prints the names.
     #[arg(long = "lock", value_name = "LOCK", value_delimiter = ',')]
     pub locks: Vec<String>,
-    /// Only these of the locks of Linux guests that the scenario sweeps.
+    /// Only these locks of Linux guests of the scenario's sweep.
     #[arg(long, value_name = "LOCK", value_delimiter = ',', value_parser = named::<GuestLock>())]
     pub guest_lock: Vec<GuestLock>,
     /// Number of repeats, instead of the scenario's.
@@ -111,7 +111,10 @@ impl Loaded {
                     world[before + i] = Some(at);
                     self.in_world(&world).map_err(|e| {
                         let (path, value) = (&unknown.path, unknown.value(at));
-                        Usage(format!("{}\n    with `{path}` = {value}, which it may be", said(&e)))
+                        Usage(format!(
+                            "{}\n    with `{path}` = {value}, one of its possible values",
+                            said(&e)
+                        ))
                     })?;
                 }
             }

@@ -135,7 +135,7 @@ fn results_and_traces_without_content_are_2() {
         fails(&["replay", name], 2, "has no decisions");
     }
     std::fs::write(&file, "unspin_pick: vm=\u{1b}[2J count=x\n").unwrap();
-    fails(&["replay", name], 2, "count=x is no such number");
+    fails(&["replay", name], 2, "count=x is not a valid number");
     let said = lab(&["replay", name]).stderr;
     assert!(!said.contains(&0x1b), "{}", String::from_utf8_lossy(&said));
     std::fs::remove_file(file).unwrap();
@@ -457,7 +457,7 @@ fn what_is_drawn_goes_where_nothing_else_is() {
     fails(
         &draw("3", "6"),
         2,
-        "held-out-04.toml in it is not one of these scenarios; use an empty directory",
+        "its file held-out-04.toml is not one of these scenarios; use an empty directory",
     );
     fails(&draw("0", "6"), 2, "0 is not in 1..=1000");
     let file = scratch("space.toml", "title = 3\n");

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub enum Error {
     #[error(
         "{}: unspin (process {pid}) is changing settings of this host; wait for it, or stop it: it \
-         restores them",
+         then restores the settings",
         path.display()
     )]
     Busy { path: PathBuf, pid: String },

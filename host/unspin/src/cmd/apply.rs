@@ -28,9 +28,9 @@ pub struct Args {
     /// Check the file, and change nothing.
     #[arg(long, conflicts_with = "stay")]
     check: bool,
-    /// Keep running, and set VMs that start later. Loads the module if it is not loaded. SIGHUP reads
-    /// the file again. On exit every VM is set to mode off, and the module is unloaded if this command
-    /// loaded it.
+    /// Keep running, and apply the settings to VMs that start later, too. Loads the module if it is not
+    /// loaded. SIGHUP reads the file again. On exit every VM is set to mode off, and the module is unloaded
+    /// if this command loaded it.
     #[arg(long)]
     stay: bool,
     /// Set all VMs to mode off, and unload the module if a killed --stay loaded it.

@@ -27,8 +27,8 @@ const TIME: Duration = Duration::from_secs(10);
 const HELP: &str = "\
 For several VMs it prints one line each, the worst first. For one VM, or with --details, it also prints \
 the vCPUs, the states, which tasks have the CPUs that the VM waits for, and advice. Ctrl-C ends it early and \
-prints what was measured until then. Lines are as wide as the terminal, or as COLUMNS says; without a terminal their \
-width is 80.
+prints what was measured until then. Lines are as wide as the terminal, or as COLUMNS, if that variable \
+is set. Without a terminal, their width is 80.
 
 A VM loses time to 9 causes: contention (a vCPU is runnable, and another task has its CPU), spin-switch \
 (pause-loop exits), idle-switch (sleep and wake-up), ipi (interrupts), user-spin (spinning in user \
@@ -39,12 +39,12 @@ share is measured, estimated, or unknown; unknown is not 0.
 BPF programs in the host kernel collect the times. They change nothing, and nothing is installed in the \
 guest. The module is optional; if it is loaded, its counts are used. Requires root.
 
---ab runs an experiment, and changes a setting: it switches a running VM between A (as it is) and B in \
+--ab runs an experiment, and changes a setting: it switches a running VM between A (the present setting) and B in \
 phases of --seconds (ABBA ABBA …), and compares them. Each phase of A is compared with the phase of B \
 beside it. Differences have a 95 % confidence interval. Each change is first recorded in \
 /run/unspin/journal. The setting is restored at the end, on an error or a signal, and by a guard process if this \
-one is killed or hangs. If both are killed, the next unspin that uses the journal restores the setting, or \
---put-back does.";
+process is killed or hangs. If both are killed, --put-back or the next unspin that uses the journal \
+restores the setting.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
@@ -102,7 +102,7 @@ fn watch(args: &Args) -> anyhow::Result<()> {
     drop(passing);
     let after = source.sample()?;
     if ended_early {
-        say!("unspin: interrupted: this is what was watched until then");
+        say!("unspin: interrupted: the results cover the time until then");
     }
     say_started(&before, &after, |_| args.vm.is_none());
     let watched = watched(&chosen, &before, &after)?;
@@ -144,8 +144,8 @@ fn chosen(args: &Args, asked: Option<u32>, first: &Sample) -> anyhow::Result<BTr
 pub(super) fn say_left_out(sample: &Sample) {
     if sample.left_out > 0 {
         say!(
-            "unspin: {} of {} VMs are not watched, for there is no room for more; where others wait for \
-             them, they count as tasks of the host",
+            "unspin: {} of {} VMs are not watched, because the limit is reached; if other VMs wait for \
+             these, the waits count as waits for tasks of the host",
             sample.left_out,
             sample.vms.len()
         );

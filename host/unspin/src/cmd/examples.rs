@@ -103,7 +103,7 @@ pub const EXAMPLES: Examples = &[
     (
         "schedule",
         &[
-            ("unspin schedule --check", "Say whether this kernel can have the scheduler, and why."),
+            ("unspin schedule --check", "Report whether this kernel supports the scheduler, and why."),
             (
                 "unspin schedule --cpus 8-63",
                 "Schedule all VMs that may run on CPUs 8 to 63, until Ctrl-C.",

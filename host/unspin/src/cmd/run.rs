@@ -14,27 +14,28 @@ use std::process::Command;
 
 const MORE: &str = "\
 Locks:
-  tas_nap         for spin locks: the first that asks gets it; a thread that has waited for long sleeps between tries
-  lease           for mutexes only: few threads use it at a time, the others sleep in line
-  preemptable     for measurements: first come, first served, but waiters without a CPU are overtaken; waiters \
+  tas_nap         for spin locks: the first thread that asks while it is free gets it; a thread that has waited \
+for long sleeps between attempts
+  lease           for mutexes only: few threads compete for it at a time; the others sleep in a queue
+  preemptable     for measurements: first come, first served, but others overtake waiters without a CPU; waiters \
 spin
   pv_preemptable  for measurements: the same, but waiters sleep
-  tas             for measurements: the first that asks gets it; waiters spin
+  tas             for measurements: the first thread that asks while it is free gets it; waiters spin
 
-Environment. The options set these variables for the program and its children. Without an option its \
-variable stays as it is:
+Environment. The options set these variables for the program and its children. If an option is not given, its \
+variable does not change:
   UNSPIN_LOCK=NAME      the lock; an unknown name is reported on standard error, and no lock is \
 replaced
-  UNSPIN_MUTEX=1        pthread_mutex_lock() and pthread_mutex_unlock() too
+  UNSPIN_MUTEX=1        replace pthread_mutex_lock() and pthread_mutex_unlock() too
   UNSPIN_TAU_NS=N       tau in nanoseconds
-  UNSPIN_VERBOSE=1      print a line of counts on standard error when a process exits, unless it \
-has replaced its standard error
+  UNSPIN_VERBOSE=1      print a line of counts on standard error when a process exits, unless the \
+process has replaced its standard error
   A wrong value of UNSPIN_MUTEX, UNSPIN_TAU_NS or UNSPIN_VERBOSE is reported on standard error, and ignored.
   LD_PRELOAD            the library is appended to its list
 
 Exit code: that of the program; 2 if the program is not found, 77 if it cannot be started.
 
-To turn it off, run the program without `unspin run`. Only the library stays, in ~/.cache/unspin (root: \
+To turn it off, run the program without `unspin run`. Only the library's file stays, in ~/.cache/unspin (root: \
 /var/cache/unspin).";
 
 #[derive(Debug, clap::Args)]
@@ -48,7 +49,7 @@ pub struct Args {
     /// or pthread_exit() in a handler.
     #[arg(long)]
     mutex: bool,
-    /// How long a waiter of a preemptable lock waits per waiter ahead of it, in microseconds; 0: no order
+    /// Time per waiter ahead after which a waiter may overtake, in microseconds; 0: no order
     /// [default: 2]. Only for the locks preemptable and pv_preemptable.
     #[arg(long, value_name = "N", value_parser = tau_ns)]
     tau_us: Option<u64>,

@@ -24,7 +24,7 @@ const HELP: &str = "\
 Prints 2 tables per VM: where vCPUs spun for so long that they left the guest (pause-loop exits), and \
 where interrupts of the host stopped them (about one sample per timer tick of a running vCPU).
 
-The host kernel counts. Nothing is installed in the guest, and the module is optional. Exits are \
+The host kernel counts the exits. Nothing is installed in the guest, and the module is optional. Exits are \
 slightly slower while it counts. Requires root.";
 
 #[derive(Debug, clap::Args)]
@@ -40,7 +40,7 @@ pub struct Args {
     /// Symbols of the guest kernel: a copy of its /proc/kallsyms, read as root since its last boot.
     #[arg(long, value_name = "FILE", conflicts_with = "guest_kernel")]
     kallsyms: Option<PathBuf>,
-    /// Take the symbols from the package of Debian's kernel of this series: 6.1, 6.12 or 7.3. The guest
+    /// Take the symbols from Debian's kernel package of this series: 6.1, 6.12 or 7.3. The guest
     /// must run that kernel, started with -kernel or with nokaslr.
     #[arg(long, value_name = "SERIES")]
     guest_kernel: Option<String>,

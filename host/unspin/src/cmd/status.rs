@@ -27,7 +27,7 @@ const BOTH_KEYS_MIN: usize = 40;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 average: (spin + switch) / CPU since the counters were reset: the share of the VM's CPU time that pause-loop exits wasted. \
-wasted: the same in the last epoch. fail open: how often the module left the VM to KVM's own code. \
+wasted: the same share in the last epoch. fail open: how often the module left the VM to KVM's own code. \
 docs/sysfs.md explains all columns.")]
 pub struct Args {
     /// Print JSON, with all values.

@@ -39,13 +39,13 @@ pub struct Args {
     /// Scenarios: files, or names.
     #[arg(required = true, value_name = "SCENARIO")]
     scenarios: Vec<PathBuf>,
-    /// Machine to run them on.
+    /// Machine to run the scenarios on.
     #[arg(long, value_enum, default_value = "auto")]
     machine: Choice,
     /// Emulator: bochs (Intel, up to 8 CPUs) or qemu-amd (AMD, up to 16). qemu-amd takes settings, such
-    /// as qemu-amd,quantum=200,pause=1,topology=2x4x2: quantum is how many instructions a CPU executes
-    /// before the next CPU's turn, pause the time of a PAUSE in instructions, topology SOCKETSxCORESxTHREADS.
-    /// module=no, after either, boots without the module; only arms that do not need it can run.
+    /// as qemu-amd,quantum=200,pause=1,topology=2x4x2. quantum: instructions that a CPU executes before the
+    /// next CPU's turn. pause: length of a PAUSE, in instructions. topology: SOCKETSxCORESxTHREADS. Both
+    /// emulators take module=no: boot without the module, for arms that do not need it.
     #[arg(long, value_parser = Timed::parse, default_value = "bochs")]
     emulator: Timed,
     /// If this host can run the scenario (machine kvm) and the module is not loaded, build and load it,
@@ -93,7 +93,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.worlds.is_asked() && (args.machine != Choice::Sim || args.attribute) {
-        let why = "--worlds, --design: only a model has worlds";
+        let why = "--worlds, --design: only a model can vary unknown values";
         return Err(Usage(format!("{why}; allowed: --machine sim, without --attribute")).into());
     }
     let stop = signals::stop_or_lost_terminal()?;

@@ -62,7 +62,8 @@ fn no_others(dir: &Path, scenarios: &[(String, Drawn)]) -> anyhow::Result<()> {
     let entries = fs::read_dir(dir).with_context(|| format!("cannot read {}", shown(dir)))?;
     for name in entries.flatten().filter_map(|e| e.file_name().into_string().ok()) {
         if name.ends_with(".toml") && !scenarios.iter().any(|(own, _)| *own == name) {
-            let why = format!("--out {}: {name} in it is not one of these scenarios", shown(dir));
+            let why =
+                format!("--out {}: its file {name} is not one of these scenarios", shown(dir));
             return Err(Usage(format!("{why}; use an empty directory")).into());
         }
     }

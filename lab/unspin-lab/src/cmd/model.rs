@@ -162,8 +162,8 @@ fn table(lines: &[Line], simulated: bool, width: usize) -> String {
         String::new()
     };
     let legend = format!(
-        "PM: a machine of its own, speedup over 1 core; VM: speedup over 1 vCPU. eff.: CPU time \
-         used, of that available; max: with CPU time given where the work is.\n\
+        "PM: speedup over 1 core on a physical machine; VM: speedup over 1 vCPU in a VM. eff.: share of the \
+         available CPU time that is used; max: with CPU time divided by work.\n\
          type: 1 parallel, blocks rarely; 2 less parallel, blocks often; 3 parallel, blocks often; \
          4 less parallel, blocks rarely. Parallel: on average at least 3 of 4 units work; often: \
          within 6 ms.\nThese are predictions, not measurements.\n{rule}"

@@ -39,10 +39,10 @@ fn head() -> String {
      system, and nothing was fitted to it. An entry of kind *calibrate* is a result of the paper's \
      baseline, and profiles may have been fitted to it (docs/calibration.md). papers/README.md has the \
      tolerances. An entry is within tolerance if all its values are, and if the orders that its condition \
-     names hold. A direction is right if the simulator's value is within tolerance, or differs from no \
-     effect by more than 2 % in the paper's direction. *No evidence* marks values that agree and would \
+     names hold. A direction is right if the simulator's value is within tolerance, or shows an \
+     effect of more than 2 % in the paper's direction. *No evidence* marks values that agree and would \
      agree with any policy. An entry within tolerance counts as *with evidence* if at least one of its \
-     values is not marked so.\n\n\
+     values is not marked *no evidence*.\n\n\
      A prediction is *blind* if its value was unknown when the programs it uses were chosen. Each other \
      prediction says how its value was known.\n\n"
         .to_string()
@@ -63,8 +63,9 @@ fn title(paper: &str, place: &str) -> String {
 fn totals(claims: &Claims, summary: &Summary) -> String {
     let mut text =
         "| paper | predicted | within tolerance | with evidence | direction right | blind \
-                    | of them within | direction right | calibrated | within tolerance |\n\
-                    |---|---|---|---|---|---|---|---|---|---|---|\n"
+                    | blind, within tolerance | blind, direction right | calibrated \
+                    | calibrated, within tolerance |\n\
+                    |---|---|---|---|---|---|---|---|---|---|\n"
             .to_string();
     for (paper, place) in &claims.papers {
         let entries = entries_of(claims, summary, paper);

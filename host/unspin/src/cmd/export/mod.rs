@@ -51,7 +51,7 @@ pub struct Args {
     /// Address and port to listen on; port 0 picks a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = LISTEN, value_parser = address)]
     listen: SocketAddr,
-    /// Export at most this many vCPUs, with up to 36 series each. Of further vCPUs only the number is exported.
+    /// Export at most this many vCPUs, with up to 36 series each. Beyond that, only the number of vCPUs is exported.
     #[arg(long, value_name = "N", default_value = "1024",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(VCPUS_MAX) - 1))]
     vcpus_max: u32,

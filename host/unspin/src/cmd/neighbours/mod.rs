@@ -25,23 +25,23 @@ use unspin_host::{place, Groups, Host, Rival, Tree, Used};
 const TIME: &str = "5";
 
 const HELP: &str = "\
-Linux divides CPU time among cgroups: at each level, among those that want it, in proportion to their \
-weights (cpu.weight, or cpu.shares of version 1). A VM competes by the weight of the nearest cgroup \
-around its vCPUs for which the cpu controller is on. If this cgroup contains other VMs, too, their \
+Linux divides CPU time among cgroups. At each level, the cgroups that want CPU time get it in proportion to \
+their weights (cpu.weight, or cpu.shares of version 1). A VM competes by the weight of the nearest cgroup \
+around its vCPUs for which the cpu controller is enabled. If this cgroup contains other VMs, too, their \
 threads compete one by one, and no VM has a share of its own.
 
 The table shows the cgroups around VMs, and the busy cgroups beside them. entitled: the cgroup's share \
-of its parent's CPU time, by its weight among the busy cgroups beside it. got: the share that it had. A \
+of its parent's CPU time, by its weight among the busy cgroups beside it. got: the share that it used. A \
 cgroup that used less than 0.01 CPUs is idle, and is entitled to nothing. Tasks directly in a cgroup that \
 contains other cgroups are weighed one by one, and have no share.
 
-own CPUs: no busy cgroup beside this one may use its CPUs, so it competes with none. A VM has the CPUs on which \
-its vCPUs may run, another cgroup those of its cpuset. If the CPUs of two cgroups overlap in part, or if \
+own CPUs: no busy cgroup beside this one may use its CPUs, so it competes with none. The CPUs of a VM are \
+those on which its vCPUs may run; the CPUs of another cgroup are those of its cpuset. If the CPUs of two cgroups overlap in part, or if \
 other busy cgroups share them, the shares count as if all could use every CPU. Weights do not hold for \
 vCPUs of a real-time policy.
 
-With VM, it shows the cgroups around that VM, and those inside its own. It changes nothing, and needs no \
-root if /proc and the cgroups are readable.";
+With a VM, the command shows the cgroups around the VM, and those inside the VM's own cgroup. It changes \
+nothing, and needs no root if /proc and the cgroups are readable.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
@@ -134,7 +134,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     drop(passing);
     let after = read();
     if ended_early {
-        say!("unspin: interrupted: this is what was watched until then");
+        say!("unspin: interrupted: the results cover the time until then");
     }
     let document = Document::new(&found, &rivals, vms, [&before, &after]);
     match args.json {

@@ -33,13 +33,13 @@ This command is experimental. It loads a scheduler into the kernel (sched_ext, L
 all threads of VMs on the CPUs of --cpus. There, CPU time is divided between VMs by the weights of their cgroups. \
 A VM whose vCPUs spin for each other is a gang: its vCPUs run at the same time, in turns of --turn-us. Other VMs have no turns.
 
-Tasks of the host run before VMs on these CPUs, so keep such tasks away from there. VMs that this scheduler does not \
-take must not run there either: they would run before its own VMs. A line names each that may.
+Tasks of the host run before VMs on these CPUs, so keep such tasks off these CPUs. VMs that this scheduler does not \
+take must not run there either: they would run before its own VMs. A message names each VM that may run there.
 
 A VM with a CPU quota (cpu.max) is refused, because the kernel does not apply quotas to such schedulers. A VM \
 whose vCPUs have a real-time policy is refused, too.
 
-Each thread that is taken gets the policy SCHED_EXT, and may only run on these CPUs. Its own policy and CPUs are first \
+Each thread that is taken gets the policy SCHED_EXT, and may only run on these CPUs. The thread's original policy and CPUs are first \
 recorded in /run/unspin/journal. They are restored when the command ends (Ctrl-C, TERM, HUP), on an error, and by a guard \
 process if this one is killed or hangs. If both are killed, unspin diagnose --put-back restores them. Until then, \
 the fair scheduler runs these threads.";
@@ -67,7 +67,8 @@ pub struct Args {
     /// Never run the vCPUs of a VM together: divide CPU time by weight only.
     #[arg(long)]
     no_gangs: bool,
-    /// Say whether this kernel can have the scheduler, and change nothing. Exit code 77: it cannot.
+    /// Report whether this kernel supports the scheduler, and change nothing. The exit code is 77 if it does
+    /// not.
     #[arg(long)]
     check: bool,
     /// Print a line of JSON instead of text.
@@ -110,7 +111,7 @@ fn check(args: &Args) -> anyhow::Result<()> {
     let why = unspin_schedule::check().err();
     let shown = match args.json {
         true => out::json(&document::Checked::of(why.as_ref())),
-        false if why.is_none() => out::print("this kernel can have the scheduler\n"),
+        false if why.is_none() => out::print("this kernel supports the scheduler\n"),
         false => Ok(()),
     };
     // The exit code is the verdict, whether anybody reads the output or not.
@@ -122,7 +123,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return check(args);
     }
     let Some(Cpus(cpus)) = args.cpus.clone() else {
-        return Err(Usage("--cpus says which CPUs are for VMs, as in --cpus 8-63".into()).into());
+        return Err(Usage("name the CPUs for VMs, as in --cpus 8-63".into()).into());
     };
     let stop = stopped_by_signals()?;
     unspin_schedule::check().map_err(explain)?;
@@ -130,7 +131,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let there = host.online_cpus().unwrap_or_default();
     if let Some(cpu) = cpus.iter().find(|cpu| !there.contains(cpu)) {
         let list = cpus::list(&there);
-        return Err(Usage(format!("CPU {cpu} of --cpus is not there; online: {list}")).into());
+        return Err(Usage(format!("CPU {cpu} of --cpus is not online; online: {list}")).into());
     }
     let mut undo = Undo::open(&args.journal, &args.proc)?;
     let turn = Duration::from_micros(args.turn_us);
@@ -138,7 +139,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let scheduler = Scheduler::load(&Options { turn, ..Options::new(cpus.clone()) });
     let scheduler = scheduler.map_err(explain)?;
     if let Some(why) = scheduler.blind.as_ref().filter(|_| !args.no_gangs) {
-        say!("unspin: pause-loop exits are not seen, and only VMs of --gang are gangs: {why}");
+        say!("unspin: pause-loop exits cannot be counted, so only VMs of --gang are gangs: {why}");
     }
     let mut guard = Guard::start(&args.journal, &args.proc)?;
     let mut taking = Taking::new(args, &host, cpus, scheduler);
@@ -195,7 +196,7 @@ impl Readers {
 fn first_error(done: anyhow::Result<()>, said: &mut bool) {
     if let Err(e) = done {
         if !std::mem::replace(said, true) {
-            say!("unspin: {e:#}; VMs are scheduled all the same");
+            say!("unspin: {e:#}; VMs are still scheduled");
         }
     }
 }

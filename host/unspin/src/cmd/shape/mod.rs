@@ -50,8 +50,8 @@ In 5 of 100 periods the original weights and slices apply, to measure how much C
 with them.
 
 Each change is first recorded in /run/unspin/journal. The original values are restored when the command ends \
-(Ctrl-C, TERM, HUP), on an error, and by a guard process if this one is killed or hangs. If both are killed, the \
-next unspin that uses the journal restores them, or unspin diagnose --put-back does.";
+(Ctrl-C, TERM, HUP), on an error, and by a guard process if this process is killed or hangs. If both are \
+killed, unspin diagnose --put-back or the next unspin that uses the journal restores them.";
 
 /// Larger than any kernel's number of CPUs.
 const CPUS_MAX: u32 = 1 << 13;
@@ -64,7 +64,7 @@ pub struct Args {
     /// root, or as a user that exists to run VMs (qemu, libvirt-qemu, …).
     #[arg(value_name = "VM")]
     vms: Vec<OsString>,
-    /// Change nothing, and print in each period what would be set.
+    /// Change nothing, and print the values that each period would set.
     #[arg(long)]
     dry_run: bool,
     /// With --dry-run: exit after one period.
@@ -85,9 +85,9 @@ pub struct Args {
     /// resolver: the CPU of each vCPU (of pinned VMs only with --pinned).
     #[arg(long, value_name = "PARTS", value_delimiter = ',', default_value = "time,latency")]
     parts: Vec<Part>,
-    /// To compare with the dissertation, which has no corrections: the VM's own weight stays, each period
-    /// alone decides about the next, vCPUs with nearly equal needs are not treated alike, and a VM pays for
-    /// the switches of its vCPUs.
+    /// Switch off the corrections, as in the dissertation. The VM's own weight stays, only the last period
+    /// decides about the next, vCPUs with nearly equal needs may get different parts, and a VM pays for the
+    /// switches of its vCPUs.
     #[arg(long, hide = true)]
     uncorrected: bool,
     /// Let the resolver move vCPUs between NUMA nodes.

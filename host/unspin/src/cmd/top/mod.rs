@@ -43,8 +43,8 @@ const HELP: &str = "\
 Shows a line per VM, with a bar of its losses by cause. F5 or Enter shows the vCPUs of a VM, its \
 states, and advice. F1 lists all keys, which follow htop.
 
---once prints a table and exits. The table is as wide as the terminal, or as COLUMNS says; without a terminal its \
-width is 80. If there is no room for all columns, the least important are left out. --once --json prints the same document as `unspin diagnose --json`.
+--once prints a table and exits. The table is as wide as the terminal, or as COLUMNS, if that variable is \
+set. Without a terminal, its width is 80. If there is no room for all columns, the least important are left out. --once --json prints the same document as `unspin diagnose --json`.
 
 BPF programs in the host kernel collect the times, as for `unspin diagnose`. The module is optional. \
 Requires root.";

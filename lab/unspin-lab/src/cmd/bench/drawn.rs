@@ -25,8 +25,8 @@ pub struct WorldArgs {
     /// new values for what the scenario leaves unknown. A larger N extends the same list of worlds.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=i64::from(stat::SAMPLES_MAX)))]
     pub worlds: Option<u32>,
-    /// Read the worlds from a CSV file, instead of drawing N. It has a column per input, and values from 0
-    /// to 1.
+    /// Read the worlds from a CSV file, instead of drawing N. The file has a column per input, with values
+    /// from 0 to 1.
     #[arg(long, value_name = "FILE", conflicts_with = "worlds")]
     pub design: Option<PathBuf>,
     /// Vary only this input and chance (the seeds); may be repeated.
@@ -141,6 +141,8 @@ impl<'a> Drawn<'a> {
 pub fn say_usual(l: &Loaded) {
     for (name, unknown) in l.unknown() {
         let usual = &unknown.usual;
-        say!("note: {name} is unknown; this run uses {usual}. --machine sim --worlds N draws it");
+        say!(
+            "note: {name} is unknown; this run uses {usual}. --machine sim --worlds N draws values"
+        );
     }
 }

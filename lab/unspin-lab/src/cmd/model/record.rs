@@ -90,7 +90,7 @@ struct Document {
     vms: Vec<Counted>,
 }
 
-/// Counts for so long, by `unspin` beside this program or else of the path.
+/// Counts for `seconds`, by the `unspin` beside this program, or else by that in PATH.
 fn counted(vm: &VmProcess, seconds: f64) -> anyhow::Result<Counted> {
     let own = std::env::current_exe().context("cannot find this program")?;
     let beside = own.with_file_name(COUNTER);
@@ -100,7 +100,7 @@ fn counted(vm: &VmProcess, seconds: f64) -> anyhow::Result<Counted> {
     command.arg(format!("pid:{}", vm.pid)).stdin(Stdio::null()).stderr(Stdio::inherit());
     let done = match command.output() {
         Err(e) if e.kind() == ErrorKind::NotFound => {
-            let text = "unspin diagnose counts what a profile needs, and unspin is neither beside unspin-lab nor \
+            let text = "a profile needs the counts of unspin diagnose, and unspin is neither beside unspin-lab nor \
                         in PATH: install the package unspin";
             return Err(Cannot(text.into()).into());
         }
@@ -112,7 +112,7 @@ fn counted(vm: &VmProcess, seconds: f64) -> anyhow::Result<Counted> {
         return Err(Told(code.unwrap_or(crate::exit::FAILED)).into());
     }
     let document: Document = serde_json::from_slice(&done.stdout).with_context(|| {
-        format!("{} is not of this version: its JSON is another", shown(program))
+        format!("{} has another version, and its JSON has another format: install the same version of both", shown(program))
     })?;
     match document.vms.into_iter().next() {
         Some(counted) => Ok(counted),
@@ -129,8 +129,8 @@ impl Counted {
         };
         let is_seen = self.vcpu.len() == self.vcpus && self.vcpu.iter().all(|v| v.states.is_some());
         let Some(wanting) = self.wanting_s.as_ref().filter(|_| is_seen) else {
-            let text = "how many vCPUs wanted a CPU at the same time is unknown: this kernel does not let it be \
-                        counted, or some vCPU's thread is unknown, or was never seen to run";
+            let text = "how many vCPUs wanted a CPU at the same time is unknown: this kernel does not count \
+                        it, or the thread of a vCPU is unknown or never ran";
             return Err(Cannot(text.into()).into());
         };
         Ok(Counts {
