@@ -91,7 +91,7 @@ macro_rules! timed {
 }
 
 lock!(
-    /// `lease.h`: few threads use the lock at a time, the others sleep in line. 8 bytes.
+    /// `lease.h`: few threads compete for the lock at a time, the others sleep in line. 8 bytes.
     RawLease, 2, Lease, LeaseGuard,
     unspin_rust_lease_lock, unspin_rust_lease_trylock, unspin_rust_lease_unlock,
     unspin_rust_lease_is_locked
