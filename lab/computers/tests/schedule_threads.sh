@@ -63,7 +63,9 @@ for ends in end killed; do
 done
 started=$(children $k)
 end_vms /tmp/stop-k $k
-for child in $started; do kill $(children $child) $child; done
+for child in $started; do
+	for of in $(children $child) $child; do kill $of; done
+done
 
 # --- the cpuset of a VM grows after it was given back ---
 G=/sys/fs/cgroup
