@@ -126,6 +126,6 @@ check "killed: the VM that started later is, too" settle all_are $c 0
 echo $b > $G/q.scope/cgroup.procs
 check "a VM with a quota is refused by name" refuses "has a quota of 0.5 CPUs (cpu.max)" 1 --cpus 0-3 pid:$b
 check "and is as before" settle all_are $b 0
-check "no CPU of that number" refuses "CPU 64 of --cpus is not there" 2 --cpus 64
+check "no CPU of that number" refuses "CPU 64 of --cpus is not online" 2 --cpus 64
 end_vms /tmp/stop $a $b $c $e
 finish

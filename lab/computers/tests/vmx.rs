@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The module on an emulated VT-x computer of two CPUs: function only, no figure is taken. What runs
+//! The module on an emulated VT-x computer of three CPUs: function only, no figure is taken. What runs
 //! inside is tests/vmx.sh: windows read back after `off` and after unloading, nested guests, windows
 //! that are not where they were thought, unloading under running VMs.
 
@@ -18,7 +18,7 @@ fn the_module_on_vt_x() {
         let name = format!("vmx-{}", kernel.series.name());
         let script = include_str!("vmx.sh");
         let extras = common::Extras { programs: command.clone(), ..common::NO_EXTRAS };
-        let computer = Computer::bochs(2);
+        let computer = Computer::bochs(3);
         let heard = common::script_with(lab, kernel, &computer, script, &name, extras);
         let mut wrong = common::verdict(kernel.series, &heard, CHECKS_MIN, &heard.console);
         if let Err(what) = fewer_exits(&heard.lines, !command.is_empty()) {

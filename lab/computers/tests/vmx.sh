@@ -51,7 +51,7 @@ rmmod unspin
 if command -v unspin > /dev/null; then
 	load
 	echo observe > $D/mode
-	unspin-inside vm 1 --until /tmp/stop-ab > /tmp/vm-ab &
+	unspin-inside vm 2 --until /tmp/stop-ab > /tmp/vm-ab &
 	vm=$!
 	check "one that spins is there" settle test -e $U/vms/$vm-0/mode
 	files="mode delta_cycles window_init_cycles window_min_cycles window_max_cycles"
