@@ -77,7 +77,11 @@ fn what_was_watched_until_ctrl_c_is_shown() {
                 (&"web".into(), &false.into())
             );
             assert!(json["window_s"].as_f64().unwrap() < 60.0, "{json}");
-            return assert!(said(&out).contains("the results cover the time until then"), "{}", said(&out));
+            return assert!(
+                said(&out).contains("the results cover the time until then"),
+                "{}",
+                said(&out)
+            );
         }
     }
     panic!("it never began");
