@@ -42,10 +42,11 @@ void Machine::step(const State &state, unsigned int thread, Change change, bool 
 	found->push_back({ state, thread, spurious_return, nullptr });
 	Next &next = found->back();
 	uint8_t bit = 1 << thread;
-	uint64_t word = model_closed || model_claim ? memory.latest(state, model_lock) : 0;
+	bool claims = model_claim && memory.writes_max == 1;
+	uint64_t word = model_closed || claims ? memory.latest(state, model_lock) : 0;
 
 	closed = word & model_closed;
-	claimed = memory.writes_max == 1 && (word & model_claim);
+	claimed = claims && (word & model_claim);
 	try {
 		if (!claimed)
 			next.state.overtook = 0;

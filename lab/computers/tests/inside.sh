@@ -3,7 +3,7 @@
 U=/sys/module/unspin
 D=$U/default
 HOOKS=/sys/kernel/tracing/enabled_functions
-SPLAT='BUG[: ]|WARNING: |Oops|Call Trace|general protection|lockup|detected stall|hung task|refcount_t|ODEBUG: |list_(add|del) corruption'
+SPLAT='BUG[: ]|WARNING: |Oops|Call Trace|general protection|lockup|detected stall|hung task|blocked for more than|refcount_t|ODEBUG: |list_(add|del) corruption'
 passed=0
 failed=0
 

@@ -108,7 +108,7 @@ short_of() {
 	echo $1 > $UNIT/memory.max
 	said=$(sh -c "$(in_unit)" < /dev/null 2>&1)
 	code=$?
-	settle is $UNIT/cgroup.procs ""
+	settle is $UNIT/cgroup.procs "" || { echo "processes stay"; return 1; }
 	echo max > $UNIT/memory.max
 	say "with $1 of memory: exit code $code: $(echo "$said" | tail -n 1 | head -c 200)"
 	[ $1 != 2M ] || [ $code != 0 ]

@@ -137,7 +137,12 @@ n=$!
 settle has_vcpus $n 8
 check "full: a VM that starts is not taken" settle grep -q "pid:$n: not taken, and may run on CPUs 2-3" /tmp/said
 check "full: it is as before" all_are $n 0
-check "full: nothing of it is recorded" not grep -q "\"tid\":${n}[,}]" $J
+recorded() {
+	for tid in $(threads $1); do grep -q "\"tid\":${tid}[,}]" $J && return; done
+	false
+}
+check "full: the other is recorded" recorded $f
+check "full: nothing of it is recorded" not recorded $n
 check "full: the other stays" all_are $f $EXT
 check "full: it runs on" go_on $f
 check "full: it is on" is $STATE enabled

@@ -146,7 +146,7 @@ for tid in $(threads $small); do taskset -p 1 $tid > /dev/null; done
 beside() {
 	mine=$(field $wide $first 12)
 	theirs=$(($(time_of $2)))
-	settle later $2 $((theirs + 200 * $3))
+	settle later $2 $((theirs + 200 * $3)) || { echo "VM $2 does not run"; return 1; }
 	mine=$(($(field $wide $first 12) - mine))
 	theirs=$(( ($(time_of $2) - theirs) / $3 ))
 	say "ticks $mine, beside $theirs"

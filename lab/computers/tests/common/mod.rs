@@ -387,6 +387,7 @@ pub fn splats(console: &str) -> Vec<&str> {
         "detected stalls",
         "self-detected stall",
         "hung task",
+        "blocked for more than",
         "Kernel panic",
         "refcount_t:",
         "corruption",

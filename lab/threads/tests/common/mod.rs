@@ -172,9 +172,10 @@ pub fn has(tool: &str) -> bool {
 
 /// Whether this computer has the header of probes. Prints a line that says so if it has not.
 pub fn has_sdt() -> bool {
-    let there = Path::new("/usr/include/x86_64-linux-gnu/sys/sdt.h").exists();
+    let headers = ["/usr/include/x86_64-linux-gnu/sys/sdt.h", "/usr/include/sys/sdt.h"];
+    let there = headers.iter().any(|header| Path::new(header).exists());
     if !there {
-        println!("SKIPPED: probes of locks: no systemtap-sdt-dev on this computer");
+        println!("SKIPPED: probes of locks: no sys/sdt.h (Debian: systemtap-sdt-dev)");
     }
     there
 }
