@@ -98,9 +98,12 @@ for tid in $(vcpus $h); do taskset -p c $tid > /dev/null; done
 check "the same CPUs: the kernel takes it" schedule --cpus 0-3 --gang pid:$g --gang pid:$h pid:$a pid:$g pid:$h
 # A turn of 2 CPUs for 6 ms is 12 ms of CPU time: at least half of it is in turns.
 in_turns() {
-	ran_ms=$(($(of $1 | sed -n 's/.*"ran_ns":\([0-9]*\).*/\1/p') / 1000000))
+	ran_ns=$(of $1 | sed -n 's/.*"ran_ns":\([0-9]*\).*/\1/p')
+	turns=$(turns_of $1)
+	[ -n "$ran_ns" ] && [ -n "$turns" ] || { echo "VM $1 is not taken"; return 1; }
+	ran_ms=$((ran_ns / 1000000))
 	[ $ran_ms -gt 2000 ] || return 1
-	[ $((24 * $(turns_of $1))) -ge $ran_ms ] || { echo "$(turns_of $1) turns in $ran_ms ms of CPU time"; false; }
+	[ $((24 * turns)) -ge $ran_ms ] || { echo "$turns turns in $ran_ms ms of CPU time"; false; }
 }
 for of in $g $h; do check "the same CPUs: both run in turns" settle in_turns $of; done
 check "the same CPUs: it ends" end
