@@ -65,6 +65,30 @@ fn a_build_elsewhere_has_all_sources_each_time() {
     assert!(sources.iter().all(|source| source.is_file()));
 }
 
+/// The environment of a build by DKMS or by a user may have a variable of this name.
+#[test]
+fn only_the_command_line_of_make_asks_for_a_test_build() {
+    let dir = Scratch::new();
+    let show = "include $(src)/Kbuild\nall:\n\t@echo $(CFLAGS_hole.o)\n";
+    dir.write("inner", show);
+    // The variable gets to Kbuild through other calls of make.
+    dir.write("outer", "all:\n\t$(MAKE) -f $(dir)/inner\n");
+    let flags = |words: &[&str], environment: &str| {
+        let mut make = Command::new("make");
+        make.arg("-sf").arg(dir.join("outer")).args(["CC=true", "VERSION=6", "PATCHLEVEL=12"]);
+        make.arg(format!("dir={}", dir.display()));
+        make.arg(format!("src={}", root().join("core/kmod").display()));
+        make.args(words).env("UNSPIN_TEST", environment).env_remove("MAKEFLAGS");
+        let out = make.output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).unwrap()
+    };
+    assert_eq!(flags(&["UNSPIN_TEST=1"], ""), "-DUNSPIN_TEST\n");
+    assert_eq!(flags(&[], "1"), "\n");
+    assert_eq!(flags(&["-e"], "1"), "\n");
+    assert_eq!(flags(&["UNSPIN_TEST="], "1"), "\n");
+}
+
 /// Checks that `make dkms-tree` copies all sources; a missing one would fail the build by DKMS.
 fn check_dkms_tree(folder: &str, module: &str, includes_min: u32) {
     let dir = Scratch::new();
