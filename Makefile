@@ -294,6 +294,7 @@ test-deb: deb ## install, upgrade, remove and purge the packages in clean Debian
 	@.ci/test-deb
 
 clean: ## remove all files that were built or measured
-	rm -rf out debian/.debhelper debian/unspin debian/unspin-dkms debian/unspin-guest-dkms debian/libunspin-locks-dev
+	rm -rf out debian/.debhelper debian/unspin debian/unspin-lab debian/unspin-dkms debian/unspin-guest-dkms \
+		debian/libunspin-locks-dev
 	rm -f debian/files debian/*.substvars debian/*debhelper*
 	cargo clean
