@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Differences between kernels. Version numbers appear only here. What headers show is tested
- * there (feature tests of Kbuild, macros); prototypes.c checks the rest in the loaded KVM.
+ * Differences between kernels. Version numbers appear only here, and in Kbuild for the oldest kernel. What
+ * headers show is tested there (feature tests of Kbuild, macros); prototypes.c checks the rest in the loaded KVM.
  */
 #ifndef UNSPIN_COMPAT_H
 #define UNSPIN_COMPAT_H
