@@ -33,15 +33,15 @@ This command is experimental. It loads a scheduler into the kernel (sched_ext, L
 all threads of VMs on the CPUs of --cpus. There, CPU time is divided between VMs by the weights of their cgroups. \
 A VM whose vCPUs spin for each other is a gang: its vCPUs run at the same time, in turns of --turn-us. Other VMs have no turns.
 
-Tasks of the host run before VMs on these CPUs, so keep such tasks off these CPUs. VMs that this scheduler does not \
-take must not run there either: they would run before its own VMs. A message names each VM that may run there.
+Tasks of the host, and VMs that this scheduler does not take, run before its VMs: keep both off these CPUs. A message \
+names each such VM that may run there.
 
 A VM with a CPU quota (cpu.max) is refused, because the kernel does not apply quotas to such schedulers. A VM \
 whose vCPUs have a real-time policy is refused, too.
 
 Each thread that is taken gets the policy SCHED_EXT, and may only run on these CPUs. The thread's original policy and CPUs are first \
 recorded in /run/unspin/journal. They are restored when the command ends (Ctrl-C, TERM, HUP), on an error, and by a guard \
-process if this one is killed or hangs. If both are killed, unspin diagnose --put-back restores them. Until then, \
+process if this process is killed or hangs. If both are killed, unspin diagnose --put-back restores them. Until then, \
 the fair scheduler runs these threads.";
 
 /// How often it looks for VMs and threads that started or ended.
