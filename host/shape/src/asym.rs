@@ -88,51 +88,22 @@ impl Default for Params {
     }
 }
 
-/// A field of [`Params`] that contradicts the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParamError {
-    /// `grow_ppm` is above 10⁶.
-    Grow,
-    /// `latency_min_us` is 0.
-    LatencyMin,
-    /// `latency_max_us` is below `latency_min_us`.
-    LatencyMax,
-    /// `latency_init_us` is outside `latency_min_us..=latency_max_us`.
-    LatencyInit,
-    /// `urgent_us` is not below `latency_max_us`: everything would be urgent.
-    Urgent,
-    /// `conflict_ratio` is 0.
-    ConflictRatio,
-}
-
-impl std::fmt::Display for ParamError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            ParamError::Grow => "grow_ppm is above 1000000",
-            ParamError::LatencyMin => "latency_min_us is 0",
-            ParamError::LatencyMax => "latency_max_us is below latency_min_us",
-            ParamError::LatencyInit => "latency_init_us is outside latency_min_us..latency_max_us",
-            ParamError::Urgent => "urgent_us is not below latency_max_us",
-            ParamError::ConflictRatio => "conflict_ratio is 0",
-        })
-    }
-}
-
-impl std::error::Error for ParamError {}
-
 impl Params {
     /// Checks that the parameters are consistent. The other functions are memory-safe without this.
-    pub fn check(&self) -> Result<(), ParamError> {
+    ///
+    /// # Errors
+    /// What contradicts the others.
+    pub fn check(&self) -> Result<(), &'static str> {
         // SAFETY: a valid reference for the duration of the call.
-        match unsafe { raw::asym_params_check(self) } {
-            0 => Ok(()),
-            1 => Err(ParamError::Grow),
-            3 => Err(ParamError::LatencyMin),
-            4 => Err(ParamError::LatencyMax),
-            5 => Err(ParamError::LatencyInit),
-            6 => Err(ParamError::Urgent),
-            _ => Err(ParamError::ConflictRatio),
-        }
+        Err(match unsafe { raw::asym_params_check(self) } {
+            0 => return Ok(()),
+            1 => "grow_ppm is above 1000000",
+            3 => "latency_min_us is 0",
+            4 => "latency_max_us is below latency_min_us",
+            5 => "latency_init_us is outside latency_min_us..latency_max_us",
+            6 => "urgent_us is not below latency_max_us",
+            _ => "conflict_ratio is 0",
+        })
     }
 }
 
