@@ -99,7 +99,6 @@ impl Machine {
         machine
     }
 
-    /// Whether it has any enlightenment.
     pub fn is_enlightened(&self) -> bool {
         !self.enlightenments.is_empty()
     }

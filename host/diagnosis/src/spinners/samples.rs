@@ -53,7 +53,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Addresses with their counts, most frequent first.
 pub type Counts = Vec<(u64, u64)>;
 
-/// The counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Samples {
     /// Pause-loop exits.

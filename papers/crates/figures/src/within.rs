@@ -17,8 +17,6 @@ pub enum Measure {
     Ratio,
     /// The paper's value is an upper bound.
     AtMost,
-    /// The paper's value is a lower bound.
-    AtLeast,
     /// The paper has a range.
     Between,
     /// A statement, which holds or does not.
@@ -75,7 +73,6 @@ impl Span {
             },
             Measure::Ratio => around(x, PART * x.abs()),
             Measure::AtMost => Some(Span { low: f64::NEG_INFINITY, high: x + bound(x) }),
-            Measure::AtLeast => Some(Span { low: x - bound(x), high: f64::INFINITY }),
             Measure::Between | Measure::Holds | Measure::Missing => None,
         }
     }
