@@ -19,34 +19,14 @@
 //! assert_eq!(vcpus.map(|vcpu| vcpu.allocated_ns / 100_000), [354, 445]); // 35.4, 44.56 ms
 //! ```
 
-/// The functions as declared in `policy/asym.h`; safe wrappers are below.
-pub mod raw {
-    extern "C" {
-        pub fn asym_params_check(params: *const super::Params) -> i32;
-        pub fn asym_vcpu_init(vcpu: *mut super::Vcpu, params: *const super::Params, core: u32);
-        pub fn asym_latency(vcpus: *mut super::Vcpu, count: u32, params: *const super::Params);
-        pub fn asym_allocate(
-            vcpus: *mut super::Vcpu,
-            count: u32,
-            params: *const super::Params,
-            vm_ns: u64,
-            switch_ns: u64,
-        );
-        pub fn asym_resolve_time(
-            vcpus: *mut super::Vcpu,
-            count: u32,
-            cores: *mut super::Core,
-            core_count: u32,
-            params: *const super::Params,
-        ) -> u32;
-        pub fn asym_resolve_urgency(
-            vcpus: *mut super::Vcpu,
-            count: u32,
-            cores: *const super::Core,
-            core_count: u32,
-            params: *const super::Params,
-        ) -> u32;
-    }
+// As declared in `policy/asym.h`.
+extern "C" {
+    fn asym_params_check(_: *const Params) -> i32;
+    fn asym_vcpu_init(_: *mut Vcpu, _: *const Params, core: u32);
+    fn asym_latency(_: *mut Vcpu, count: u32, _: *const Params);
+    fn asym_allocate(_: *mut Vcpu, count: u32, _: *const Params, vm_ns: u64, switch_ns: u64);
+    fn asym_resolve_time(_: *mut Vcpu, _: u32, _: *mut Core, _: u32, _: *const Params) -> u32;
+    fn asym_resolve_urgency(_: *mut Vcpu, _: u32, _: *const Core, _: u32, _: *const Params) -> u32;
 }
 
 /// Parameters of the three components. Growth, imbalance and ratio are the text's; the others are
@@ -95,7 +75,7 @@ impl Params {
     /// What contradicts the others.
     pub fn check(&self) -> Result<(), &'static str> {
         // SAFETY: a valid reference for the duration of the call.
-        Err(match unsafe { raw::asym_params_check(self) } {
+        Err(match unsafe { asym_params_check(self) } {
             0 => return Ok(()),
             1 => "grow_ppm is above 1000000",
             3 => "latency_min_us is 0",
@@ -135,7 +115,7 @@ impl Vcpu {
     pub fn new(params: &Params, core: u32) -> Self {
         let mut vcpu = Vcpu::default();
         // SAFETY: valid references for the duration of the call.
-        unsafe { raw::asym_vcpu_init(&mut vcpu, params, core) };
+        unsafe { asym_vcpu_init(&mut vcpu, params, core) };
         vcpu
     }
 }
@@ -160,14 +140,14 @@ fn count<T>(slots: &[T]) -> u32 {
 /// Section 5.4.2: adjusts the wake-up latencies of one VM's vCPUs. Before [`allocate`].
 pub fn latency(vcpus: &mut [Vcpu], params: &Params) {
     // SAFETY: count vCPUs are there to read and write.
-    unsafe { raw::asym_latency(vcpus.as_mut_ptr(), count(vcpus), params) };
+    unsafe { asym_latency(vcpus.as_mut_ptr(), count(vcpus), params) };
 }
 
 /// Section 5.4.1: distributes the CPU time of the VM's next period, `vm_ns` less what switching
 /// its vCPUs cost, by predicted demand, to the nanosecond.
 pub fn allocate(vcpus: &mut [Vcpu], params: &Params, vm_ns: u64, switch_ns: u64) {
     // SAFETY: count vCPUs are there to read and write.
-    unsafe { raw::asym_allocate(vcpus.as_mut_ptr(), count(vcpus), params, vm_ns, switch_ns) };
+    unsafe { asym_allocate(vcpus.as_mut_ptr(), count(vcpus), params, vm_ns, switch_ns) };
 }
 
 /// Section 5.4.3: evens out the cores with the most and the least allocated time by one swap or
@@ -176,13 +156,7 @@ pub fn resolve_time(vcpus: &mut [Vcpu], cores: &mut [Core], params: &Params) -> 
     let (vcpu_count, core_count) = (count(vcpus), count(cores));
     // SAFETY: that many vCPUs and cores are there to read and write.
     unsafe {
-        raw::asym_resolve_time(
-            vcpus.as_mut_ptr(),
-            vcpu_count,
-            cores.as_mut_ptr(),
-            core_count,
-            params,
-        )
+        asym_resolve_time(vcpus.as_mut_ptr(), vcpu_count, cores.as_mut_ptr(), core_count, params)
     }
 }
 
@@ -192,13 +166,7 @@ pub fn resolve_urgency(vcpus: &mut [Vcpu], cores: &[Core], params: &Params) -> u
     let (vcpu_count, core_count) = (count(vcpus), count(cores));
     // SAFETY: that many vCPUs are there to read and write, and cores to read.
     unsafe {
-        raw::asym_resolve_urgency(
-            vcpus.as_mut_ptr(),
-            vcpu_count,
-            cores.as_ptr(),
-            core_count,
-            params,
-        )
+        asym_resolve_urgency(vcpus.as_mut_ptr(), vcpu_count, cores.as_ptr(), core_count, params)
     }
 }
 
