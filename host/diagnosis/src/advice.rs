@@ -44,7 +44,6 @@ pub struct Quota {
     pub remedy: String,
 }
 
-/// A piece of advice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Advice {
     #[serde(rename = "do")]

@@ -3,80 +3,59 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The five overheads of the dissertation's chapter 2, waiting for a CPU, and the host's work for a guest's
-/// devices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Cause {
+macro_rules! named {
+    ($(#[$of_all:meta])* $type:ident: $($(#[$doc:meta])* $one:ident $name:literal)*) => {
+        $(#[$of_all])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum $type {
+            $($(#[$doc])* $one,)*
+        }
+
+        impl $type {
+            pub const ALL: [$type; [$($name),*].len()] = [$($type::$one),*];
+
+            /// The name in tables, JSON and scenarios.
+            pub const fn name(self) -> &'static str {
+                match self { $($type::$one => $name),* }
+            }
+        }
+    };
+}
+
+named! {
+    /// The five overheads of the dissertation's chapter 2, waiting for a CPU, and the host's work for a
+    /// guest's devices.
+    Cause:
     /// A vCPU is runnable, but another task has its CPU, or its quota is used up.
-    Contention,
+    Contention "contention"
     /// Pause-loop exits: spinning in the guest's kernel until the exit, and handling it.
-    SpinSwitch,
+    SpinSwitch "spin-switch"
     /// Going to sleep and waking up: HLT, polling, and the way back into the guest.
-    IdleSwitch,
+    IdleSwitch "idle-switch"
     /// Interrupts: those that vCPUs send each other, and those that end their guest.
-    Ipi,
+    Ipi "ipi"
     /// Spinning in the guest's user space, which the processor does not report.
-    UserSpin,
+    UserSpin "user-spin"
     /// Caches that vCPUs of one VM do not share.
-    Cache,
+    Cache "cache"
     /// Devices that KVM or the VMM emulates: accesses to I/O ports and to memory of devices.
-    Device,
+    Device "device"
     /// Accesses to model-specific registers, such as those of timers.
-    Msr,
+    Msr "msr"
     /// CPU time of the VMM's threads that run no vCPU. It adds to the vCPUs' time.
-    Monitor,
+    Monitor "monitor"
 }
 
-impl Cause {
-    pub const ALL: [Cause; 9] = [
-        Cause::Contention,
-        Cause::SpinSwitch,
-        Cause::IdleSwitch,
-        Cause::Ipi,
-        Cause::UserSpin,
-        Cause::Cache,
-        Cause::Device,
-        Cause::Msr,
-        Cause::Monitor,
-    ];
-
-    /// The name in tables, JSON and scenarios.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Cause::Contention => "contention",
-            Cause::SpinSwitch => "spin-switch",
-            Cause::IdleSwitch => "idle-switch",
-            Cause::Ipi => "ipi",
-            Cause::UserSpin => "user-spin",
-            Cause::Cache => "cache",
-            Cause::Device => "device",
-            Cause::Msr => "msr",
-            Cause::Monitor => "monitor",
-        }
-    }
-}
-
-/// The certainty of a figure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Sure {
+named! {
+    /// The certainty of a figure.
+    Sure:
     /// Every part was timed.
-    Measured,
+    Measured "measured"
     /// A part was computed from counts.
-    Estimated,
+    Estimated "estimated"
     /// Unknown on this host; not 0.
-    Unknown,
-}
-
-impl Sure {
-    pub fn name(self) -> &'static str {
-        match self {
-            Sure::Measured => "measured",
-            Sure::Estimated => "estimated",
-            Sure::Unknown => "unknown",
-        }
-    }
+    Unknown "unknown"
 }
 
 #[cfg(test)]

@@ -171,7 +171,6 @@ impl Idle<'_> {
         self.add(self.did.times[State::ExitIpi], Sure::Estimated, [what, expected, evidence]);
     }
 
-    /// Slow clocks.
     fn of_clocks(&mut self, machine: &Machine, is_windows: bool) {
         let hpet = self.ns(&[Role::Hpet]).filter(|ns| self.is_worth(*ns));
         if let (Some(ns), true) = (hpet, machine.has_hpet) {
@@ -235,7 +234,6 @@ impl Idle<'_> {
         }
     }
 
-    /// Unknown devices.
     fn of_unknown_devices(&mut self) {
         let (states_ns, states) = self.states();
         let Some(groups) = &self.did.accesses else {

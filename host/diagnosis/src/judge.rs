@@ -116,11 +116,6 @@ impl Did {
         let ran = State::ALL.iter().any(|state| state.is_on_cpu() && self.times[*state] > 0);
         ran && self.times[Guest] == 0 && self.exits.total() == 0
     }
-
-    fn measured(&self, cause: Cause) -> f64 {
-        let of = LOST.iter().find(|(lost_to, _)| *lost_to == cause);
-        of.map_or(0.0, |(_, states)| self.times.of(states) as f64)
-    }
 }
 
 /// The loss to each cause, in the order of [`Cause::ALL`].
@@ -129,102 +124,81 @@ pub fn losses(did: &Did) -> Vec<Loss> {
 }
 
 fn loss(did: &Did, cause: Cause) -> Loss {
-    let measured = did.measured(cause);
-    let timed = || {
-        let of = LOST.iter().find(|(lost_to, _)| *lost_to == cause);
-        let states = of.map_or(&[][..], |(_, states)| states);
-        let names: Vec<&str> = states
-            .iter()
-            .filter(|state| did.times[**state] > 0)
-            .map(|state| state.name())
-            .collect();
-        if names.is_empty() {
-            "none of this time occurred".to_string()
-        } else {
-            names.join(", ")
+    if let Some(why) = unknown(did, cause) {
+        return did.loss(cause, None, Sure::Unknown, why.into());
+    }
+    let lost = LOST.iter().find(|(lost_to, _)| *lost_to == cause);
+    let states = lost.map_or(&[][..], |(_, states)| states);
+    let measured = did.times.of(states) as f64;
+    let (lost_ns, sure, text) = match cause {
+        Cause::SpinSwitch => spin_switch(did, measured),
+        Cause::UserSpin => {
+            let share = did.user_spin_share.unwrap_or_default().clamp(0.0, 1.0);
+            let text = "the module's samples in user-space spins, times the time in the guest";
+            (share * did.times[Guest] as f64, Sure::Estimated, text.to_string())
+        }
+        Cause::Monitor => {
+            let ns = did.monitor_ns.unwrap_or_default() as f64;
+            (ns, Sure::Measured, "CPU time of its other threads".to_string())
+        }
+        _ => {
+            let spent = states.iter().filter(|state| did.times[**state] > 0);
+            let names: Vec<&str> = spent.map(|state| state.name()).collect();
+            let none = names.is_empty().then(|| "none of this time occurred".to_string());
+            (measured, Sure::Measured, none.unwrap_or_else(|| names.join(", ")))
         }
     };
-    match cause {
-        _ if did.vcpus == 0 && did.unseen > 0 => {
-            did.loss(cause, None, Sure::Unknown, "nothing was seen of its vCPUs".into())
-        }
-        _ if did.vcpus == 0 => {
-            did.loss(cause, None, Sure::Unknown, "the threads of its vCPUs are unknown".into())
-        }
-        Cause::Contention | Cause::IdleSwitch if did.hides_throttling => {
-            let why = "this kernel does not show for how long its quota stopped it";
-            did.loss(cause, None, Sure::Unknown, why.into())
-        }
-        Cause::SpinSwitch | Cause::IdleSwitch | Cause::Ipi | Cause::Device | Cause::Msr
-            if did.hides_reasons =>
-        {
-            let why = "this host's KVM does not tell why the guest exits";
-            did.loss(cause, None, Sure::Unknown, why.into())
-        }
-        Cause::SpinSwitch
-        | Cause::IdleSwitch
-        | Cause::Ipi
-        | Cause::UserSpin
-        | Cause::Device
-        | Cause::Msr
-            if did.is_unseen() =>
-        {
-            let why = "its vCPUs ran, but KVM reported no entry into the guest";
-            did.loss(cause, None, Sure::Unknown, why.into())
-        }
-        Cause::SpinSwitch => spin_switch(did, measured),
-        Cause::UserSpin => user_spin(did),
-        Cause::Cache if did.caches == Some(1) => {
-            let why = "its vCPUs share one last-level cache; misses are not counted";
-            did.loss(cause, None, Sure::Unknown, why.into())
-        }
-        Cause::Monitor => match did.monitor_ns {
-            Some(ns) => {
-                let text = "CPU time of its other threads";
-                did.loss(cause, Some(ns as f64), Sure::Measured, text.into())
-            }
-            None => did.loss(cause, None, Sure::Unknown, "not measured here".into()),
-        },
-        Cause::Cache => did.loss(cause, None, Sure::Unknown, "misses are not counted".into()),
-        _ => did.loss(cause, Some(measured), Sure::Measured, timed()),
-    }
+    did.loss(cause, Some(lost_ns), sure, text)
 }
 
-fn spin_switch(did: &Did, measured: f64) -> Loss {
+/// Why the loss to a cause is unknown; `None` if it is known.
+fn unknown(did: &Did, cause: Cause) -> Option<&'static str> {
+    let is_of_exits = matches!(
+        cause,
+        Cause::SpinSwitch | Cause::IdleSwitch | Cause::Ipi | Cause::Device | Cause::Msr
+    );
+    let is_in_guest = is_of_exits || cause == Cause::UserSpin;
+    Some(match cause {
+        _ if did.vcpus == 0 && did.unseen > 0 => "nothing was seen of its vCPUs",
+        _ if did.vcpus == 0 => "the threads of its vCPUs are unknown",
+        Cause::Contention | Cause::IdleSwitch if did.hides_throttling => {
+            "this kernel does not show for how long its quota stopped it"
+        }
+        _ if is_of_exits && did.hides_reasons => {
+            "this host's KVM does not tell why the guest exits"
+        }
+        _ if is_in_guest && did.is_unseen() => {
+            "its vCPUs ran, but KVM reported no entry into the guest"
+        }
+        Cause::SpinSwitch if did.exits[ExitPause] == 0 && did.pause_loop_exits == Some(false) => {
+            "this host has no pause-loop exits, so spinning cannot be seen"
+        }
+        Cause::UserSpin if did.user_spin_share.is_none() => {
+            "not sampled: needs the module, with coscheduling=vcrd-user or vcrd-both"
+        }
+        Cause::Cache if did.caches == Some(1) => {
+            "its vCPUs share one last-level cache; misses are not counted"
+        }
+        Cause::Cache => "misses are not counted",
+        Cause::Monitor if did.monitor_ns.is_none() => "not measured here",
+        _ => return None,
+    })
+}
+
+/// The time, its certainty, and how it was computed.
+fn spin_switch(did: &Did, measured: f64) -> (f64, Sure, String) {
     let exits = did.exits[ExitPause];
-    let cause = Cause::SpinSwitch;
     match did.spin_ns_per_exit {
-        _ if exits == 0 && did.pause_loop_exits == Some(false) => {
-            let why = "this host has no pause-loop exits, so spinning cannot be seen";
-            did.loss(cause, None, Sure::Unknown, why.into())
-        }
-        _ if exits == 0 => {
-            did.loss(cause, Some(measured), Sure::Measured, "no pause-loop exits".into())
-        }
+        _ if exits == 0 => (measured, Sure::Measured, "no pause-loop exits".into()),
         Some(spin_ns) => {
             // Spinning is part of the time in the guest, and cannot exceed it.
             let spun = (exits as f64 * spin_ns).min(did.times[Guest] as f64);
             let text = format!("exit:pause, plus {exits} pause-loop exits times their window");
-            did.loss(cause, Some(measured + spun), Sure::Estimated, text)
+            (measured + spun, Sure::Estimated, text)
         }
         None => {
             let text = "exit:pause, without the spinning before it, because the window is unknown";
-            did.loss(cause, Some(measured), Sure::Estimated, text.into())
-        }
-    }
-}
-
-fn user_spin(did: &Did) -> Loss {
-    let cause = Cause::UserSpin;
-    match did.user_spin_share {
-        Some(share) => {
-            let text = "the module's samples in user-space spins, times the time in the guest";
-            let lost = share.clamp(0.0, 1.0) * did.times[Guest] as f64;
-            did.loss(cause, Some(lost), Sure::Estimated, text.into())
-        }
-        None => {
-            let text = "not sampled: needs the module, with coscheduling=vcrd-user or vcrd-both";
-            did.loss(cause, None, Sure::Unknown, text.into())
+            (measured, Sure::Estimated, text.into())
         }
     }
 }
@@ -266,25 +240,15 @@ pub(crate) mod tests {
             |(vcpus, times, exits, spin_ns_per_exit, user_spin_share, monitor_ns)| {
                 let array = |all: Vec<u64>| <[u64; State::COUNT]>::try_from(all).unwrap();
                 let times = Times::from(array(times));
-                let window_ns = times.total().div_ceil(vcpus as u64).max(1);
-                let exits = array(exits).map(|count| count / 10_000).into();
-                let caches = None;
-                let spin = spin_ns_per_exit;
                 Did {
                     vcpus,
-                    unseen: 0,
-                    window_ns,
+                    window_ns: times.total().div_ceil(vcpus as u64).max(1),
                     times,
-                    exits,
-                    pause_loop_exits: None,
-                    spin_ns_per_exit: spin,
+                    exits: array(exits).map(|count| count / 10_000).into(),
+                    spin_ns_per_exit,
                     user_spin_share,
-                    caches,
-                    hides_throttling: false,
-                    hides_reasons: false,
                     monitor_ns,
-                    wanting_ns: Vec::new(),
-                    accesses: None,
+                    ..Did::default()
                 }
             },
         )

@@ -99,7 +99,6 @@ impl Machine {
         machine
     }
 
-    /// Whether it has any enlightenment.
     pub fn is_enlightened(&self) -> bool {
         !self.enlightenments.is_empty()
     }
@@ -195,21 +194,18 @@ pub(crate) mod tests {
 
     #[test]
     fn enlightenments_are_read_as_qemu_reads_them() {
+        let all = "relaxed vapic spinlocks vpindex time synic stimer";
+        let some = "-cpu host,hv_relaxed,hv-vapic=on,hv_spinlocks=0x1fff,+hv_vpindex,hv_time";
+        let off = "-cpu host,hv-passthrough=off,hv_time";
         for (line, missing) in [
-            ("-cpu host", "relaxed vapic spinlocks vpindex time synic stimer"),
-            ("", "relaxed vapic spinlocks vpindex time synic stimer"),
-            (
-                "-cpu host,hv_relaxed,hv-vapic=on,hv_spinlocks=0x1fff,+hv_vpindex,hv_time",
-                "synic stimer",
-            ),
+            ("-cpu host", all),
+            ("", all),
+            (some, "synic stimer"),
             ("-cpu host,hv_passthrough", ""),
-            (
-                "-cpu host,hv-passthrough=off,hv_time",
-                "relaxed vapic spinlocks vpindex synic stimer",
-            ),
-            ("-cpu host,hv_time,hv_time=off", "relaxed vapic spinlocks vpindex time synic stimer"),
-            ("-cpu host,hv_time,-hv_time", "relaxed vapic spinlocks vpindex time synic stimer"),
-            ("-cpu qemu64,hv_vendor_id=x", "relaxed vapic spinlocks vpindex time synic stimer"),
+            (off, "relaxed vapic spinlocks vpindex synic stimer"),
+            ("-cpu host,hv_time,hv_time=off", all),
+            ("-cpu host,hv_time,-hv_time", all),
+            ("-cpu qemu64,hv_vendor_id=x", all),
         ] {
             assert_eq!(machine(line).missing().join(" "), missing, "{line}");
         }

@@ -66,36 +66,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Normally distributed numbers, from splitmix64.
-    struct Normal(u64);
-
-    impl Normal {
-        fn uniform(&mut self) -> f64 {
-            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = self.0;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-        }
-
-        fn next(&mut self) -> f64 {
-            let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
-            radius * (std::f64::consts::TAU * self.uniform()).cos()
-        }
-    }
-
+    /// The quantile of Student's distribution times the standard error of the mean.
     #[test]
-    fn the_true_mean_is_within_in_95_of_100() {
-        for pairs in [2, 3, 4, 8, 20, 50] {
-            let (mut normal, runs) = (Normal(pairs as u64), 20_000);
-            let mut within = 0;
-            for _ in 0..runs {
-                let all: Vec<f64> = (0..pairs).map(|_| 3.0 + 7.0 * normal.next()).collect();
-                within += u32::from(Interval::of(&all).unwrap().holds(3.0));
-            }
-            // Four standard errors of such a count are 0.6 %.
-            let share = f64::from(within) / f64::from(runs);
-            assert!((share - 0.95).abs() < 0.006, "{pairs} pairs: {share}");
+    fn an_interval_is_that_of_students_test() {
+        let of_3 = 4.3027 * (7.0f64 / 3.0).sqrt();
+        for (all, mean, half) in [
+            (&[0.0, 2.0][..], 1.0, 12.7062),
+            (&[1.0, 2.0, 6.0][..], 3.0, of_3),
+            (&[5.0; 4][..], 5.0, 0.0),
+        ] {
+            let of = Interval::of(all).unwrap();
+            let is = [of.mean, of.low, of.high];
+            let expected = [mean, mean - half, mean + half];
+            assert!(is.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{of:?}");
         }
     }
 

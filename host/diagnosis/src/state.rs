@@ -64,7 +64,6 @@ states! {
 impl State {
     pub const COUNT: usize = State::ALL.len();
 
-    /// The state of this name.
     pub fn of_name(name: &str) -> Option<State> {
         State::ALL.iter().find(|state| state.name() == name).copied()
     }

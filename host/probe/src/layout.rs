@@ -52,163 +52,173 @@ pub const OTHERS: u64 = u64::MAX;
 /// `pending_asleep` of a vCPU that has not slept since its exit.
 pub const NOT_ASLEEP: u64 = u64::MAX;
 
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Cpu {
-    pub since: u64,
-    pub kind: u32,
-    pub vm: u32,
-    pub registrations: u64,
-    pub had: [u64; 4],
-    pub slot: u64,
+/// Defines structures of the programs, named as in C.
+macro_rules! structures {
+    ($($(#[$doc:meta])* $name:ident = $in_c:literal {
+        $($(#[$of_field:meta])* $field:ident: $type:ty,)*
+    })*) => {
+        $(
+            $(#[$doc])*
+            #[repr(C)]
+            #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+            pub struct $name { $($(#[$of_field])* pub $field: $type,)* }
+
+            impl Default for $name {
+                fn default() -> $name {
+                    // SAFETY: it has numbers only, and zeroes are numbers.
+                    unsafe { std::mem::zeroed() }
+                }
+            }
+
+            // SAFETY: repr(C), and numbers that follow each other without holes.
+            unsafe impl Plain for $name {}
+        )*
+
+        /// The name of each structure in C, its fields with their offsets, and its size.
+        #[cfg(test)]
+        fn in_rust() -> Vec<(&'static str, tests::Layout)> {
+            vec![$((
+                $in_c,
+                (
+                    vec![$((stringify!($field).to_string(), std::mem::offset_of!($name, $field))),*],
+                    size_of::<$name>(),
+                ),
+            )),*]
+        }
+    };
 }
 
-/// The first thread in a place, and the number of others in it.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct First {
-    pub tid: u32,
-    pub slot: u32,
-    pub others: u32,
-    /// Processes of VMs in this place.
-    pub vms: u32,
-}
+structures! {
+    Cpu = "cpu" {
+        since: u64,
+        kind: u32,
+        vm: u32,
+        registrations: u64,
+        had: [u64; 4],
+        slot: u64,
+    }
 
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Share {
-    pub vcpus: u64,
-    pub vmm: u64,
-}
+    /// The first thread in a place, and the number of others in it.
+    First = "thread" {
+        tid: u32,
+        slot: u32,
+        others: u32,
+        /// Processes of VMs in this place.
+        vms: u32,
+    }
 
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sums {
-    pub sibling: u64,
-    pub own_vmm: u64,
-    pub vm: u64,
-    pub host: u64,
-}
+    Share = "share" {
+        vcpus: u64,
+        vmm: u64,
+    }
 
-/// The vCPUs of a VM that have a CPU; `ran` is a [sum](crate::sum).
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Together {
-    pub on: u64,
-    pub ran: u64,
-    pub unused: [u64; 6],
-}
+    Sums = "sums" {
+        sibling: u64,
+        own_vmm: u64,
+        vm: u64,
+        host: u64,
+    }
 
-/// A process and its name, padded with zeroes. Process 0: the CPU is idle.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Process {
-    pub tgid: u64,
-    pub command: [u8; 16],
-}
+    /// The vCPUs of a VM that have a CPU; `ran` is a [sum](crate::sum).
+    Together = "together" {
+        on: u64,
+        ran: u64,
+        unused: [u64; 6],
+    }
 
-/// A stretch in which threads of one process had a CPU.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Run {
-    pub begin: u64,
-    pub end: u64,
-    pub whose: Process,
-}
+    /// A process and its name, padded with zeroes. Process 0: the CPU is idle.
+    Process = "process" {
+        tgid: u64,
+        command: [u8; 16],
+    }
 
-/// Who had a CPU recently.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Runs {
-    pub ended: u64,
-    pub since: u64,
-    pub whose: Process,
-    pub next: u64,
-    pub last: [Run; RUNS],
-    pub unused: u64,
-    pub begun: u64,
-}
+    /// A stretch in which threads of one process had a CPU.
+    Run = "run" {
+        begin: u64,
+        end: u64,
+        whose: Process,
+    }
 
-/// A key: a process that had a CPU for which a vCPU of a VM waited.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Taker {
-    pub vm: u32,
-    pub tgid: u32,
-}
+    /// Who had a CPU recently.
+    Runs = "runs" {
+        ended: u64,
+        since: u64,
+        whose: Process,
+        next: u64,
+        last: [Run; RUNS],
+        unused: u64,
+        begun: u64,
+    }
 
-/// The time, in ns, and the process's name.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Took {
-    pub time: u64,
-    pub command: [u8; 16],
-}
+    /// A key: a process that had a CPU for which a vCPU of a VM waited.
+    Taker = "taker" {
+        vm: u32,
+        tgid: u32,
+    }
 
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Vcpu {
-    pub ended: u64,
-    pub since: u64,
-    pub woken_at: u64,
-    pub vm: u32,
-    pub place: u32,
-    pub counts: u32,
-    pub reason: u32,
-    pub asleep: u32,
-    pub cpu: u32,
-    pub before: Sums,
-    pub cfs_rq: u64,
-    pub throttled: u64,
-    pub exit_at: u64,
-    pub pending_asleep: u64,
-    pub vmm_at: u64,
-    pub halt_began: u64,
-    pub halt_ended: u64,
-    pub time: [u64; TIMES],
-    pub exits: [u64; TIMES],
-    pub switches: u64,
-    pub wakes: u64,
-    pub number: u64,
-    pub wakers: u64,
-    pub wakers_before: u64,
-    pub wakers_at: u64,
-    pub costop: u64,
-    pub ran_before: u64,
-    pub wants: u64,
-    pub served: u64,
-    pub access: u64,
-    pub address: u64,
-    pub unused: [u64; 2],
-    pub begun: u64,
-}
+    /// The time, in ns, and the process's name.
+    Took = "taken" {
+        time: u64,
+        command: [u8; 16],
+    }
 
-/// A VM; `time` has [sums](crate::sum).
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Vm {
-    pub lost: u64,
-    pub wanting: u64,
-    pub accesses: u64,
-    pub accesses_lost: u64,
-    pub time: [u64; WANTING],
-    pub unused: [u64; 3],
-}
+    Vcpu = "vcpu" {
+        ended: u64,
+        since: u64,
+        woken_at: u64,
+        vm: u32,
+        place: u32,
+        counts: u32,
+        reason: u32,
+        asleep: u32,
+        cpu: u32,
+        before: Sums,
+        cfs_rq: u64,
+        throttled: u64,
+        exit_at: u64,
+        pending_asleep: u64,
+        vmm_at: u64,
+        halt_began: u64,
+        halt_ended: u64,
+        time: [u64; TIMES],
+        exits: [u64; TIMES],
+        switches: u64,
+        wakes: u64,
+        number: u64,
+        wakers: u64,
+        wakers_before: u64,
+        wakers_at: u64,
+        costop: u64,
+        ran_before: u64,
+        wants: u64,
+        served: u64,
+        access: u64,
+        address: u64,
+        unused: [u64; 2],
+        begun: u64,
+    }
 
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct AccessKey {
-    pub vm: u32,
-    pub kind: u32,
-    pub address: u64,
-}
+    /// A VM; `time` has [sums](crate::sum).
+    Vm = "vm" {
+        lost: u64,
+        wanting: u64,
+        accesses: u64,
+        accesses_lost: u64,
+        time: [u64; WANTING],
+        unused: [u64; 3],
+    }
 
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Access {
-    pub count: u64,
-    pub ns: u64,
-    pub visits: u64,
+    AccessKey = "access_key" {
+        vm: u32,
+        kind: u32,
+        address: u64,
+    }
+
+    Access = "access" {
+        count: u64,
+        ns: u64,
+        visits: u64,
+    }
 }
 
 #[repr(C)]
@@ -220,28 +230,12 @@ pub struct Settings {
     pub wakers_ns: u64,
 }
 
-impl Default for Vcpu {
-    fn default() -> Vcpu {
-        // SAFETY: all zeroes are a valid value.
-        let zero: Vcpu = unsafe { std::mem::zeroed() };
-        Vcpu { pending_asleep: NOT_ASLEEP, ran_before: NO_WAIT, ..zero }
-    }
-}
-
-impl Default for Vm {
-    fn default() -> Vm {
-        Vm {
-            lost: 0,
-            wanting: 0,
-            accesses: 0,
-            accesses_lost: 0,
-            time: [0; WANTING],
-            unused: [0; 3],
-        }
-    }
-}
-
 impl Vcpu {
+    /// One that has not slept since an exit, and whose wait has an unknown beginning.
+    pub fn new() -> Vcpu {
+        Vcpu { pending_asleep: NOT_ASLEEP, ran_before: NO_WAIT, ..Vcpu::default() }
+    }
+
     pub fn times(&self) -> Times {
         states_of(&self.time)
     }
@@ -263,14 +257,10 @@ fn states_of(entries: &[u64; TIMES]) -> Times {
 /// It has no padding, and any bytes are a valid value.
 pub unsafe trait Plain: Copy + Default {}
 
-macro_rules! plain {
-    ($($numbers:ty)*) => {$(
-        // SAFETY: a number, or repr(C) and numbers that follow each other without holes.
-        unsafe impl Plain for $numbers {}
-    )*};
-}
-
-plain!(u32 Cpu First Share Vcpu Together Runs Taker Vm AccessKey Access Took Settings);
+// SAFETY: a number.
+unsafe impl Plain for u32 {}
+// SAFETY: repr(C), and numbers of one size.
+unsafe impl Plain for Settings {}
 
 pub fn bytes<T: Plain>(value: &T) -> &[u8] {
     let at: *const T = value;
@@ -291,10 +281,12 @@ mod tests {
     use super::*;
     use libbpf_rs::btf::types::{MemberAttr, Struct};
     use libbpf_rs::btf::{Btf, HasSize};
-    use std::mem::offset_of;
+
+    /// Fields with their offsets, and the size.
+    pub type Layout = (Vec<(String, usize)>, usize);
 
     /// The fields of a structure of the programs with their offsets, and its size.
-    fn in_c(btf: &Btf, name: &str) -> (Vec<(String, usize)>, usize) {
+    fn in_c(btf: &Btf, name: &str) -> Layout {
         let of_c: Struct = btf.type_by_name(name).unwrap();
         let place = |attr| match attr {
             MemberAttr::Normal { offset } => offset as usize / 8,
@@ -306,37 +298,12 @@ mod tests {
         (of_c.iter().map(member).collect(), of_c.size())
     }
 
-    macro_rules! in_rust {
-        ($structure:ident: $($field:ident)*) => {
-            (
-                vec![$((stringify!($field).to_string(), offset_of!($structure, $field))),*],
-                size_of::<$structure>(),
-            )
-        };
-    }
-
     #[test]
     fn structures_are_those_of_the_programs() {
         let dir = unspin_scratch::Scratch::new();
         let btf = Btf::from_path(dir.write("programs", crate::probe::PROGRAMS)).unwrap();
-        assert_eq!(in_c(&btf, "cpu"), in_rust!(Cpu: since kind vm registrations had slot));
-        assert_eq!(in_c(&btf, "thread"), in_rust!(First: tid slot others vms));
-        assert_eq!(in_c(&btf, "share"), in_rust!(Share: vcpus vmm));
-        assert_eq!(in_c(&btf, "together"), in_rust!(Together: on ran unused));
-        assert_eq!(in_c(&btf, "process"), in_rust!(Process: tgid command));
-        assert_eq!(in_c(&btf, "run"), in_rust!(Run: begin end whose));
-        assert_eq!(in_c(&btf, "runs"), in_rust!(Runs: ended since whose next last unused begun));
-        assert_eq!(in_c(&btf, "taker"), in_rust!(Taker: vm tgid));
-        assert_eq!(in_c(&btf, "taken"), in_rust!(Took: time command));
-        assert_eq!(in_c(&btf, "sums"), in_rust!(Sums: sibling own_vmm vm host));
-        let vcpu = in_rust!(Vcpu: ended since woken_at vm place counts reason asleep cpu before
-            cfs_rq throttled exit_at pending_asleep vmm_at halt_began halt_ended time exits
-            switches wakes number wakers wakers_before wakers_at costop ran_before wants served
-            access address unused begun);
-        assert_eq!(in_c(&btf, "vcpu"), vcpu);
-        let vm = in_rust!(Vm: lost wanting accesses accesses_lost time unused);
-        assert_eq!(in_c(&btf, "vm"), vm);
-        assert_eq!(in_c(&btf, "access_key"), in_rust!(AccessKey: vm kind address));
-        assert_eq!(in_c(&btf, "access"), in_rust!(Access: count ns visits));
+        for (name, layout) in in_rust() {
+            assert_eq!(in_c(&btf, name), layout, "{name}");
+        }
     }
 }

@@ -189,7 +189,6 @@ fn has_vendor(sys: &Path) -> bool {
     modules.flatten().any(|module| module.file_name().as_encoded_bytes().starts_with(b"kvm_"))
 }
 
-/// Checks whether programs fit.
 struct Fit<'a>(&'a Types);
 
 impl Fit<'_> {

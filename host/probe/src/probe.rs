@@ -277,15 +277,8 @@ impl Probe {
         let (place, counts, asleep) = looks(thread.tid, self.extent);
         let asleep = asleep as u32;
         let number = self.free_number(thread.pid);
-        let vcpu = Vcpu {
-            vm,
-            since: now(),
-            place,
-            counts,
-            asleep,
-            number: number.into(),
-            ..Vcpu::default()
-        };
+        let vcpu =
+            Vcpu { vm, since: now(), place, counts, asleep, number: number.into(), ..Vcpu::new() };
         let slot = self.free.pop_front().ok_or(Error::TooManyVcpus(VCPUS_MAX - 1))?;
         self.vcpus.put(slot, &vcpu)?;
         self.threads.insert(thread, Watched { slot, number });

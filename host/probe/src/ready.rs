@@ -156,7 +156,7 @@ struct Task {
 fn tasks() -> Vec<Task> {
     let all = [(Some(0), 100, 3), (Some(1), 200, 2), (None, 300, 2), (None, 400, 1)];
     let task = |vm: Option<u32>, tgid| {
-        let vcpu = Vcpu { vm: vm.unwrap_or(0), place: 2, ..Vcpu::default() };
+        let vcpu = Vcpu { vm: vm.unwrap_or(0), place: 2, ..Vcpu::new() };
         Task { vm, tgid, place: Place::Asleep, vcpu, costop: 0 }
     };
     all.iter().flat_map(|(vm, tgid, many)| vec![task(*vm, *tgid); *many]).collect()

@@ -190,7 +190,7 @@ mod tests {
             (first, last) in (before(), before()),
         ) {
             let mut vcpu = Vcpu {
-                place, counts, asleep, since, woken_at, vmm_at, before: first, ..Vcpu::default()
+                place, counts, asleep, since, woken_at, vmm_at, before: first, ..Vcpu::new()
             };
             vcpu.time[PENDING as usize] = pending;
             let times = up_to(&vcpu, NOW, &last);
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_wait_goes_to_those_who_had_the_cpu() {
-        let vcpu = Vcpu { place: READY, since: NOW - 100, ..Vcpu::default() };
+        let vcpu = Vcpu { place: READY, since: NOW - 100, ..Vcpu::new() };
         let after = Sums { sibling: 30, own_vmm: 4, vm: 25, host: 20 };
         assert!(is_ready(&vcpu));
         let polls = Vcpu { place: ON, counts: PENDING, ..vcpu };
@@ -227,12 +227,8 @@ mod tests {
 
     #[test]
     fn a_sleeper_sleeps_until_it_is_woken() {
-        let vcpu = Vcpu {
-            place: ASLEEP,
-            asleep: State::Halted as u32,
-            since: NOW - 100,
-            ..Vcpu::default()
-        };
+        let vcpu =
+            Vcpu { place: ASLEEP, asleep: State::Halted as u32, since: NOW - 100, ..Vcpu::new() };
         let asleep = up_to(&vcpu, NOW, &Sums::default());
         assert_eq!(asleep.spent().collect::<Vec<_>>(), [(State::Halted, 100)]);
         let woken = Vcpu { woken_at: NOW - 30, ..vcpu };

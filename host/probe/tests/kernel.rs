@@ -7,6 +7,7 @@ use common::{computes, loaded, this_thread};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use unspin_diagnosis::State;
+use unspin_host::cpus::set_affinity;
 use unspin_probe::{Error, Probe, Takers, Thread};
 
 /// For the programs any registered thread is a vCPU; this one never enters a guest.
@@ -66,20 +67,10 @@ fn so_it_is_where_less_is_told_apart() {
     is_on_a_cpu_ready_or_asleep(Probe::load_brief());
 }
 
-/// Pins this thread to one CPU.
-fn stays_on(cpu: usize) {
-    // SAFETY: zeroes are a value of it, and the calls read and write only it.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
-    }
-}
-
 /// A CPU that this process may use.
-fn a_cpu() -> usize {
+fn a_cpu() -> u32 {
     // SAFETY: it has no arguments and cannot fail.
-    unsafe { libc::sched_getcpu() as usize }
+    unsafe { libc::sched_getcpu() as u32 }
 }
 
 /// Two threads compute on one CPU: while one has it, the other is ready, and its sibling has the
@@ -105,7 +96,7 @@ fn siblings_agree(probe: &mut Probe) -> Result<(), String> {
     let computing = |_| {
         let told = told.clone();
         std::thread::spawn(move || {
-            stays_on(cpu);
+            set_affinity(0, &[cpu].into()).unwrap();
             told.send(this_thread()).unwrap();
             computes(Duration::from_millis(700));
         })

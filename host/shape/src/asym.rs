@@ -19,34 +19,14 @@
 //! assert_eq!(vcpus.map(|vcpu| vcpu.allocated_ns / 100_000), [354, 445]); // 35.4, 44.56 ms
 //! ```
 
-/// The functions as declared in `policy/asym.h`; safe wrappers are below.
-pub mod raw {
-    extern "C" {
-        pub fn asym_params_check(params: *const super::Params) -> i32;
-        pub fn asym_vcpu_init(vcpu: *mut super::Vcpu, params: *const super::Params, core: u32);
-        pub fn asym_latency(vcpus: *mut super::Vcpu, count: u32, params: *const super::Params);
-        pub fn asym_allocate(
-            vcpus: *mut super::Vcpu,
-            count: u32,
-            params: *const super::Params,
-            vm_ns: u64,
-            switch_ns: u64,
-        );
-        pub fn asym_resolve_time(
-            vcpus: *mut super::Vcpu,
-            count: u32,
-            cores: *mut super::Core,
-            core_count: u32,
-            params: *const super::Params,
-        ) -> u32;
-        pub fn asym_resolve_urgency(
-            vcpus: *mut super::Vcpu,
-            count: u32,
-            cores: *const super::Core,
-            core_count: u32,
-            params: *const super::Params,
-        ) -> u32;
-    }
+// As declared in `policy/asym.h`.
+extern "C" {
+    fn asym_params_check(_: *const Params) -> i32;
+    fn asym_vcpu_init(_: *mut Vcpu, _: *const Params, core: u32);
+    fn asym_latency(_: *mut Vcpu, count: u32, _: *const Params);
+    fn asym_allocate(_: *mut Vcpu, count: u32, _: *const Params, vm_ns: u64, switch_ns: u64);
+    fn asym_resolve_time(_: *mut Vcpu, _: u32, _: *mut Core, _: u32, _: *const Params) -> u32;
+    fn asym_resolve_urgency(_: *mut Vcpu, _: u32, _: *const Core, _: u32, _: *const Params) -> u32;
 }
 
 /// Parameters of the three components. Growth, imbalance and ratio are the text's; the others are
@@ -88,51 +68,22 @@ impl Default for Params {
     }
 }
 
-/// A field of [`Params`] that contradicts the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParamError {
-    /// `grow_ppm` is above 10⁶.
-    Grow,
-    /// `latency_min_us` is 0.
-    LatencyMin,
-    /// `latency_max_us` is below `latency_min_us`.
-    LatencyMax,
-    /// `latency_init_us` is outside `latency_min_us..=latency_max_us`.
-    LatencyInit,
-    /// `urgent_us` is not below `latency_max_us`: everything would be urgent.
-    Urgent,
-    /// `conflict_ratio` is 0.
-    ConflictRatio,
-}
-
-impl std::fmt::Display for ParamError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            ParamError::Grow => "grow_ppm is above 1000000",
-            ParamError::LatencyMin => "latency_min_us is 0",
-            ParamError::LatencyMax => "latency_max_us is below latency_min_us",
-            ParamError::LatencyInit => "latency_init_us is outside latency_min_us..latency_max_us",
-            ParamError::Urgent => "urgent_us is not below latency_max_us",
-            ParamError::ConflictRatio => "conflict_ratio is 0",
-        })
-    }
-}
-
-impl std::error::Error for ParamError {}
-
 impl Params {
     /// Checks that the parameters are consistent. The other functions are memory-safe without this.
-    pub fn check(&self) -> Result<(), ParamError> {
+    ///
+    /// # Errors
+    /// What contradicts the others.
+    pub fn check(&self) -> Result<(), &'static str> {
         // SAFETY: a valid reference for the duration of the call.
-        match unsafe { raw::asym_params_check(self) } {
-            0 => Ok(()),
-            1 => Err(ParamError::Grow),
-            3 => Err(ParamError::LatencyMin),
-            4 => Err(ParamError::LatencyMax),
-            5 => Err(ParamError::LatencyInit),
-            6 => Err(ParamError::Urgent),
-            _ => Err(ParamError::ConflictRatio),
-        }
+        Err(match unsafe { asym_params_check(self) } {
+            0 => return Ok(()),
+            1 => "grow_ppm is above 1000000",
+            3 => "latency_min_us is 0",
+            4 => "latency_max_us is below latency_min_us",
+            5 => "latency_init_us is outside latency_min_us..latency_max_us",
+            6 => "urgent_us is not below latency_max_us",
+            _ => "conflict_ratio is 0",
+        })
     }
 }
 
@@ -164,7 +115,7 @@ impl Vcpu {
     pub fn new(params: &Params, core: u32) -> Self {
         let mut vcpu = Vcpu::default();
         // SAFETY: valid references for the duration of the call.
-        unsafe { raw::asym_vcpu_init(&mut vcpu, params, core) };
+        unsafe { asym_vcpu_init(&mut vcpu, params, core) };
         vcpu
     }
 }
@@ -189,14 +140,14 @@ fn count<T>(slots: &[T]) -> u32 {
 /// Section 5.4.2: adjusts the wake-up latencies of one VM's vCPUs. Before [`allocate`].
 pub fn latency(vcpus: &mut [Vcpu], params: &Params) {
     // SAFETY: count vCPUs are there to read and write.
-    unsafe { raw::asym_latency(vcpus.as_mut_ptr(), count(vcpus), params) };
+    unsafe { asym_latency(vcpus.as_mut_ptr(), count(vcpus), params) };
 }
 
 /// Section 5.4.1: distributes the CPU time of the VM's next period, `vm_ns` less what switching
 /// its vCPUs cost, by predicted demand, to the nanosecond.
 pub fn allocate(vcpus: &mut [Vcpu], params: &Params, vm_ns: u64, switch_ns: u64) {
     // SAFETY: count vCPUs are there to read and write.
-    unsafe { raw::asym_allocate(vcpus.as_mut_ptr(), count(vcpus), params, vm_ns, switch_ns) };
+    unsafe { asym_allocate(vcpus.as_mut_ptr(), count(vcpus), params, vm_ns, switch_ns) };
 }
 
 /// Section 5.4.3: evens out the cores with the most and the least allocated time by one swap or
@@ -205,13 +156,7 @@ pub fn resolve_time(vcpus: &mut [Vcpu], cores: &mut [Core], params: &Params) -> 
     let (vcpu_count, core_count) = (count(vcpus), count(cores));
     // SAFETY: that many vCPUs and cores are there to read and write.
     unsafe {
-        raw::asym_resolve_time(
-            vcpus.as_mut_ptr(),
-            vcpu_count,
-            cores.as_mut_ptr(),
-            core_count,
-            params,
-        )
+        asym_resolve_time(vcpus.as_mut_ptr(), vcpu_count, cores.as_mut_ptr(), core_count, params)
     }
 }
 
@@ -221,13 +166,7 @@ pub fn resolve_urgency(vcpus: &mut [Vcpu], cores: &[Core], params: &Params) -> u
     let (vcpu_count, core_count) = (count(vcpus), count(cores));
     // SAFETY: that many vCPUs are there to read and write, and cores to read.
     unsafe {
-        raw::asym_resolve_urgency(
-            vcpus.as_mut_ptr(),
-            vcpu_count,
-            cores.as_ptr(),
-            core_count,
-            params,
-        )
+        asym_resolve_urgency(vcpus.as_mut_ptr(), vcpu_count, cores.as_ptr(), core_count, params)
     }
 }
 

@@ -24,7 +24,6 @@ pub struct Entry {
     pub count: u64,
 }
 
-/// A histogram.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Histogram {
     pub entries: Vec<Entry>,

@@ -53,7 +53,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Addresses with their counts, most frequent first.
 pub type Counts = Vec<(u64, u64)>;
 
-/// The counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Samples {
     /// Pause-loop exits.
@@ -74,7 +73,8 @@ impl Samples {
         duration: Duration,
         stop: &AtomicBool,
     ) -> Result<Samples, Error> {
-        let collector = Collector::start(threads, entries(threads.len(), duration))?;
+        let ready = Ready::new(Path::new(TRACEFS))?;
+        let collector = ready.start(threads, entries(threads.len(), duration))?;
         collector.wait(duration, stop, &mut |_| {})?;
         collector.finish()
     }
@@ -145,7 +145,8 @@ impl Ready {
         Ok(Ready { instance })
     }
 
-    /// As [`Collector::start`].
+    /// Starts counting the exits of these threads. `entries`: the number of different addresses for
+    /// which the table should have room, within the kernel's limits.
     pub fn start(self, threads: &[i32], entries: usize) -> Result<Collector, Error> {
         if threads.is_empty() {
             return Err(Error::NoThreads);
@@ -166,12 +167,6 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Starts counting the exits of these threads. `entries`: the number of different addresses for
-    /// which the table should have room, within the kernel's limits.
-    pub fn start(threads: &[i32], entries: usize) -> Result<Collector, Error> {
-        Ready::new(Path::new(TRACEFS))?.start(threads, entries)
-    }
-
     /// Counts for `duration`, or until `stop` is set ([`Error::Interrupted`]). Passes the elapsed time
     /// to `each` from time to time.
     pub fn wait(

@@ -122,60 +122,34 @@ struct thread {
 	__u32 vms;    /* processes of VMs whose ids have this place: they are in `vms` */
 };
 
-/* Finding a thread here takes a few instructions, in a hash a hundred. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, PLACES);
-	__type(key, __u32); /* thread id % PLACES */
-	__type(value, struct thread);
-} places SEC(".maps");
+#define MAP(name, kind, entries, index, entry)			\
+	struct {						\
+		__uint(type, kind);				\
+		__uint(max_entries, entries);			\
+		__type(key, index);				\
+		__type(value, entry);				\
+	} name SEC(".maps")
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, VCPUS_MAX);
-	__type(key, __u32); /* thread id */
-	__type(value, __u32); /* its slot */
-} slots SEC(".maps");
+/* An array that user space reads without a system call. */
+#define MAPPED(name, entries, entry)				\
+	struct {						\
+		__uint(type, BPF_MAP_TYPE_ARRAY);		\
+		__uint(map_flags, BPF_F_MMAPABLE);		\
+		__uint(max_entries, entries);			\
+		__type(key, __u32);				\
+		__type(value, entry);				\
+	} name SEC(".maps")
+
+/* Finding a thread here takes a few instructions, in a hash a hundred. */
+MAP(places, BPF_MAP_TYPE_ARRAY, PLACES, __u32, struct thread); /* by thread id % PLACES */
+MAP(slots, BPF_MAP_TYPE_HASH, VCPUS_MAX, __u32, __u32); /* by thread id */
 
 /* An array, because finding an entry of it takes a few instructions. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE); /* user space reads it without a system call */
-	__uint(max_entries, VCPUS_MAX);
-	__type(key, __u32); /* slot */
-	__type(value, struct vcpu);
-} vcpus SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, VMS_MAX);
-	__type(key, __u32); /* process id */
-	__type(value, __u32);
-} vms SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, CPUS_MAX);
-	__type(key, __u32);
-	__type(value, struct cpu);
-} cpus SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, VMS_MAX); /* times the number of CPUs */
-	__type(key, __u32); /* CPU * VMS_MAX + VM */
-	__type(value, struct share);
-} shares SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, VMS_MAX);
-	__type(key, __u32); /* VM */
-	__type(value, struct together);
-} together SEC(".maps");
+MAPPED(vcpus, VCPUS_MAX, struct vcpu); /* by slot */
+MAP(vms, BPF_MAP_TYPE_HASH, VMS_MAX, __u32, __u32); /* numbers of VMs by process id */
+MAPPED(cpus, CPUS_MAX, struct cpu);
+MAPPED(shares, VMS_MAX, struct share); /* by CPU * VMS_MAX + VM; user space sets its size */
+MAPPED(together, VMS_MAX, struct together); /* by VM */
 
 /* A VM. All CPUs write. */
 struct vm {
@@ -188,13 +162,7 @@ struct vm {
 	__u64 unused[3]; /* the next VM begins a cache line */
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, CPUS_MAX);
-	__type(key, __u32);
-	__type(value, struct runs);
-} runs SEC(".maps");
+MAPPED(runs, CPUS_MAX, struct runs);
 
 /* A process that had a CPU for which a vCPU of that VM waited. */
 struct taker {
@@ -207,20 +175,8 @@ struct taken {
 };
 
 /* Times without room for an entry are in `lost` of the VM. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, TAKERS_MAX);
-	__type(key, struct taker);
-	__type(value, struct taken);
-} takers SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, VMS_MAX);
-	__type(key, __u32); /* the number of the VM */
-	__type(value, struct vm);
-} vm_sums SEC(".maps");
+MAP(takers, BPF_MAP_TYPE_HASH, TAKERS_MAX, struct taker, struct taken);
+MAPPED(vm_sums, VMS_MAX, struct vm); /* by VM */
 
 /* An emulated access of a guest. */
 struct access_key {
@@ -235,13 +191,7 @@ struct access {
 	__u64 ns;     /* on a CPU, from the exit to the entry after it */
 	__u64 visits; /* how many of them went to the VMM */
 };
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, ACCESSES_MAX);
-	__type(key, struct access_key);
-	__type(value, struct access);
-} accesses SEC(".maps");
+MAP(accesses, BPF_MAP_TYPE_HASH, ACCESSES_MAX, struct access_key, struct access);
 
 /*
  * Set by user space before the programs are loaded: count the processes that had the CPUs for which

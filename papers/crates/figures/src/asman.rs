@@ -5,13 +5,13 @@
 //! (section 5.2). In addition to the paper's arms, `asman-outside` learns from PLE exits instead of
 //! the guest's reports: the paper's open question (5.4).
 
-use crate::ctx::{mean, units_per_s};
+use crate::ctx::{mean, Point};
 use crate::within::{Rule, TIE};
 use crate::{Ctx, Entry, Error, Experiment};
 use unspin_policy::vcrd;
 use unspin_scenario::plan::{Run, Vm};
 use unspin_scenario::Profile;
-use unspin_sim::{Host, Setup, Simulated, NEIGHBOURS};
+use unspin_sim::{Host, NEIGHBOURS};
 
 pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: "asman_fig1_2_waits", run: fig1_2 },
@@ -33,15 +33,7 @@ const WINDOW_MS: u64 = 10_000;
 /// Waits of 2^20 cycles and more are over-threshold (section 4.2).
 const OVER_THRESHOLD_LOG2: usize = 20;
 
-/// Runs of one point, all seeds.
-struct Point(Vec<std::sync::Arc<Simulated>>);
-
 impl Point {
-    /// Units of work per second of VM number `vm`, mean over the seeds.
-    fn units_per_s(&self, vm: usize) -> f64 {
-        mean(self.0.iter().map(|s| units_per_s(&s.result, [&s.result.vm[vm]])))
-    }
-
     /// Lock waits of the first VM from 2^`low` cycles on, below 2^`high`, all seeds.
     fn waits(&self, low: usize, high: usize) -> u64 {
         let hists = self.0.iter().map(|s| &s.result.vm[0].wait_hist);
@@ -57,14 +49,7 @@ impl Point {
 /// The run of a scenario's arm, and the host that it needs.
 fn arm(ctx: &Ctx, scenario: &str, name: &str) -> Result<(Host, Run), Error> {
     let (host, run) = ctx.arm(scenario, name)?;
-    Ok((host, Run { warmup_ms: WARMUP_MS, window_ms: WINDOW_MS, repeat: 0, ..run }))
-}
-
-fn simulate(ctx: &Ctx, host: &Host, run: &Run, usual_repeats: u32) -> Result<Point, Error> {
-    let setups: Vec<Setup> = (0..u64::from(ctx.repeats(usual_repeats)))
-        .map(|repeat| Setup::new(host, &Run { seed: Ctx::SEED + repeat, ..run.clone() }))
-        .collect();
-    Ok(Point(ctx.simulate(&setups)?))
+    Ok((host, Run { warmup_ms: WARMUP_MS, window_ms: WINDOW_MS, ..run }))
 }
 
 /// One capped VM (5.2) with a profile, at a weight, under an arm.
@@ -86,7 +71,7 @@ fn one_vm_with(
     (vm.program, vm.spin_intensive) = (profile.program, profile.spin_intensive);
     change(&mut host, &mut run);
     // Results depend on chance at ticks, and differ by seed.
-    simulate(ctx, &host, &run, 9)
+    ctx.point(&host, &run, 9, |_| ())
 }
 
 /// VMs with these profiles beside Dom0, work-conserving (5.3).
@@ -102,7 +87,7 @@ fn many_vms(ctx: &Ctx, profiles: &[&str], name: &str) -> Result<Point, Error> {
     run.vms.extend(dom0);
     let run = run.with(|vm| (vm.pin, vm.weight) = (Vec::new(), None));
     // Enough seeds to distinguish losses of one point.
-    simulate(ctx, &host, &run, 5)
+    ctx.point(&host, &run, 5, |_| ())
 }
 
 /// Run times relative to Credit at 100 %, by online rate.

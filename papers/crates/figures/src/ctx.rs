@@ -147,13 +147,24 @@ impl Ctx {
         Ok(plan.runs.iter().map(|run| Setup::new(&host, run)).collect())
     }
 
-    /// Simulates all runs of a scenario.
+    /// Simulates a run with `usual` seeds, unless another number was requested. `each` changes the
+    /// run of each seed.
     ///
     /// # Errors
-    /// As [`Ctx::plan`], and runs that cannot be simulated.
-    pub fn scenario(&self, scenario: &str, kernel: Kernel) -> Result<Runs, Error> {
-        let setups = self.setups(scenario, kernel, &Selection::default())?;
-        Ok(Runs { all: self.simulate(&setups)? })
+    /// Runs that cannot be simulated.
+    pub(crate) fn point(
+        &self,
+        host: &Host,
+        run: &Run,
+        usual: u32,
+        each: impl Fn(&mut Run),
+    ) -> Result<Point, Error> {
+        let setups = (0..u64::from(self.repeats(usual))).map(|repeat| {
+            let mut run = Run { seed: Ctx::SEED + repeat, repeat: 0, ..run.clone() };
+            each(&mut run);
+            Setup::new(host, &run)
+        });
+        Ok(Point(self.simulate(&setups.collect::<Vec<_>>())?))
     }
 
     /// Simulates setups on all cores, each only once.
@@ -179,6 +190,16 @@ impl Ctx {
             made
         });
         made.clone().map_err(|text| Error::Experiment { id: setup.run.profile.clone(), text })
+    }
+}
+
+/// Runs of one point, all seeds.
+pub(crate) struct Point(pub Vec<Arc<Simulated>>);
+
+impl Point {
+    /// Units of work per second of VM number `vm`, mean over the seeds.
+    pub fn units_per_s(&self, vm: usize) -> f64 {
+        mean(self.0.iter().map(|s| units_per_s(&s.result, [&s.result.vm[vm]])))
     }
 }
 

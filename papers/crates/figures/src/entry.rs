@@ -130,11 +130,6 @@ impl Entry {
         self.row(name, Measure::AtMost, number(ours), None);
     }
 
-    /// Enters a value for which the paper's is the smallest.
-    pub fn at_least(&mut self, name: &str, ours: f64) {
-        self.row(name, Measure::AtLeast, number(ours), None);
-    }
-
     /// Enters a value for which the paper has a range.
     pub fn between(&mut self, name: &str, ours: f64) {
         self.row(name, Measure::Between, number(ours), None);

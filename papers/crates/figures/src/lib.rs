@@ -20,7 +20,6 @@ mod ctx;
 mod dissertation;
 mod entry;
 mod error;
-mod experiment;
 mod oticket;
 mod page;
 mod paper;
@@ -35,12 +34,20 @@ pub use claim::{Claim, Claims, Kind};
 pub use ctx::{Ctx, Runs, Step};
 pub use entry::{Entry, Series};
 pub use error::Error;
-pub use experiment::Experiment;
 pub use page::page;
 pub use reasons::Reasons;
 pub use row::{judge, Judged, Row};
 pub use summary::{EntrySummary, Summary};
 pub use within::{Measure, Rule, Span, TIE};
+
+/// A claim, and how to reproduce it.
+#[derive(Debug, Clone, Copy)]
+pub struct Experiment {
+    /// The claim's id.
+    pub id: &'static str,
+    /// Runs the simulations, and enters values, settings, series and notes.
+    pub run: fn(&Ctx, &mut Entry) -> Result<(), Error>,
+}
 
 /// A paper whose claims are reproduced.
 #[derive(Debug, Clone, Copy)]

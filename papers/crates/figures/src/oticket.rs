@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opportunistic spinlocks (APSys 2015): `papers/oticket/scenarios/oticket.toml` on a growing number of cores.
 
-use crate::ctx::Change;
+use crate::ctx::{mean, units_per_s, Change};
 use crate::within::Rule;
 use crate::{Ctx, Entry, Error, Experiment};
+use std::sync::Arc;
 use unspin_scenario::plan::{Dist, Op, Run};
-use unspin_sim::{Budgets, Host, IdleState, Kernel, Setup};
+use unspin_sim::{Budgets, Host, IdleState, Kernel, Setup, Simulated};
 
 pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: "oticket_fig2_pvm_collapse", run: fig2_pvm },
@@ -44,18 +45,11 @@ const IDLE_STATES: &[IdleState] = IdleState::NEHALEM.split_at(3).0;
 const BUDGETS: Budgets =
     Budgets { by_turns: true, pv_ticket_turns: None, pv_queued_in_order: true };
 
-/// Throughput, and halts in locks and of idle vCPUs, of VMs of some sizes, by lock.
+/// Runs of VMs of some sizes, by lock.
 struct Sweep {
-    /// Number of vCPUs; for each arm, one VM's units of work per second, and halts per unit. A unit
-    /// of LKC and METIS is one use of their lock.
-    points: Vec<(u32, Vec<Point>)>,
-}
-
-#[derive(Clone)]
-struct Point {
-    arm: String,
-    per_s: f64,
-    halts: f64,
+    /// Numbers of vCPUs.
+    sizes: Vec<u32>,
+    runs: Vec<Arc<Simulated>>,
 }
 
 /// A host that uses as many of its `cores` as are needed for a hardware thread per vCPU.
@@ -118,44 +112,35 @@ fn sweep_of(
             setups.push(setup);
         }
     }
-    let made = ctx.simulate(&setups)?;
-    let mut points: Vec<(u32, Vec<Point>)> = sizes.iter().map(|n| (*n, Vec::new())).collect();
-    for made in made {
-        let run = &made.result.run;
-        let units: u64 = made.result.vm.iter().flat_map(|vm| &vm.units).sum();
-        // As KVM's halt_exits: those of idle vCPUs, too.
-        let halts: u64 = made.locks.iter().map(|l| l.halts + l.idle_halts).sum();
-        let seconds = made.result.window_ns as f64 / 1e9;
-        let at =
-            points.iter_mut().find(|(n, _)| *n == run.first().vcpus).expect("a size asked for");
-        at.1.push(Point {
-            arm: run.arm.name.clone(),
-            per_s: units as f64 / seconds / f64::from(vms),
-            halts: halts as f64 / units.max(1) as f64,
-        });
-    }
-    Ok(Sweep { points })
+    Ok(Sweep { sizes: sizes.to_vec(), runs: ctx.simulate(&setups)? })
 }
 
 impl Sweep {
     /// Mean over the repeats; `NaN` without any.
-    fn mean(&self, n: u32, arm: &str, of: fn(&Point) -> f64) -> f64 {
-        let at = self.points.iter().find(|(size, _)| *size == n);
-        let points = at.iter().flat_map(|(_, p)| p).filter(|p| p.arm == arm);
-        crate::ctx::mean(points.map(of))
+    fn mean(&self, n: u32, arm: &str, of: fn(&Simulated) -> f64) -> f64 {
+        let is_one = |run: &Run| run.first().vcpus == n && run.arm.name == arm;
+        mean(self.runs.iter().filter(|s| is_one(&s.result.run)).map(|s| of(s)))
     }
 
+    /// One VM's units of work per second. A unit of LKC and METIS is one use of their lock.
     fn per_s(&self, n: u32, arm: &str) -> f64 {
-        self.mean(n, arm, |p| p.per_s)
+        self.mean(n, arm, |s| {
+            units_per_s(&s.result, &s.result.vm) / f64::from(s.result.run.vm_count())
+        })
     }
 
-    /// Of EXIM.
+    /// Halts in locks and of idle vCPUs, as KVM's halt_exits, per message of EXIM.
     fn halts_a_message(&self, n: u32, arm: &str) -> f64 {
-        self.mean(n, arm, |p| p.halts) * EXIM_UNITS_A_MESSAGE
+        let a_unit = self.mean(n, arm, |s| {
+            let units: u64 = s.result.vm.iter().flat_map(|vm| &vm.units).sum();
+            let halts: u64 = s.locks.iter().map(|l| l.halts + l.idle_halts).sum();
+            halts as f64 / units.max(1) as f64
+        });
+        a_unit * EXIM_UNITS_A_MESSAGE
     }
 
     fn sizes(&self) -> impl DoubleEndedIterator<Item = u32> + '_ {
-        self.points.iter().map(|(n, _)| *n)
+        self.sizes.iter().copied()
     }
 
     /// The size with the largest throughput.

@@ -177,7 +177,6 @@ fn line(text: &mut String, row: &Row, claim: &Claim, reasons: &Reasons) {
     let said: Vec<String> = [nothing, evidence, why].into_iter().flatten().collect();
     let bound = match row.measure {
         Measure::AtMost => "at most ",
-        Measure::AtLeast => "at least ",
         Measure::Between => "between ",
         _ => "",
     };

@@ -174,7 +174,7 @@ fn speedups(e: &mut Entry, runs: &Runs, profile: &str, name: &str, vms: u32) {
 fn comparable(e: &mut Entry, runs: &Runs, profile: &str) {
     let holds = NEW.iter().all(|arm| Rule::SIMILAR.allows(speedup(runs, profile, 1, arm)));
     e.condition("one VM: comparable", holds, listed(runs, profile, 1));
-    if one_vm_ties(runs, profile) {
+    if tie(runs, profile, 1) {
         e.no_evidence(TIES);
     }
 }
@@ -220,7 +220,7 @@ fn fig5a(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     speedups(e, &runs, HACKBENCH, "two_vms", 2);
     speedups(e, &runs, HACKBENCH, "three_vms", 3);
     e.at_most("one_vm_overhead_max", 1.0 - speedup(&runs, HACKBENCH, 1, PREEMPTABLE));
-    if one_vm_ties(&runs, HACKBENCH) {
+    if tie(&runs, HACKBENCH, 1) {
         e.no_evidence(TIES);
     }
     let said = "order preemptable < pv < pv_preemptable";
@@ -246,19 +246,6 @@ fn fig5b(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether `arm` follows `rule` against each of the others; and the values.
-fn against(
-    runs: &Runs,
-    (profile, vms): (&str, u32),
-    arm: &str,
-    others: &[&str],
-    rule: Rule,
-) -> (bool, String) {
-    let speed = |arm| speedup(runs, profile, vms, arm);
-    let holds = others.iter().all(|other| *other == arm || rule.allows(speed(arm) / speed(other)));
-    (holds, listed(runs, profile, vms))
-}
-
 /// Enters the statement `name` for each of these numbers of VMs.
 fn states(
     e: &mut Entry,
@@ -268,11 +255,13 @@ fn states(
     (arm, others, usual): (&str, &[&str], Rule),
 ) {
     let rule = e.rule(name, 0, usual);
-    let each = vms.iter().map(|n| against(runs, (profile, *n), arm, others, rule));
-    let (holds, evidence): (Vec<bool>, Vec<String>) = each.unzip();
-    e.holds(name, holds.iter().all(|h| *h), evidence.join("; "));
-    let all = |vms: &u32| ALL.map(|arm| speedup(runs, profile, *vms, arm));
-    if vms.iter().all(|vms| tie(all(vms))) {
+    let holds = vms.iter().all(|n| {
+        let speed = |arm| speedup(runs, profile, *n, arm);
+        others.iter().all(|other| *other == arm || rule.allows(speed(arm) / speed(other)))
+    });
+    let evidence: Vec<String> = vms.iter().map(|n| listed(runs, profile, *n)).collect();
+    e.holds(name, holds, evidence.join("; "));
+    if vms.iter().all(|n| tie(runs, profile, *n)) {
         e.no_evidence(TIES);
     }
 }
@@ -280,15 +269,16 @@ fn states(
 /// Why a lock that is no worse than another may be any of them.
 const TIES: &str = "the locks differ by less than 2 %";
 
-/// Whether all locks do the same with one VM, in which no waiter lacks a pCPU.
-fn one_vm_ties(runs: &Runs, profile: &str) -> bool {
-    tie(ALL.map(|arm| speedup(runs, profile, 1, arm)))
+/// Whether no lock is more than 2 % faster than another: with one VM, no waiter lacks a pCPU.
+fn tie(runs: &Runs, profile: &str, vms: u32) -> bool {
+    spread(runs, profile, vms) <= 1.0 + TIE
 }
 
-/// Whether none of these is more than 2 % above another.
-fn tie(speeds: [f64; 4]) -> bool {
-    let most = speeds.iter().copied().fold(f64::MIN, f64::max);
-    most / speeds.iter().copied().fold(f64::MAX, f64::min) <= 1.0 + TIE
+/// How much faster the fastest lock is than the slowest.
+fn spread(runs: &Runs, profile: &str, vms: u32) -> f64 {
+    let all = ALL.map(|arm| speedup(runs, profile, vms, arm));
+    let most = all.iter().copied().fold(f64::MIN, f64::max);
+    most / all.iter().copied().fold(f64::MAX, f64::min)
 }
 
 fn fig5c(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
@@ -309,13 +299,9 @@ fn fig6(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     e.setting("vms");
     let name = "one_and_two_vms";
     let similar = e.rule(name, 0, Rule::SIMILAR);
-    let alike = |vms: u32| {
-        let all = ALL.map(|arm| speedup(&runs, DVDSTORE, vms, arm));
-        let most = all.iter().copied().fold(f64::MIN, f64::max);
-        similar.allows(most / all.iter().copied().fold(f64::MAX, f64::min))
-    };
+    let alike = [1, 2].iter().all(|vms| similar.allows(spread(&runs, DVDSTORE, *vms)));
     let evidence = [1, 2].map(|vms| listed(&runs, DVDSTORE, vms)).join("; ");
-    e.holds(name, alike(1) && alike(2), evidence);
+    e.holds(name, alike, evidence);
     let best = |arm| (arm, &ALL[..], Rule::ORDER);
     states(e, &runs, "two_vms_best", (DVDSTORE, &[2]), best(PV));
     let worst = (PV, &ALL[..], Rule::AtMost(1.0 + TIE));

@@ -85,6 +85,21 @@ fn switch_us() -> f64 {
 }
 
 impl App {
+    /// An application whose threads never block, with KVM's allocation.
+    pub(crate) fn new(name: &str, units: u32, share: f64, phases: Vec<Phase>) -> App {
+        App {
+            name: name.into(),
+            units,
+            share,
+            period_ms: period_ms(),
+            switch_us: switch_us(),
+            blocks_per_s: 0.0,
+            sequential: Sequential::Same,
+            calibration: None,
+            phases,
+        }
+    }
+
     /// Reads a profile, with the usual values of ranges. `file` is its name in errors.
     ///
     /// # Errors

@@ -132,18 +132,8 @@ mod tests {
     use crate::{Allocation, Phase};
 
     fn app(units: u32, phases: &[(u32, f64)]) -> App {
-        let phases = phases.iter().map(|&(threads, ms)| Phase { threads, ms }).collect();
-        App {
-            name: "test".into(),
-            units,
-            share: 0.25,
-            period_ms: 24.0,
-            switch_us: 5.0,
-            blocks_per_s: 0.0,
-            sequential: Sequential::Same,
-            calibration: None,
-            phases,
-        }
+        let phases = phases.iter().map(|&(threads, ms)| Phase { threads, ms });
+        App::new("test", units, 0.25, phases.collect())
     }
 
     #[test]

@@ -127,15 +127,9 @@ impl Counts {
         let pass_ms = (own_ms / self.halts_of_most().max(1.0)).max(PASS_MIN_MS);
         let alone = levels.get(1).copied().unwrap_or(0.0);
         let mut app = App {
-            name: name.into(),
-            units: units as u32,
-            share,
-            period_ms: 24.0,
-            switch_us: 5.0,
             blocks_per_s: rounded(1e3 * halts / own_ms).min(1e9),
             sequential: self.sequential(alone * pace),
-            calibration: None,
-            phases: Vec::new(),
+            ..App::new(name, units as u32, share, Vec::new())
         };
         let crowd: f64 = (2..).zip(levels.iter().skip(2)).map(|(k, ns)| f64::from(k) * ns).sum();
         let useful = 1.0 - (spun / (crowd * pace).max(1.0)).min(1.0);

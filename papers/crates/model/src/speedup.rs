@@ -22,7 +22,7 @@ pub enum Allocation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// High parallelism, blocks rarely: scales well.
-    Type1,
+    Type1 = 1,
     /// Low parallelism, blocks often: scales badly.
     Type2,
     /// High parallelism, blocks often.
@@ -34,12 +34,7 @@ pub enum Kind {
 impl Kind {
     /// The type's number in table 4.1.
     pub fn number(self) -> u32 {
-        match self {
-            Kind::Type1 => 1,
-            Kind::Type2 => 2,
-            Kind::Type3 => 3,
-            Kind::Type4 => 4,
-        }
+        self as u32
     }
 }
 
@@ -213,18 +208,8 @@ mod tests {
     use crate::Phase;
 
     fn app(units: u32, share: f64, period_ms: f64, phases: &[(u32, f64)]) -> App {
-        let phases = phases.iter().map(|&(threads, ms)| Phase { threads, ms }).collect();
-        App {
-            name: "test".into(),
-            units,
-            share,
-            period_ms,
-            switch_us: 0.0,
-            blocks_per_s: 0.0,
-            sequential: Sequential::Same,
-            calibration: None,
-            phases,
-        }
+        let phases = phases.iter().map(|&(threads, ms)| Phase { threads, ms });
+        App { period_ms, switch_us: 0.0, ..App::new("test", units, share, phases.collect()) }
     }
 
     fn near(a: f64, b: f64) {

@@ -6,13 +6,12 @@
 //! of work per second, relative to four VMs with the benchmark and symmetric vCPUs (section 5.5.3's
 //! first scenario).
 
-use crate::ctx::{mean, units_per_s};
+use crate::ctx::{mean, Point};
 use crate::within::Rule;
 use crate::{Ctx, Entry, Error, Experiment};
-use std::sync::Arc;
 use unspin_scenario::plan::{Dist, Op, Run, Step, Vm};
 use unspin_scenario::Profile;
-use unspin_sim::{Host, Setup, Simulated};
+use unspin_sim::Host;
 
 pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: "dissertation_ch5_fig1_bodytrack", run: fig1 },
@@ -48,15 +47,7 @@ const ALL: [(&str, f64); 14] = [
 const SIX: [&str; 6] = ["bodytrack", "facesim", "dedup", "streamcluster", "ocean_cp", "volrend"];
 const HOGS: [&str; 3] = ["matmul"; 3];
 
-/// Runs of one point, all seeds.
-struct Point(Vec<Arc<Simulated>>);
-
 impl Point {
-    /// Units of work per second of the first VM.
-    fn units_per_s(&self) -> f64 {
-        mean(self.0.iter().map(|s| units_per_s(&s.result, [&s.result.vm[0]])))
-    }
-
     /// The part of the host's CPU time that its VMs used for their own work, without exits and
     /// switches (5.5.4).
     fn utilization(&self, pcpus: u32) -> f64 {
@@ -106,17 +97,11 @@ fn point_but(
         run.vms.push(Vm { vcpus, program: profile.program, ..usual.clone() });
     }
     change(&mut host, &mut run);
-    let setups: Vec<Setup> = (0..u64::from(ctx.repeats(6)))
-        .map(|i| {
-            let seed = Ctx::SEED + i;
-            let mut run = Run { seed, repeat: 0, ..run.clone() };
-            for (number, vm) in run.vms.iter_mut().enumerate() {
-                vm.pin = layout(vcpus, seed, number);
-            }
-            Setup::new(&host, &run)
-        })
-        .collect();
-    Ok(Point(ctx.simulate(&setups)?))
+    ctx.point(&host, &run, 6, |run| {
+        for (number, vm) in run.vms.iter_mut().enumerate() {
+            vm.pin = layout(vcpus, run.seed, number);
+        }
+    })
 }
 
 fn beside<'a>(name: &'a str, others: &[&'a str]) -> Vec<&'a str> {
@@ -126,8 +111,8 @@ fn beside<'a>(name: &'a str, others: &[&'a str]) -> Vec<&'a str> {
 /// Performance of the first VM under an arm beside others, relative to the first scenario.
 fn performance(ctx: &Ctx, name: &str, others: &[&str], arm: &str) -> Result<f64, Error> {
     let like = vec![name; others.len() + 1];
-    let normal = point(ctx, &like, 16, "symmetric")?.units_per_s();
-    Ok(point(ctx, &beside(name, others), 16, arm)?.units_per_s() / normal)
+    let normal = point(ctx, &like, 16, "symmetric")?.units_per_s(0);
+    Ok(point(ctx, &beside(name, others), 16, arm)?.units_per_s(0) / normal)
 }
 
 fn performances(ctx: &Ctx, arm: &str, beside_hogs: bool) -> Result<Vec<f64>, Error> {
@@ -215,8 +200,9 @@ fn sensitivity(ctx: &Ctx, symmetric: &[f64]) -> Result<String, Error> {
     for (what, change) in CHANGES {
         let mut gains = Vec::new();
         for ((name, _), was) in ALL.iter().zip(symmetric).filter(|((_, t), _)| *t == 1.0) {
-            let normal = point(ctx, &[*name; 4], 16, "symmetric")?.units_per_s();
-            let is = point_but(ctx, &beside(name, &HOGS), 16, "asymmetric", &change)?.units_per_s();
+            let normal = point(ctx, &[*name; 4], 16, "symmetric")?.units_per_s(0);
+            let is =
+                point_but(ctx, &beside(name, &HOGS), 16, "asymmetric", &change)?.units_per_s(0);
             gains.push(is / normal / was - 1.0);
         }
         gains.sort_by(f64::total_cmp);
@@ -240,7 +226,7 @@ fn fig4(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
         let points = ["symmetric", "asymmetric"].map(|arm| point(ctx, &[*name; 4], 16, arm));
         let [symmetric, asymmetric] = points;
         let (symmetric, asymmetric) = (symmetric?, asymmetric?);
-        gains.push(asymmetric.units_per_s() / symmetric.units_per_s() - 1.0);
+        gains.push(asymmetric.units_per_s(0) / symmetric.units_per_s(0) - 1.0);
         used[0].push(symmetric.utilization(16));
         used[1].push(asymmetric.utilization(16));
     }
@@ -274,7 +260,7 @@ fn fig5(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     });
     let think_s = f64::from(think_cycles) / 2.4e9;
     let response = |others: &[&str], arm: &str| -> Result<f64, Error> {
-        Ok(16.0 / point(ctx, &beside("dbt1", others), 16, arm)?.units_per_s() - think_s)
+        Ok(16.0 / point(ctx, &beside("dbt1", others), 16, arm)?.units_per_s(0) - think_s)
     };
     for (name, others) in
         [("response_ratio_beside_hogs", HOGS), ("response_ratio_beside_itself", ["dbt1"; 3])]
@@ -316,7 +302,7 @@ fn speedups(ctx: &Ctx, name: &str, others: &[&str], arm: &str) -> Result<(Vec<f6
                 vm.program = divided(&vm.program, *n);
             }
         };
-        let units = point_but(ctx, &vms, *n, arm, &change)?.units_per_s();
+        let units = point_but(ctx, &vms, *n, arm, &change)?.units_per_s(0);
         Ok(if rounds { units / f64::from(*n) } else { units })
     };
     let units: Vec<f64> = LEVELS.iter().map(at).collect::<Result<_, Error>>()?;

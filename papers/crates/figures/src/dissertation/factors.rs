@@ -5,12 +5,12 @@
 //! A slowdown is time on the VM over time on the machine itself, less one; throughput is that of
 //! all VMs over that of one VM alone (the text's weighted speedup).
 
-use crate::ctx::{mean, units_per_s};
+use crate::ctx::{mean, units_per_s, Point};
 use crate::within::Rule;
 use crate::{Ctx, Entry, Error, Experiment};
 use std::sync::Arc;
 use unspin_scenario::plan::{Dist, Op, Step, Vm};
-use unspin_sim::{Host, Setup, Simulated};
+use unspin_sim::{Host, Simulated};
 
 pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: "dissertation_ch2_fig1", run: fig1 },
@@ -53,7 +53,7 @@ impl<'a> Case<'a> {
         Ok(Case { program, vms, vcpus, threads, arm, pcpus, khz, pin: Vec::new() })
     }
 
-    fn made(&self, ctx: &Ctx) -> Result<Vec<Arc<Simulated>>, Error> {
+    fn made(&self, ctx: &Ctx) -> Result<Point, Error> {
         let (host, mut run) = ctx.arm(SCENARIO, self.arm)?;
         let host = Host { pcpus: self.pcpus, khz: self.khz, ..host };
         let vm = Vm {
@@ -63,23 +63,16 @@ impl<'a> Case<'a> {
             pin: Vec::new(),
             ..run.first().clone()
         };
-        (run.vms, run.repeat) = (vec![vm; self.vms as usize], 0);
+        run.vms = vec![vm; self.vms as usize];
         for (vm, pin) in run.vms.iter_mut().zip(&self.pin) {
             vm.pin.clone_from(pin);
         }
-        let seeds = Ctx::SEED..Ctx::SEED + u64::from(ctx.repeats(2));
-        let setups: Vec<Setup> = seeds
-            .map(|seed| {
-                run.seed = seed;
-                Setup::new(&host, &run)
-            })
-            .collect();
-        ctx.simulate(&setups)
+        ctx.point(&host, &run, 2, |_| ())
     }
 
     /// Units of work per second, of all VMs together.
     fn units_per_s(&self, ctx: &Ctx) -> Result<f64, Error> {
-        Ok(mean(self.made(ctx)?.iter().map(|s| units_per_s(&s.result, &s.result.vm))))
+        Ok(mean(self.made(ctx)?.0.iter().map(|s| units_per_s(&s.result, &s.result.vm))))
     }
 
     /// Time relative to one such instance on the machine itself, less one.
@@ -225,7 +218,7 @@ fn fig4(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
         let a_second = |s: &Arc<Simulated>| {
             s.apic_exits.iter().sum::<u64>() as f64 * 1e9 / s.result.window_ns as f64
         };
-        Ok(mean(case.made(ctx)?.iter().map(a_second)))
+        Ok(mean(case.made(ctx)?.0.iter().map(a_second)))
     };
     let (exits_off, exits_on) = (exits(&off)?, exits(&on)?);
     let (slow_off, slow_on) = (off.slowdown(ctx)?, on.slowdown(ctx)?);
