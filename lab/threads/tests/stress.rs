@@ -17,7 +17,7 @@ const SPENT: &[&str] = &["-DYIELDING", "-DSPENT"];
 const SHORT_OF_TIME: &[(&str, &[&str])] = &[("hasty", HASTY), ("spent", SPENT)];
 
 /// Threads stop after this many ms if their rounds take longer: first-come locks wait for a switch
-/// of the CPU at each. `verify.rs` searches for orders of steps that lose a wake-up.
+/// of the CPU at each. `verify/` searches for orders of steps that lose a wake-up.
 const SOON: &str = "-DMS_ENOUGH=200";
 
 fn stress(lock: &Lock, variant: &str, flags: &[&str], args: &[&str]) {
