@@ -6,7 +6,7 @@
 use std::mem;
 use std::time::Duration;
 
-use unspin_guest_abi::rng::{splitmix64, vm_seed};
+use unspin_guest_abi::rng::{stagger_ns, vm_seed};
 use unspin_host::cpus::{list, set_affinity};
 use unspin_scenario::plan::{CgroupLayout, LinuxFiles, LinuxGuest, Run, Vm};
 use unspin_scenario::result::{SchedStats, VmResult};
@@ -185,9 +185,9 @@ impl Guests {
             };
             // Until it is known to run, it has no task.
             guest.runs = None;
-            let stagger = splitmix64(seed) % (run.stagger_ms * 1_000_000 + 1);
             if wanted.is_some() {
-                std::thread::sleep(Duration::from_nanos(stagger / run.vms.len() as u64));
+                let stagger_ns = stagger_ns(seed, run.stagger_ms);
+                std::thread::sleep(Duration::from_nanos(stagger_ns / run.vms.len() as u64));
             }
             guest.qemu.command(name, seed)?;
             started.push((vm, wanted));

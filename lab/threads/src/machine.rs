@@ -7,7 +7,7 @@
 //! that do not leave a lock within [`GRACE`] after the end are reported and left behind. Then the
 //! program has to exit.
 
-use crate::sched::{allowed_cpus, run_on, Counter, Counts};
+use crate::sched::{Counter, Counts};
 use crate::vm::{Counters, Vm};
 use std::io;
 use std::os::unix::thread::JoinHandleExt;
@@ -15,11 +15,11 @@ use std::sync::mpsc::{channel, Sender};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use unspin_guest_abi::rng::{splitmix64, vm_seed};
+use unspin_guest_abi::rng::{stagger_ns, vm_seed};
 use unspin_scenario::plan::{CgroupLayout, LockKind, Op, Run, Window, YieldTo};
 use unspin_scenario::result::{RunResult, SchedStats, VmResult};
 use unspin_vmm::process::{now_ns, sleep_until};
-use unspin_vmm::Realtime;
+use unspin_vmm::{allowed_cpus, clock_ns, run_on, Realtime};
 
 /// Time in which threads have to leave locks after the run's end.
 pub const GRACE: Duration = Duration::from_secs(30);
@@ -136,7 +136,8 @@ fn run_under(lock: Prefix, run: &Run, pcpus: u32, grace: Duration) -> Result<Run
     }
     let vcpus: u32 = vms.iter().map(|vm| vm.vcpus()).sum();
     let base = now_ns() + START_LEAD_NS + u64::from(vcpus) * NS_PER_MS;
-    let starts: Vec<u64> = (0..run.vm_count()).map(|vm| base + stagger_ns(run, vm)).collect();
+    let start = |vm| base + stagger_ns(vm_seed(run.seed, vm), run.stagger_ms);
+    let starts: Vec<u64> = (0..run.vm_count()).map(start).collect();
     let mut threads = Threads { vms, all: Vec::new() };
     let begun = threads.start(run, &cpus, &starts);
     let measured = begun.and_then(|()| {
@@ -152,11 +153,6 @@ fn run_under(lock: Prefix, run: &Run, pcpus: u32, grace: Duration) -> Result<Run
     };
     let vms = (0..run.vms.len()).map(vm).collect();
     Ok(RunResult::new(run.clone(), second.at_ns - first.at_ns, vms))
-}
-
-/// Drawn as on the other machines.
-fn stagger_ns(run: &Run, vm: u32) -> u64 {
-    splitmix64(vm_seed(run.seed, vm)) % (run.stagger_ms * NS_PER_MS + 1)
 }
 
 struct Thread {
@@ -279,13 +275,6 @@ fn vcpu(vm: &Vm, index: u32, on: &[usize], start_ns: u64, ready: &Sender<io::Res
         sleep_until(start_ns);
         vm.run(index);
     }
-}
-
-fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is valid, and the clock is that of a thread not joined yet.
-    unsafe { libc::clock_gettime(clock, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 fn result(first: &[VcpuSample], second: &[VcpuSample]) -> VmResult {

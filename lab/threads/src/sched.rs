@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kernel scheduler's counts of a thread of this process, and the CPUs that threads may use.
+//! The kernel scheduler's counts of a thread of this process.
 
 use std::fs::File;
 use std::io;
@@ -55,35 +55,6 @@ fn run_delay_ns(schedstat: &str) -> Option<u64> {
 fn field(status: &str, name: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
-}
-
-/// CPUs this process may run on, in order.
-pub(crate) fn allowed_cpus() -> Vec<usize> {
-    // SAFETY: an all-zero set is a valid one, and 0 is the calling thread.
-    let set = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) != 0 {
-            return Vec::new();
-        }
-        set
-    };
-    // SAFETY: every index is within the set.
-    (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
-}
-
-/// Restricts the calling thread to `cpus`.
-pub(crate) fn run_on(cpus: &[usize]) -> io::Result<()> {
-    // SAFETY: every index comes from `allowed_cpus`, and so is within the set.
-    let error = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        cpus.iter().for_each(|cpu| libc::CPU_SET(*cpu, &mut set));
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
-    };
-    if error == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
 }
 
 #[cfg(test)]

@@ -111,8 +111,8 @@ impl Kvm {
     /// allows it.
     pub fn new(root: &Path, wish: &Wish) -> anyhow::Result<Kvm> {
         let release = host::release(root)?;
-        let host =
-            ThisHost { root, release: &release, is_root: host::is_root(), cpus: online_cpus() };
+        let cpus = unspin_agent::online_cpus().unwrap_or(1);
+        let host = ThisHost { root, release: &release, is_root: host::is_root(), cpus };
         let loaded = match way(&host, wish).map_err(Cannot)? {
             Way::IsLoaded => None,
             Way::BuildAndLoad => Some(Loaded::new(&release, wish.stop)?),
@@ -120,12 +120,6 @@ impl Kvm {
         let lab_dir = wish.lab_dir.map(Path::to_path_buf);
         Ok(Kvm { release, lab_dir, _loaded: loaded })
     }
-}
-
-fn online_cpus() -> u32 {
-    // SAFETY: no memory involved.
-    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-    u32::try_from(count).unwrap_or(1)
 }
 
 impl Machine for Kvm {
