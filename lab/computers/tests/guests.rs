@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::area::AreaFile;
+use common::area::area_file;
 use common::{ends_with_us, going, kernels, lab, prepared, say};
 use std::ffi::OsStr;
 use std::fs;
@@ -16,7 +16,7 @@ use unspin_computers::{
     kernel_symbols, source_tree, GuestModules, KernelPackage, Lab, Series, QEMU_TOOLS,
 };
 use unspin_diagnosis::spinners::{Place, Symbols};
-use unspin_guest_abi::area::{self, Area};
+use unspin_guest_abi::area::{self, Area, Mapped};
 use unspin_host::Host;
 use unspin_scenario::plan::GuestProgram;
 use unspin_scratch::Scratch;
@@ -121,7 +121,7 @@ command = "mapper 8 $seed & sleep 1; kill -9 $! && echo a-while: done > /dev/con
 struct Guest {
     dir: Scratch,
     child: Child,
-    area: AreaFile,
+    area: Mapped,
     serial: u32,
 }
 
@@ -134,7 +134,7 @@ impl Guest {
     fn in_time(time: Time, kernel: &Path, image: &Path) -> Guest {
         let dir = Scratch::new();
         let memory = dir.join("memory");
-        let area = AreaFile::make(&memory, area::ADDR, MEMORY_MIB << 20);
+        let area = area_file(&memory, area::ADDR, MEMORY_MIB << 20);
         let mut serial = 0;
         if let Time::Virtual { program } = time {
             serial = 1;
