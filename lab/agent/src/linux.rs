@@ -3,7 +3,6 @@
 //! uses the first of them, the others idle, and new ones are booted only if the kernel or the lock
 //! differs.
 
-use std::mem;
 use std::time::Duration;
 
 use unspin_guest_abi::rng::{stagger_ns, vm_seed};
@@ -24,6 +23,7 @@ pub(crate) struct Guests {
 
 struct Guest {
     of: Kind,
+    /// Dropped, and so ended, before its cgroups: they can only be removed when they are empty.
     qemu: Qemu,
     cgroup: Option<VmCgroup>,
     /// Its present task; `None`: none.
@@ -69,12 +69,7 @@ impl Guests {
 
     /// Ends all of them.
     pub(crate) fn end(&mut self) {
-        for guest in mem::take(&mut self.up) {
-            // Its cgroups are empty only after it has ended.
-            let Guest { qemu, cgroup, .. } = guest;
-            drop(qemu);
-            drop(cgroup);
-        }
+        self.up.clear();
         self.place = Place::default();
     }
 
@@ -119,7 +114,7 @@ impl Guests {
     pub(crate) fn place(&mut self, run: &Run, cpus: Cpus) -> Result<(), Error> {
         let limits = run.vms.iter().map(|vm| Limits::of(run, vm, cpus)).collect();
         let pin = run.vms.iter().map(|vm| vm.pin.clone()).collect();
-        let place = Place { cgroup: Some(run.cgroup), limits, pin };
+        let mut place = Place { cgroup: Some(run.cgroup), limits, pin };
         // Guests that the run does not use keep their placement.
         let here = Place {
             limits: start_of(&self.place.limits, &place.limits),
@@ -129,6 +124,10 @@ impl Guests {
         if here == place {
             return Ok(());
         }
+        // A guest that the run does not use is placed like the last one of the run.
+        let guests = self.up.len().max(run.vms.len());
+        place.limits.resize(guests, Limits::default());
+        place.pin.resize(guests, place.pin.last().cloned().unwrap_or_default());
         // Until all are moved, the placement is unknown.
         self.place = Place::default();
         for (vm, guest) in self.up.iter_mut().enumerate() {
@@ -139,12 +138,10 @@ impl Guests {
                 None if cgroup::available().is_ok() => cgroup::to_root(pid)?,
                 None => {}
             }
-            let limits = place.limits.get(vm).copied().unwrap_or_default();
-            guest.cgroup = VmCgroup::new(vm as u32, run.cgroup, limits, pid, tids)?;
-            // A guest that the run does not use is placed like the last one of the run.
-            let pin = place.pin.get(vm).or(place.pin.last());
+            guest.cgroup = VmCgroup::new(vm as u32, run.cgroup, place.limits[vm], pid, tids)?;
+            let pin = &place.pin[vm];
             for (vcpu, tid) in tids.iter().enumerate() {
-                let cpu = pin.and_then(|pin| pin.get(vcpu % pin.len().max(1))).copied();
+                let cpu = pin.get(vcpu % pin.len().max(1)).copied();
                 let allowed = cpu.map_or(0..cpus.count, |cpu| cpu..cpu + 1).collect();
                 set_affinity(*tid as u32, &allowed).map_err(|e| {
                     let allowed = list(&allowed);
@@ -152,16 +149,7 @@ impl Guests {
                 })?;
             }
         }
-        let padded = |pin: &[Vec<u32>]| match pin.last() {
-            None => Vec::new(),
-            Some(last) => {
-                let more = self.up.len().saturating_sub(pin.len());
-                pin.iter().cloned().chain(std::iter::repeat_n(last.clone(), more)).collect()
-            }
-        };
-        let mut limits = place.limits;
-        limits.resize(limits.len().max(self.up.len()), Limits::default());
-        self.place = Place { pin: padded(&place.pin), limits, ..place };
+        self.place = place;
         Ok(())
     }
 
