@@ -127,16 +127,12 @@ impl Machine for Kvm {
         "kvm"
     }
 
-    fn default_kernels(&self) -> Vec<String> {
-        vec![self.release.clone()]
+    fn default_kernel(&self) -> &str {
+        &self.release
     }
 
     fn boots(&self) -> bool {
         false
-    }
-
-    fn check_kernel(&self, name: &str) -> Result<(), Refusal> {
-        super::job::only_kernel(self.name(), name, &self.release)
     }
 
     fn check_plan(&self, plan: &Plan) -> Result<(), (&'static str, Refusal)> {

@@ -18,12 +18,8 @@ impl Machine for Simulated {
         "sim"
     }
 
-    fn default_kernels(&self) -> Vec<String> {
-        vec![Kernel::V6_12.name().to_string()]
-    }
-
-    fn boots(&self) -> bool {
-        true
+    fn default_kernel(&self) -> &str {
+        Kernel::V6_12.name()
     }
 
     fn measures(&self) -> bool {
