@@ -14,6 +14,7 @@ use unspin_guest_abi::area::{self, Area, Mapped};
 use unspin_scenario::plan::{GuestIdle, GuestLock, LinuxFiles, LinuxGuest};
 use unspin_scenario::result::{FoundGuest, Responses, SchedStats};
 use unspin_scenario::Named;
+use unspin_vmm::ends_with_this_thread;
 use unspin_vmm::process::now_ns;
 
 use crate::{interrupt, Error};
@@ -108,17 +109,13 @@ impl Qemu {
             .stderr(Stdio::piped())
             // The terminal's ^C does not reach it: the agent ends its guests.
             .process_group(0);
-        // SAFETY: between fork and exec only an async-signal-safe function is called.
-        unsafe {
-            command.pre_exec(|| {
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                Ok(())
-            });
-        }
-        let child = command.spawn().map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => Error::NoQemu { program: files.qemu.clone() },
-            _ => Error::io(&files.qemu, e),
-        })?;
+        let child =
+            ends_with_this_thread(&mut command, libc::SIGKILL).spawn().map_err(|e| {
+                match e.kind() {
+                    std::io::ErrorKind::NotFound => Error::NoQemu { program: files.qemu.clone() },
+                    _ => Error::io(&files.qemu, e),
+                }
+            })?;
         let patience = Duration::from_secs(files.patience_s);
         let (tids, serial, lock, module) = (Vec::new(), 0, guest.lock, guest.module);
         Ok(Qemu { vm, child, memory, area, console, tids, serial, patience, lock, module })

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use unspin_computers::source_tree;
 use unspin_guest_abi::area::{self, Area, Mapped};
 use unspin_scratch::Scratch;
+use unspin_vmm::ends_with_this_thread;
 
 /// The directory of compiled programs.
 struct Built {
@@ -196,7 +197,7 @@ impl Runner {
         let mut runner = Command::new(built.dir.join("runner"));
         runner.env("UNSPIN_AREA", built.dir.join("area")).env("UNSPIN_PRELOAD", library);
         runner.env("UNSPIN_PROGRAMS", built.dir.join("programs")).env("dir", &built.dir);
-        common::ends_with_us(&mut runner);
+        ends_with_this_thread(&mut runner, libc::SIGTERM);
         runner.stderr(Stdio::null()).process_group(0).spawn().unwrap()
     }
 

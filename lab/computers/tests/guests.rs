@@ -5,7 +5,7 @@
 mod common;
 
 use common::area::area_file;
-use common::{ends_with_us, going, kernels, lab, prepared, say};
+use common::{going, kernels, lab, prepared, say};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,7 @@ use unspin_guest_abi::area::{self, Area, Mapped};
 use unspin_host::Host;
 use unspin_scenario::plan::GuestProgram;
 use unspin_scratch::Scratch;
+use unspin_vmm::ends_with_this_thread;
 
 const VCPUS: u32 = 4;
 /// The image has all programs with their libraries in it, and is unpacked beside itself.
@@ -152,8 +153,11 @@ impl Guest {
             .args(["-display", "none", "-nodefaults", "-no-user-config", "-no-reboot"])
             .args(["-serial", &format!("file:{}", dir.join("console").display())])
             .args(time.arguments());
-        let child =
-            ends_with_us(&mut qemu).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        let child = ends_with_this_thread(&mut qemu, libc::SIGTERM)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
         Guest { dir, child, area, serial }
     }
 

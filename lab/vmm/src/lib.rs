@@ -9,6 +9,7 @@
 //! protocol to the program that started it.
 
 mod boot;
+mod child;
 mod counters;
 mod error;
 pub mod process;
@@ -18,6 +19,7 @@ mod unserved;
 mod vcpu;
 mod vm;
 
+pub use child::ends_with_this_thread;
 pub use counters::VcpuSample;
 pub use error::{Error, GuestFault};
 pub use process::{vm_process_main, VM_PROCESS_COMMAND};
