@@ -8,7 +8,7 @@
 //! program has to exit.
 
 use crate::sched::{Counter, Counts};
-use crate::vm::{Counters, Vm};
+use crate::vm::Vm;
 use std::io;
 use std::os::unix::thread::JoinHandleExt;
 use std::sync::mpsc::{channel, Sender};
@@ -19,7 +19,7 @@ use unspin_guest_abi::rng::{stagger_ns, vm_seed};
 use unspin_scenario::plan::{CgroupLayout, LockKind, Op, Run, Window, YieldTo};
 use unspin_scenario::result::{RunResult, SchedStats, VmResult};
 use unspin_vmm::process::{now_ns, sleep_until};
-use unspin_vmm::{allowed_cpus, clock_ns, run_on, Realtime};
+use unspin_vmm::{allowed_cpus, clock_ns, run_on, vm_result, Realtime, VcpuSample};
 
 /// Time in which threads have to leave locks after the run's end.
 pub const GRACE: Duration = Duration::from_secs(30);
@@ -170,14 +170,11 @@ struct Threads {
 /// All VMs at one moment.
 struct Sample {
     at_ns: u64,
-    vms: Vec<Vec<VcpuSample>>,
+    vms: Vec<VmSample>,
 }
 
-struct VcpuSample {
-    counters: Counters,
-    cpu_ns: u64,
-    counts: Counts,
-}
+/// The counts of a VM's vCPUs, and those of the scheduler.
+type VmSample = (Vec<VcpuSample>, Vec<Counts>);
 
 impl Threads {
     /// Makes a thread for each vCPU; they wait for their VM's start.
@@ -224,21 +221,19 @@ impl Threads {
     /// Reads counters first, all within microseconds, and then values that need a system call each.
     fn sample(&self) -> Result<Sample, Error> {
         let at_ns = now_ns();
-        let mut counters: Vec<Vec<Counters>> = Vec::with_capacity(self.vms.len());
+        let mut vms: Vec<VmSample> = Vec::with_capacity(self.vms.len());
         for vm in &self.vms {
-            counters.push((0..vm.vcpus()).map(|index| vm.counters(index)).collect());
+            let counters = (0..vm.vcpus()).map(|index| vm.counters(index)).collect();
+            vms.push((counters, Vec::with_capacity(vm.vcpus() as usize)));
         }
         let mut threads = self.all.iter();
-        let mut vms = Vec::with_capacity(self.vms.len());
-        for of_vm in counters {
-            let mut vm = Vec::with_capacity(of_vm.len());
-            for (counters, thread) in of_vm.into_iter().zip(&mut threads) {
+        for (vcpus, counts) in &mut vms {
+            for (vcpu, thread) in vcpus.iter_mut().zip(&mut threads) {
                 let what = "the scheduler's counts of a thread";
                 let os = |source| Error::Os { what: what.into(), source };
-                let counts = thread.counter.read().map_err(os)?;
-                vm.push(VcpuSample { counters, cpu_ns: clock_ns(thread.cpu_clock), counts });
+                counts.push(thread.counter.read().map_err(os)?);
+                vcpu.cpu_ns = clock_ns(thread.cpu_clock);
             }
-            vms.push(vm);
         }
         Ok(Sample { at_ns, vms })
     }
@@ -277,28 +272,18 @@ fn vcpu(vm: &Vm, index: u32, on: &[usize], start_ns: u64, ready: &Sender<io::Res
     }
 }
 
-fn result(first: &[VcpuSample], second: &[VcpuSample]) -> VmResult {
-    let difference = |count: &dyn Fn(&VcpuSample) -> u64| -> Vec<u64> {
-        let pairs = first.iter().zip(second);
+fn result((first, before): &VmSample, (second, after): &VmSample) -> VmResult {
+    let difference = |count: fn(&Counts) -> u64| -> Vec<u64> {
+        let pairs = before.iter().zip(after);
         pairs.map(|(a, b)| count(b).saturating_sub(count(a))).collect()
     };
-    let buckets = unspin_guest_abi::WAIT_BUCKETS;
-    let waits = |bucket: usize| difference(&|v| v.counters.wait_hist[bucket]).iter().sum();
-    let has_steal = second.iter().all(|v| v.counts.steal_ns.is_some());
-    VmResult {
-        units: difference(&|v| v.counters.units),
-        acquisitions: difference(&|v| v.counters.acquisitions),
-        cpu_ns: difference(&|v| v.cpu_ns),
-        wait_hist: (0..buckets).map(waits).collect(),
-        responses: None,
-        max_wait_cycles: second.iter().map(|v| v.counters.max_wait_cycles).max().unwrap_or(0),
-        sched: Some(SchedStats {
-            steal_ns: has_steal.then(|| difference(&|v| v.counts.steal_ns.unwrap_or(0))),
-            involuntary_switches: difference(&|v| v.counts.involuntary_switches),
-            voluntary_switches: difference(&|v| v.counts.voluntary_switches),
-        }),
-        ..VmResult::default()
-    }
+    let has_steal = after.iter().all(|counts| counts.steal_ns.is_some());
+    let sched = SchedStats {
+        steal_ns: has_steal.then(|| difference(|counts| counts.steal_ns.unwrap_or(0))),
+        involuntary_switches: difference(|counts| counts.involuntary_switches),
+        voluntary_switches: difference(|counts| counts.voluntary_switches),
+    };
+    VmResult { sched: Some(sched), ..vm_result(first, second) }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ mod vcpu;
 mod vm;
 
 pub use child::ends_with_this_thread;
-pub use counters::VcpuSample;
+pub use counters::{sample, vm_result, VcpuSample};
 pub use error::{Error, GuestFault};
 pub use process::{vm_process_main, VM_PROCESS_COMMAND};
 pub use realtime::{set_fifo, set_normal, Realtime};
