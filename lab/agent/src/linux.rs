@@ -8,7 +8,8 @@ use std::time::Duration;
 use unspin_guest_abi::rng::{stagger_ns, vm_seed};
 use unspin_host::cpus::{list, set_affinity};
 use unspin_scenario::plan::{CgroupLayout, LinuxFiles, LinuxGuest, Run, Vm};
-use unspin_scenario::result::{SchedStats, VmResult};
+use unspin_scenario::result::VmResult;
+use unspin_vmm::{sched_stats, Counts};
 
 use crate::cgroup::{self, Cpus, Limits, VmCgroup};
 use crate::qemu::{check_room, GuestCounts, Qemu};
@@ -40,7 +41,7 @@ struct Kind {
 /// A guest at one moment.
 pub(crate) struct GuestSample {
     pub(crate) counts: GuestCounts,
-    sched: SchedStats,
+    sched: Vec<Counts>,
 }
 
 /// A change of this restarts the program; each repeat has its own seed.
@@ -235,8 +236,8 @@ impl Guests {
         let mut all = Vec::new();
         for (vm, (guest, (a, b))) in self.up.iter_mut().zip(first.iter().zip(second)).enumerate() {
             guest.qemu.check()?;
-            let (counts, sched) = ((&a.counts, &b.counts), since(&a.sched, &b.sched));
-            let (a, b) = counts;
+            let sched = sched_stats(&a.sched, &b.sched);
+            let (a, b) = (&a.counts, &b.counts);
             if b.units <= a.units {
                 let what = match b.units == a.units {
                     true => "stood still",
@@ -284,17 +285,6 @@ fn start_of<T: Clone>(all: &[T], of: &[T]) -> Vec<T> {
     all.iter().take(of.len()).cloned().collect()
 }
 
-fn since(a: &SchedStats, b: &SchedStats) -> SchedStats {
-    let pairs = |a: &[u64], b: &[u64]| {
-        b.iter().zip(a).map(|(b, a)| b.saturating_sub(*a)).collect::<Vec<u64>>()
-    };
-    SchedStats {
-        steal_ns: a.steal_ns.as_ref().zip(b.steal_ns.as_ref()).map(|(a, b)| pairs(a, b)),
-        involuntary_switches: pairs(&a.involuntary_switches, &b.involuntary_switches),
-        voluntary_switches: pairs(&a.voluntary_switches, &b.voluntary_switches),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -318,17 +308,5 @@ mod tests {
         let three = vec![pv.clone(); 3];
         assert!(is_start(&three[..1], &three) && is_start(&three, &three[..2]));
         assert!(!is_start(&[queued], &three) && !is_start(&[], &three));
-    }
-
-    #[test]
-    fn what_the_scheduler_did_is_a_difference() {
-        let at = |n| SchedStats {
-            steal_ns: Some(vec![n, 2 * n]),
-            involuntary_switches: vec![n, n],
-            voluntary_switches: vec![3 * n, n],
-        };
-        assert_eq!(since(&at(5), &at(9)), at(4));
-        let without = SchedStats { steal_ns: None, ..at(5) };
-        assert_eq!(since(&without, &at(9)).steal_ns, None);
     }
 }

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use unspin_guest_abi::area::{self, Area, Mapped};
 use unspin_scenario::plan::{GuestIdle, GuestLock, LinuxFiles, LinuxGuest};
-use unspin_scenario::result::{FoundGuest, Responses, SchedStats};
+use unspin_scenario::result::{FoundGuest, Responses};
 use unspin_scenario::Named;
-use unspin_vmm::ends_with_this_thread;
 use unspin_vmm::process::now_ns;
+use unspin_vmm::{ends_with_this_thread, Counter, Counts};
 
 use crate::{interrupt, Error};
 
@@ -266,25 +266,14 @@ impl Qemu {
         }
     }
 
-    /// The scheduler's statistics of its vCPUs until now.
-    pub(crate) fn sched(&self) -> Result<SchedStats, Error> {
-        let mut stats = SchedStats::default();
-        let mut steal = Vec::new();
-        for tid in &self.tids {
-            let dir = PathBuf::from(format!("/proc/{}/task/{tid}", self.pid()));
-            let (path, status) = (dir.join("schedstat"), dir.join("status"));
-            let text = fs::read_to_string(&path).map_err(|e| Error::io(&path, e))?;
-            steal.extend(text.split_whitespace().nth(1).and_then(|ns| ns.parse::<u64>().ok()));
-            let text = fs::read_to_string(&status).map_err(|e| Error::io(&status, e))?;
-            let count = |name: &str| {
-                let line = text.lines().find_map(|line| line.strip_prefix(name));
-                line.and_then(|n| n.trim().parse::<u64>().ok()).unwrap_or(0)
-            };
-            stats.voluntary_switches.push(count("voluntary_ctxt_switches:"));
-            stats.involuntary_switches.push(count("nonvoluntary_ctxt_switches:"));
-        }
-        stats.steal_ns = (steal.len() == self.tids.len()).then_some(steal);
-        Ok(stats)
+    /// The scheduler's counts of its vCPUs until now.
+    pub(crate) fn sched(&self) -> Result<Vec<Counts>, Error> {
+        let counts = |tid: &i32| {
+            let task = PathBuf::from(format!("/proc/{}/task/{tid}", self.pid()));
+            let counts = Counter::open(&task).and_then(|counter| counter.read());
+            counts.map_err(|e| Error::io(&task, e))
+        };
+        self.tids.iter().map(counts).collect()
     }
 
     fn wait(&mut self, what: &'static str, is_done: impl Fn(&Area) -> bool) -> Result<(), Error> {

@@ -7,7 +7,6 @@
 //! that do not leave a lock within [`GRACE`] after the end are reported and left behind. Then the
 //! program has to exit.
 
-use crate::sched::{Counter, Counts};
 use crate::vm::Vm;
 use std::io;
 use std::os::unix::thread::JoinHandleExt;
@@ -17,9 +16,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use unspin_guest_abi::rng::{stagger_ns, vm_seed};
 use unspin_scenario::plan::{CgroupLayout, LockKind, Op, Run, Window, YieldTo};
-use unspin_scenario::result::{RunResult, SchedStats, VmResult};
+use unspin_scenario::result::{RunResult, VmResult};
 use unspin_vmm::process::{now_ns, sleep_until};
-use unspin_vmm::{allowed_cpus, clock_ns, run_on, vm_result, Realtime, VcpuSample};
+use unspin_vmm::{
+    allowed_cpus, clock_ns, run_on, sched_stats, vm_result, Counter, Counts, Realtime, VcpuSample,
+};
 
 /// Time in which threads have to leave locks after the run's end.
 pub const GRACE: Duration = Duration::from_secs(30);
@@ -193,7 +194,8 @@ impl Threads {
                     .spawn(move || vcpu(&vm, index, &on, start_ns, &ready))
                     .map_err(os)?;
                 let began = is_ready.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
-                let counter = began.and_then(Counter::open).map_err(os)?;
+                let open = |tid: i32| Counter::open(format!("/proc/self/task/{tid}"));
+                let counter = began.and_then(open).map_err(os)?;
                 let mut cpu_clock = 0;
                 // SAFETY: the thread has not been joined.
                 match unsafe { libc::pthread_getcpuclockid(handle.as_pthread_t(), &mut cpu_clock) }
@@ -273,17 +275,7 @@ fn vcpu(vm: &Vm, index: u32, on: &[usize], start_ns: u64, ready: &Sender<io::Res
 }
 
 fn result((first, before): &VmSample, (second, after): &VmSample) -> VmResult {
-    let difference = |count: fn(&Counts) -> u64| -> Vec<u64> {
-        let pairs = before.iter().zip(after);
-        pairs.map(|(a, b)| count(b).saturating_sub(count(a))).collect()
-    };
-    let has_steal = after.iter().all(|counts| counts.steal_ns.is_some());
-    let sched = SchedStats {
-        steal_ns: has_steal.then(|| difference(|counts| counts.steal_ns.unwrap_or(0))),
-        involuntary_switches: difference(|counts| counts.involuntary_switches),
-        voluntary_switches: difference(|counts| counts.voluntary_switches),
-    };
-    VmResult { sched: Some(sched), ..vm_result(first, second) }
+    VmResult { sched: Some(sched_stats(before, after)), ..vm_result(first, second) }
 }
 
 #[cfg(test)]
