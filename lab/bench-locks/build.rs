@@ -35,28 +35,15 @@ fn main() {
         );
     }
     let subjects = subjects(&crate_dir, &locks_dir);
-    let mut table = String::from("extern \"C\" {\n");
-    for s in &subjects {
-        compile(s, &crate_dir);
-        writeln!(
-            table,
-            "    fn unspin_bench_{}(c: *const Config, o: *mut Thread, w: *mut Window) -> i32;",
-            s.name
-        )
-        .unwrap();
-    }
-    table.push_str("}\n/// Every lock, arm and peer.\npub static SUBJECTS: &[Subject] = &[\n");
-    for s in &subjects {
-        writeln!(
-            table,
-            "    Subject {{ name: {:?}, peer: {}, run: unspin_bench_{} }},",
-            s.name, s.peer, s.name
-        )
-        .unwrap();
-    }
-    table.push_str("];\n");
-    table.push_str(&counted(&subjects, &crate_dir));
-    std::fs::write(out.join("subjects.rs"), table).expect("OUT_DIR can be written");
+    let all = subjects.iter().map(|s| ("unspin_bench", s, build(s, &crate_dir)));
+    let mut tables = compile("/// Every lock, arm and peer.\npub static SUBJECTS", all);
+    let counting = subjects.iter().filter(|s| !s.peer).map(|s| {
+        let mut build = build(s, &crate_dir);
+        build.define("UNSPIN_LOCK_STATS", None);
+        ("unspin_count", s, build)
+    });
+    tables += &compile("/// Every lock and arm, counting.\npub static COUNTED", counting);
+    std::fs::write(out.join("subjects.rs"), tables).expect("OUT_DIR can be written");
     cc::Build::new()
         .cpp(true)
         .std("c++17")
@@ -119,29 +106,23 @@ fn subjects(crate_dir: &Path, locks_dir: &Path) -> Vec<Subject> {
     subjects
 }
 
-/// Compiles the locks of core/locks/ with UNSPIN_LOCK_STATS; the table of them.
-fn counted(subjects: &[Subject], crate_dir: &Path) -> String {
-    let mut externs = String::new();
-    let mut table = String::new();
-    for s in subjects.iter().filter(|s| !s.peer) {
-        let name = format!("unspin_count_{}", s.name);
-        build(s, crate_dir)
-            .define("UNSPIN_LOCK_STATS", None)
-            .define("BENCH", Some(name.as_str()))
-            .compile(&name);
+/// Compiles them, each with the prefix of its function; the table of them, whose declaration is `table`.
+fn compile<'a>(
+    table: &str,
+    subjects: impl Iterator<Item = (&'a str, &'a Subject, cc::Build)>,
+) -> String {
+    let (mut externs, mut rows) = (String::new(), String::new());
+    for (prefix, Subject { name, peer, .. }, mut build) in subjects {
+        let run = format!("{prefix}_{name}");
+        build.define("BENCH", Some(run.as_str())).compile(&run);
         writeln!(
             externs,
-            "    fn {name}(c: *const Config, o: *mut Thread, w: *mut Window, n: *mut Counts) -> i32;"
+            "    fn {run}(c: *const Config, o: *mut Thread, w: *mut Window, n: *mut Counts) -> i32;"
         )
         .unwrap();
-        writeln!(table, "    Counted {{ name: {:?}, run: {name} }},", s.name).unwrap();
+        writeln!(rows, "    Subject {{ name: {name:?}, peer: {peer}, run: {run} }},").unwrap();
     }
-    format!("extern \"C\" {{\n{externs}}}\n/// Every lock and arm, counting.\npub static COUNTED: &[Counted] = &[\n{table}];\n")
-}
-
-fn compile(s: &Subject, crate_dir: &Path) {
-    let name = format!("unspin_bench_{}", s.name);
-    build(s, crate_dir).define("BENCH", Some(name.as_str())).compile(&name);
+    format!("extern \"C\" {{\n{externs}}}\n{table}: &[Subject] = &[\n{rows}];\n")
 }
 
 fn c() -> cc::Build {

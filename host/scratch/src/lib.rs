@@ -76,6 +76,13 @@ impl Scratch {
         self.join(path).to_str().expect("the name of a temporary directory is text").to_string()
     }
 
+    /// As [`Scratch::write`]. Returns the file's path for a command line.
+    #[track_caller]
+    pub fn file(&self, path: &str, contents: impl AsRef<[u8]>) -> String {
+        self.write(path, contents);
+        self.text(path)
+    }
+
     /// A process in `proc/` that was started with these arguments and holds a VM.
     #[track_caller]
     pub fn vm(&self, pid: u32, args: &[&str]) {

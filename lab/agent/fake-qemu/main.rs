@@ -4,13 +4,13 @@
 //! shares with its host. The value of `-initrd` selects a fault and the VM that has it:
 //! `stands-still:1`.
 
+use std::fs::OpenOptions;
 use std::io::Write;
-use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
-use unspin_guest_abi::area::{self, Area};
+use unspin_guest_abi::area::{self, Area, Mapped};
 use unspin_scenario::result::Responses;
 
 fn main() {
@@ -57,35 +57,19 @@ fn main() {
         (_, None, true) => "queued",
         (_, None, false) => "pv",
     };
-    let area = map(Path::new(memory));
+    let memory = OpenOptions::new().read(true).write(true).open(memory).unwrap();
+    let area = Mapped::new(&memory, area::ADDR).unwrap();
     if value("-append").contains(area::MODULE_WORD) && fault != "lacks-the-module" {
         area::set_text(&area.found.module, "0.1.0");
     }
-    guest(area, vcpus, lock, &fault, Path::new(&console));
+    guest(&area, vcpus, lock, &fault, Path::new(&console));
 }
 
 /// In the wording of Debian's kernel.
 fn oops(console: &Path) {
-    let mut file = std::fs::OpenOptions::new().append(true).open(console).unwrap();
+    let mut file = OpenOptions::new().append(true).open(console).unwrap();
     let lines = "BUG: unable to handle page fault for address: ffffffffffffffd8\nOops: 0000 [#1]\n";
     file.write_all(lines.as_bytes()).unwrap();
-}
-
-fn map(path: &Path) -> &'static Area {
-    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
-    // SAFETY: a new mapping of a file that is longer than that; it is never taken away.
-    unsafe {
-        let at = libc::mmap(
-            std::ptr::null_mut(),
-            area::BYTES,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED,
-            file.as_raw_fd(),
-            area::ADDR as libc::off_t,
-        );
-        assert_ne!(at, libc::MAP_FAILED);
-        &*at.cast::<Area>()
-    }
 }
 
 /// A response of 1,000 cycles.

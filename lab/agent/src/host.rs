@@ -2,7 +2,6 @@
 //! Describes this computer, and its settings that matter for the figures.
 
 use std::collections::BTreeMap;
-use std::ffi::CStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -51,7 +50,7 @@ pub(crate) fn begin(plan: &Plan) -> Begin {
     settings.insert("cgroup".into(), cgroup.into());
     let module = module::Module::open().ok().flatten();
     Begin {
-        kernel: kernel_release(),
+        kernel: read("/proc/sys/kernel/osrelease").unwrap_or_default(),
         cpu_model: cpu_model(),
         pcpus: online_cpus().unwrap_or(0),
         tsc_khz: unspin_host::tsc_khz().map(u64::from),
@@ -63,7 +62,12 @@ pub(crate) fn begin(plan: &Plan) -> Begin {
     }
 }
 
-pub(crate) fn online_cpus() -> Result<u32, Error> {
+/// The number of CPUs that are online.
+///
+/// # Errors
+///
+/// The system does not say.
+pub fn online_cpus() -> Result<u32, Error> {
     // SAFETY: no memory involved.
     match unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) } {
         count if count > 0 => Ok(count as u32),
@@ -146,20 +150,14 @@ fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_string())
 }
 
-fn kernel_release() -> String {
-    // SAFETY: uname fills the structure it is given with terminated strings.
-    unsafe {
-        let mut name: libc::utsname = std::mem::zeroed();
-        libc::uname(&mut name);
-        CStr::from_ptr(name.release.as_ptr()).to_string_lossy().into_owned()
-    }
+/// The name of the processor; `unknown` if the kernel does not show it.
+pub fn cpu_model() -> String {
+    read("/proc/cpuinfo").and_then(|text| model(&text)).unwrap_or("unknown".into())
 }
 
-fn cpu_model() -> String {
-    let cpuinfo = read("/proc/cpuinfo").unwrap_or_default();
-    let line = cpuinfo.lines().find(|line| line.starts_with("model name"));
-    line.and_then(|line| line.split_once(':'))
-        .map_or_else(|| "unknown".into(), |(_, model)| model.trim().into())
+fn model(cpuinfo: &str) -> Option<String> {
+    let line = cpuinfo.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_string())
 }
 
 #[cfg(test)]
@@ -170,6 +168,12 @@ mod tests {
         let each: String =
             (0..cpus).map(|cpu| format!("cpu{cpu} 1 2 3 4 5 6 7 8 9 10\n")).collect();
         format!("cpu  70 80 90 {idle} {iowait} 6 7 8 9 10\n{each}intr 1 2 3\nctxt 9\n")
+    }
+
+    #[test]
+    fn the_cpu_says_its_model() {
+        assert_eq!(model("processor\t: 0\nmodel name\t: A B\n").as_deref(), Some("A B"));
+        assert_eq!(model("processor\t: 0\n"), None);
     }
 
     #[test]

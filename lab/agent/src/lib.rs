@@ -34,6 +34,7 @@ use unspin_scenario::result::{Progress, Record};
 
 use error::complain;
 pub use error::Error;
+pub use host::{cpu_model, online_cpus};
 pub use interrupt::is_ignored;
 pub use module::settings_for;
 pub use sink::{frame, Sink};
@@ -128,19 +129,9 @@ pub fn run_plan(plan: &Plan, sink: &mut Give) -> Result<u32, Error> {
     match prepare(plan) {
         Ok(mut bench) => {
             sink(Record::Begin(host::begin(plan)))?;
-            let total = plan.runs.len() as u32;
-            for (index, run) in plan.runs.iter().enumerate() {
-                let text = format!(
-                    "{}/{total} {} {} x {} vCPUs, arm {}, repeat {}",
-                    index + 1,
-                    run.profile,
-                    run.vms.len(),
-                    run.vcpus_text(),
-                    run.arm.name,
-                    run.repeat
-                );
-                sink(Record::Progress(Progress { id: run.id, total, text }))?;
-                match measure::measure(&mut bench, run, &plan.runs[index + 1..]) {
+            for (at, run) in (1..).zip(&plan.runs) {
+                sink(Record::Progress(Progress::of(run, at, plan.runs.len(), "")))?;
+                match measure::measure(&mut bench, run, &plan.runs[at..]) {
                     Ok(result) => sink(Record::Run(Box::new(result)))?,
                     // The rest of the plan can be run later.
                     Err(error @ (Error::Interrupted | Error::OtherVms { .. })) => {

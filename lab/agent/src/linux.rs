@@ -3,13 +3,13 @@
 //! uses the first of them, the others idle, and new ones are booted only if the kernel or the lock
 //! differs.
 
-use std::mem;
 use std::time::Duration;
 
-use unspin_guest_abi::rng::{splitmix64, vm_seed};
+use unspin_guest_abi::rng::{stagger_ns, vm_seed};
 use unspin_host::cpus::{list, set_affinity};
 use unspin_scenario::plan::{CgroupLayout, LinuxFiles, LinuxGuest, Run, Vm};
-use unspin_scenario::result::{SchedStats, VmResult};
+use unspin_scenario::result::VmResult;
+use unspin_vmm::{sched_stats, Counts};
 
 use crate::cgroup::{self, Cpus, Limits, VmCgroup};
 use crate::qemu::{check_room, GuestCounts, Qemu};
@@ -24,6 +24,7 @@ pub(crate) struct Guests {
 
 struct Guest {
     of: Kind,
+    /// Dropped, and so ended, before its cgroups: they can only be removed when they are empty.
     qemu: Qemu,
     cgroup: Option<VmCgroup>,
     /// Its present task; `None`: none.
@@ -40,7 +41,7 @@ struct Kind {
 /// A guest at one moment.
 pub(crate) struct GuestSample {
     pub(crate) counts: GuestCounts,
-    sched: SchedStats,
+    sched: Vec<Counts>,
 }
 
 /// A change of this restarts the program; each repeat has its own seed.
@@ -69,12 +70,7 @@ impl Guests {
 
     /// Ends all of them.
     pub(crate) fn end(&mut self) {
-        for guest in mem::take(&mut self.up) {
-            // Its cgroups are empty only after it has ended.
-            let Guest { qemu, cgroup, .. } = guest;
-            drop(qemu);
-            drop(cgroup);
-        }
+        self.up.clear();
         self.place = Place::default();
     }
 
@@ -119,7 +115,7 @@ impl Guests {
     pub(crate) fn place(&mut self, run: &Run, cpus: Cpus) -> Result<(), Error> {
         let limits = run.vms.iter().map(|vm| Limits::of(run, vm, cpus)).collect();
         let pin = run.vms.iter().map(|vm| vm.pin.clone()).collect();
-        let place = Place { cgroup: Some(run.cgroup), limits, pin };
+        let mut place = Place { cgroup: Some(run.cgroup), limits, pin };
         // Guests that the run does not use keep their placement.
         let here = Place {
             limits: start_of(&self.place.limits, &place.limits),
@@ -129,6 +125,10 @@ impl Guests {
         if here == place {
             return Ok(());
         }
+        // A guest that the run does not use is placed like the last one of the run.
+        let guests = self.up.len().max(run.vms.len());
+        place.limits.resize(guests, Limits::default());
+        place.pin.resize(guests, place.pin.last().cloned().unwrap_or_default());
         // Until all are moved, the placement is unknown.
         self.place = Place::default();
         for (vm, guest) in self.up.iter_mut().enumerate() {
@@ -139,12 +139,10 @@ impl Guests {
                 None if cgroup::available().is_ok() => cgroup::to_root(pid)?,
                 None => {}
             }
-            let limits = place.limits.get(vm).copied().unwrap_or_default();
-            guest.cgroup = VmCgroup::new(vm as u32, run.cgroup, limits, pid, tids)?;
-            // A guest that the run does not use is placed like the last one of the run.
-            let pin = place.pin.get(vm).or(place.pin.last());
+            guest.cgroup = VmCgroup::new(vm as u32, run.cgroup, place.limits[vm], pid, tids)?;
+            let pin = &place.pin[vm];
             for (vcpu, tid) in tids.iter().enumerate() {
-                let cpu = pin.and_then(|pin| pin.get(vcpu % pin.len().max(1))).copied();
+                let cpu = pin.get(vcpu % pin.len().max(1)).copied();
                 let allowed = cpu.map_or(0..cpus.count, |cpu| cpu..cpu + 1).collect();
                 set_affinity(*tid as u32, &allowed).map_err(|e| {
                     let allowed = list(&allowed);
@@ -152,16 +150,7 @@ impl Guests {
                 })?;
             }
         }
-        let padded = |pin: &[Vec<u32>]| match pin.last() {
-            None => Vec::new(),
-            Some(last) => {
-                let more = self.up.len().saturating_sub(pin.len());
-                pin.iter().cloned().chain(std::iter::repeat_n(last.clone(), more)).collect()
-            }
-        };
-        let mut limits = place.limits;
-        limits.resize(limits.len().max(self.up.len()), Limits::default());
-        self.place = Place { pin: padded(&place.pin), limits, ..place };
+        self.place = place;
         Ok(())
     }
 
@@ -185,9 +174,9 @@ impl Guests {
             };
             // Until it is known to run, it has no task.
             guest.runs = None;
-            let stagger = splitmix64(seed) % (run.stagger_ms * 1_000_000 + 1);
             if wanted.is_some() {
-                std::thread::sleep(Duration::from_nanos(stagger / run.vms.len() as u64));
+                let stagger_ns = stagger_ns(seed, run.stagger_ms);
+                std::thread::sleep(Duration::from_nanos(stagger_ns / run.vms.len() as u64));
             }
             guest.qemu.command(name, seed)?;
             started.push((vm, wanted));
@@ -247,8 +236,8 @@ impl Guests {
         let mut all = Vec::new();
         for (vm, (guest, (a, b))) in self.up.iter_mut().zip(first.iter().zip(second)).enumerate() {
             guest.qemu.check()?;
-            let (counts, sched) = ((&a.counts, &b.counts), since(&a.sched, &b.sched));
-            let (a, b) = counts;
+            let sched = sched_stats(&a.sched, &b.sched);
+            let (a, b) = (&a.counts, &b.counts);
             if b.units <= a.units {
                 let what = match b.units == a.units {
                     true => "stood still",
@@ -296,17 +285,6 @@ fn start_of<T: Clone>(all: &[T], of: &[T]) -> Vec<T> {
     all.iter().take(of.len()).cloned().collect()
 }
 
-fn since(a: &SchedStats, b: &SchedStats) -> SchedStats {
-    let pairs = |a: &[u64], b: &[u64]| {
-        b.iter().zip(a).map(|(b, a)| b.saturating_sub(*a)).collect::<Vec<u64>>()
-    };
-    SchedStats {
-        steal_ns: a.steal_ns.as_ref().zip(b.steal_ns.as_ref()).map(|(a, b)| pairs(a, b)),
-        involuntary_switches: pairs(&a.involuntary_switches, &b.involuntary_switches),
-        voluntary_switches: pairs(&a.voluntary_switches, &b.voluntary_switches),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -330,17 +308,5 @@ mod tests {
         let three = vec![pv.clone(); 3];
         assert!(is_start(&three[..1], &three) && is_start(&three, &three[..2]));
         assert!(!is_start(&[queued], &three) && !is_start(&[], &three));
-    }
-
-    #[test]
-    fn what_the_scheduler_did_is_a_difference() {
-        let at = |n| SchedStats {
-            steal_ns: Some(vec![n, 2 * n]),
-            involuntary_switches: vec![n, n],
-            voluntary_switches: vec![3 * n, n],
-        };
-        assert_eq!(since(&at(5), &at(9)), at(4));
-        let without = SchedStats { steal_ns: None, ..at(5) };
-        assert_eq!(since(&without, &at(9)).steal_ns, None);
     }
 }

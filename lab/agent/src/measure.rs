@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use unspin_diagnosis::spinners::{is_user, Samples, USER};
 use unspin_scenario::plan::Run;
-use unspin_scenario::result::{Responses, RunResult, SpinPlace, Spinners, Stalls, VmResult};
-use unspin_vmm::process::{now_ns, Sample};
-use unspin_vmm::{Realtime, VcpuSample};
+use unspin_scenario::result::{RunResult, SpinPlace, Spinners, VmResult};
+use unspin_vmm::process::now_ns;
+use unspin_vmm::{vm_result, Realtime};
 
 use crate::bench::Bench;
 use crate::check::check;
@@ -95,7 +95,7 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
         module: counted.module,
         turns: counted.turns,
         error,
-        ..vm_result(sample)
+        ..vm_result(&sample[0].vcpus, &sample[1].vcpus)
     });
     let host_idle_share = second.idle_share_since(&first);
     let result = watched.result(run, vm, &vms.pids, starts.first_ns);
@@ -195,36 +195,6 @@ fn places(counts: &[(u64, u64)]) -> (Vec<SpinPlace>, u64) {
     }
     places.sort_by_key(|place| std::cmp::Reverse(place.count));
     (places, kernel.iter().skip(SPIN_PLACES).map(|(_, count)| count).sum())
-}
-
-fn vm_result([first, second]: &[Sample; 2]) -> VmResult {
-    let per_vcpu = |count: fn(&VcpuSample) -> u64| {
-        let pairs = first.vcpus.iter().zip(&second.vcpus);
-        pairs.map(|(a, b)| count(b).saturating_sub(count(a))).collect::<Vec<u64>>()
-    };
-    // The histogram of all vCPUs together. A vCPU without events may have none.
-    let merged = |hist: fn(&VcpuSample) -> &[u64]| {
-        let buckets = second.vcpus.iter().map(|vcpu| hist(vcpu).len()).max().unwrap_or(0);
-        let count = |v: &VcpuSample, b: usize| hist(v).get(b).copied().unwrap_or(0);
-        let sum = |at: &Sample, b: usize| at.vcpus.iter().map(|v| count(v, b)).sum::<u64>();
-        (0..buckets).map(|b| sum(second, b) - sum(first, b)).collect::<Vec<u64>>()
-    };
-    let responses = Responses {
-        count: per_vcpu(|v| v.responses).iter().sum(),
-        cycles: per_vcpu(|v| v.response_cycles).iter().sum(),
-        hist: merged(|v| &v.response_hist),
-    };
-    let stalls = Stalls { free: merged(|v| &v.stalls_free), held: merged(|v| &v.stalls_held) };
-    VmResult {
-        units: per_vcpu(|v| v.units),
-        acquisitions: per_vcpu(|v| v.acquisitions),
-        cpu_ns: per_vcpu(|v| v.cpu_ns),
-        wait_hist: merged(|v| &v.wait_hist),
-        stalls: (!stalls.free.is_empty()).then_some(stalls),
-        max_wait_cycles: second.vcpus.iter().map(|v| v.max_wait_cycles).max().unwrap_or(0),
-        responses: (!responses.hist.is_empty()).then_some(responses),
-        ..VmResult::default()
-    }
 }
 
 /// `at_ns`: the times at which each VM was read, at both ends.

@@ -3,7 +3,6 @@
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -11,11 +10,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use unspin_guest_abi::area::{self, Area};
+use unspin_guest_abi::area::{self, Area, Mapped};
 use unspin_scenario::plan::{GuestIdle, GuestLock, LinuxFiles, LinuxGuest};
-use unspin_scenario::result::{FoundGuest, Responses, SchedStats};
+use unspin_scenario::result::{FoundGuest, Responses};
 use unspin_scenario::Named;
 use unspin_vmm::process::now_ns;
+use unspin_vmm::{ends_with_this_thread, Counter, Counts};
 
 use crate::{interrupt, Error};
 
@@ -36,7 +36,9 @@ const CONSOLE_LINES: usize = 8;
 pub(crate) struct Qemu {
     vm: u32,
     child: Child,
-    memory: Memory,
+    /// The name of the file with its memory, until QEMU has mapped it.
+    memory: Option<NewFile>,
+    area: Mapped,
     console: NewFile,
     /// Threads of its vCPUs, by number, once it is ready.
     pub(crate) tids: Vec<i32>,
@@ -74,7 +76,10 @@ impl Qemu {
         })?;
         let own = std::process::id();
         let path = Path::new(SHARED_MEMORY).join(format!("unspin-{own}-{vm}"));
-        let memory = Memory::make(&path, u64::from(guest.memory_mib) << 20)?;
+        let (memory, file) = NewFile::make(path.clone())?;
+        let io = |e| Error::io(&path, e);
+        file.set_len(u64::from(guest.memory_mib) << 20).map_err(io)?;
+        let (memory, area) = (Some(memory), Mapped::new(&file, area::ADDR).map_err(io)?);
         let console = std::env::temp_dir().join(format!("unspin-{own}-{vm}.console"));
         let (console, _) = NewFile::make(console)?;
         let mut command = Command::new(&files.qemu);
@@ -104,36 +109,28 @@ impl Qemu {
             .stderr(Stdio::piped())
             // The terminal's ^C does not reach it: the agent ends its guests.
             .process_group(0);
-        // SAFETY: between fork and exec only an async-signal-safe function is called.
-        unsafe {
-            command.pre_exec(|| {
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                Ok(())
-            });
-        }
-        let child = command.spawn().map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => Error::NoQemu { program: files.qemu.clone() },
-            _ => Error::io(&files.qemu, e),
-        })?;
+        let child =
+            ends_with_this_thread(&mut command, libc::SIGKILL).spawn().map_err(|e| {
+                match e.kind() {
+                    std::io::ErrorKind::NotFound => Error::NoQemu { program: files.qemu.clone() },
+                    _ => Error::io(&files.qemu, e),
+                }
+            })?;
         let patience = Duration::from_secs(files.patience_s);
         let (tids, serial, lock, module) = (Vec::new(), 0, guest.lock, guest.module);
-        Ok(Qemu { vm, child, memory, console, tids, serial, patience, lock, module })
+        Ok(Qemu { vm, child, memory, area, console, tids, serial, patience, lock, module })
     }
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    fn area(&self) -> &Area {
-        self.memory.area()
-    }
-
     /// Waits until the guest's runner is up and all vCPUs are.
     pub(crate) fn wait_ready(&mut self, vcpus: u32) -> Result<(), Error> {
         self.wait("boot", |area| area.guest.magic.load(Ordering::Acquire) == area::MAGIC)?;
         // Both have mapped it. Without its name, nothing is left behind if either is killed.
-        self.memory.name = None;
-        let guest = &self.area().guest;
+        self.memory = None;
+        let guest = &self.area.guest;
         let version = guest.version.load(Ordering::Relaxed);
         if version != area::VERSION {
             let error = format!("its runner speaks version {version}, not {}", area::VERSION);
@@ -143,13 +140,13 @@ impl Qemu {
         if online != vcpus {
             return Err(self.error(format!("its kernel has brought up {online} of {vcpus} vCPUs")));
         }
-        let found = area::text(&self.area().found.lock);
+        let found = area::text(&self.area.found.lock);
         if found != self.lock.called() {
             let wanted = self.lock.called();
             let error = format!("its kernel has {found} locks where {wanted} is wanted");
             return Err(self.error(error));
         }
-        if area::text(&self.area().found.module).is_empty() == self.module {
+        if area::text(&self.area.found.module).is_empty() == self.module {
             let wanted = if self.module { "is not" } else { "is" };
             return Err(self.error(format!("unspin-guest {wanted} loaded in it")));
         }
@@ -166,7 +163,7 @@ impl Qemu {
     /// starts none. [`Qemu::answered`] waits until that is done.
     pub(crate) fn command(&mut self, program: &str, seed: u64) -> Result<(), Error> {
         self.serial += 1;
-        let host = &self.area().host;
+        let host = &self.area.host;
         host.seed.store(seed, Ordering::Relaxed);
         if !area::set_text(&host.program, program) {
             return Err(self.error(format!("its program's name {program:?} is too long")));
@@ -192,13 +189,13 @@ impl Qemu {
     }
 
     pub(crate) fn units(&self) -> u64 {
-        self.area().units()
+        self.area.units()
     }
 
     /// Checks that guest and program work.
     pub(crate) fn check(&mut self) -> Result<(), Error> {
         self.lives()?;
-        let guest = &self.area().guest;
+        let guest = &self.area.guest;
         let boots = guest.boots.load(Ordering::Relaxed);
         if boots > 1 {
             return Err(self.error(format!("it rebooted ({boots} boots)")));
@@ -209,8 +206,8 @@ impl Qemu {
         match guest.state.load(Ordering::Relaxed) {
             area::STATE_READY | area::STATE_RUNS => Ok(()),
             _ => {
-                let program = area::text(&self.area().host.program);
-                let why = area::text(&self.area().error);
+                let program = area::text(&self.area.host.program);
+                let why = area::text(&self.area.error);
                 Err(self.error(format!("its program {program} failed: {why}")))
             }
         }
@@ -218,7 +215,7 @@ impl Qemu {
 
     /// The features that its kernel found.
     pub(crate) fn found(&self) -> FoundGuest {
-        let found = &self.area().found;
+        let found = &self.area.found;
         FoundGuest {
             kernel: area::text(&found.kernel),
             lock: area::text(&found.lock),
@@ -238,7 +235,7 @@ impl Qemu {
     }
 
     fn responses(&self) -> Responses {
-        let of = &self.area().responses;
+        let of = &self.area.responses;
         let read = |n: &AtomicU64| n.load(Ordering::Relaxed);
         let hist = of.hist.iter().map(read).collect();
         Responses { count: read(&of.count), cycles: read(&of.cycles), hist }
@@ -269,30 +266,19 @@ impl Qemu {
         }
     }
 
-    /// The scheduler's statistics of its vCPUs until now.
-    pub(crate) fn sched(&self) -> Result<SchedStats, Error> {
-        let mut stats = SchedStats::default();
-        let mut steal = Vec::new();
-        for tid in &self.tids {
-            let dir = PathBuf::from(format!("/proc/{}/task/{tid}", self.pid()));
-            let (path, status) = (dir.join("schedstat"), dir.join("status"));
-            let text = fs::read_to_string(&path).map_err(|e| Error::io(&path, e))?;
-            steal.extend(text.split_whitespace().nth(1).and_then(|ns| ns.parse::<u64>().ok()));
-            let text = fs::read_to_string(&status).map_err(|e| Error::io(&status, e))?;
-            let count = |name: &str| {
-                let line = text.lines().find_map(|line| line.strip_prefix(name));
-                line.and_then(|n| n.trim().parse::<u64>().ok()).unwrap_or(0)
-            };
-            stats.voluntary_switches.push(count("voluntary_ctxt_switches:"));
-            stats.involuntary_switches.push(count("nonvoluntary_ctxt_switches:"));
-        }
-        stats.steal_ns = (steal.len() == self.tids.len()).then_some(steal);
-        Ok(stats)
+    /// The scheduler's counts of its vCPUs until now.
+    pub(crate) fn sched(&self) -> Result<Vec<Counts>, Error> {
+        let counts = |tid: &i32| {
+            let task = PathBuf::from(format!("/proc/{}/task/{tid}", self.pid()));
+            let counts = Counter::open(&task).and_then(|counter| counter.read());
+            counts.map_err(|e| Error::io(&task, e))
+        };
+        self.tids.iter().map(counts).collect()
     }
 
     fn wait(&mut self, what: &'static str, is_done: impl Fn(&Area) -> bool) -> Result<(), Error> {
         let start = Instant::now();
-        while !is_done(self.area()) {
+        while !is_done(&self.area) {
             interrupt::check()?;
             self.lives()?;
             if start.elapsed() > self.patience {
@@ -410,41 +396,6 @@ impl Drop for NewFile {
     }
 }
 
-/// The file with a guest's memory, of which the shared area is mapped.
-struct Memory {
-    name: Option<NewFile>,
-    at: *mut libc::c_void,
-}
-
-impl Memory {
-    fn make(path: &Path, bytes: u64) -> Result<Memory, Error> {
-        let (name, file) = NewFile::make(path.to_path_buf())?;
-        let mut memory = Memory { name: Some(name), at: libc::MAP_FAILED };
-        file.set_len(bytes).map_err(|e| Error::io(path, e))?;
-        // SAFETY: a new mapping of the file, which is long enough.
-        memory.at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                area::BYTES,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                area::ADDR as libc::off_t,
-            )
-        };
-        match memory.at {
-            libc::MAP_FAILED => Err(Error::io(path, std::io::Error::last_os_error())),
-            _ => Ok(memory),
-        }
-    }
-
-    fn area(&self) -> &Area {
-        // SAFETY: the mapping has the size of an area and lives as long as `self`, and all fields
-        // that others write are atomic.
-        unsafe { &*self.at.cast::<Area>() }
-    }
-}
-
 /// Checks that this much memory is available. Otherwise a guest would be killed during a run.
 pub(crate) fn check_room(mib: u64) -> Result<(), Error> {
     let free = [shared_mib(), available_mib()].into_iter().flatten().min();
@@ -474,13 +425,4 @@ fn available_mib() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib >> 10)
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        if self.at != libc::MAP_FAILED {
-            // SAFETY: mapped here, and no longer used.
-            unsafe { libc::munmap(self.at, area::BYTES) };
-        }
-    }
 }

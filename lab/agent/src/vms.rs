@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use unspin_guest_abi::rng::{splitmix64, vm_seed};
+use unspin_guest_abi::rng::{stagger_ns, vm_seed};
 use unspin_policy::vcrd;
 use unspin_scenario::plan::{Arm, Coscheduling, Run, Window};
 use unspin_vmm::process::{now_ns, Schedule};
@@ -88,7 +88,8 @@ impl Starts {
 /// Tells every VM when to start.
 pub(crate) fn start(run: &Run, processes: &mut [VmProcess]) -> Result<Starts, Error> {
     let base = now_ns() + START_LEAD_NS;
-    let starts: Vec<u64> = (0..run.vm_count()).map(|vm| base + stagger_ns(run, vm)).collect();
+    let start = |vm| base + stagger_ns(vm_seed(run.seed, vm), run.stagger_ms);
+    let starts: Vec<u64> = (0..run.vm_count()).map(start).collect();
     let first_ns = starts.iter().copied().min().unwrap_or(base);
     let last_ns = starts.iter().copied().max().unwrap_or(base);
     for (process, &start_at_ns) in processes.iter_mut().zip(&starts) {
@@ -108,10 +109,6 @@ pub(crate) fn window_of_working(
     let window = starts.window(run, now_ns());
     processes.iter_mut().try_for_each(|process| process.sample_at(window))?;
     Ok(window)
-}
-
-fn stagger_ns(run: &Run, vm: u32) -> u64 {
-    splitmix64(vm_seed(run.seed, vm)) % (run.stagger_ms * NS_PER_MS + 1)
 }
 
 pub(crate) fn stop_vms(vms: &mut Vms) -> Result<Vec<Option<String>>, Error> {

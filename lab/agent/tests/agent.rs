@@ -4,10 +4,10 @@
 mod common;
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{plan_file, plan_of, said, AGENT};
+use common::{plan_file, plan_of, said, start};
 use unspin_scenario::plan::{
     ApleParams, Arm, Dist, Host, LockKind, Op, Plan, Run, Step, Vm, Window, YieldTo,
 };
@@ -178,8 +178,7 @@ fn a_terminated_agent_leaves_no_vm_behind() {
         return;
     }
     let path = plan_file("terminated", &plan(vec![Run { window_ms: 600_000, ..run(0) }]));
-    let mut agent =
-        Command::new(AGENT).arg("agent").arg(path).stdout(Stdio::piped()).spawn().unwrap();
+    let mut agent = start(&path, Stdio::piped());
     let mut lines = BufReader::new(agent.stdout.take().unwrap()).lines();
     while !lines.next().unwrap().unwrap().contains("progress") {}
     let vms = wait_for_children(agent.id(), 2);
@@ -199,8 +198,7 @@ fn vms_of_a_killed_agent_end() {
         return;
     }
     let path = plan_file("killed", &plan(vec![Run { window_ms: 600_000, ..run(0) }]));
-    let mut agent =
-        Command::new(AGENT).arg("agent").arg(path).stdout(Stdio::null()).spawn().unwrap();
+    let mut agent = start(&path, Stdio::null());
     let vms = wait_for_children(agent.id(), 2);
     agent.kill().unwrap();
     agent.wait().unwrap();

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{plan_file, plan_of, said, Said, AGENT};
+use common::{plan_file, plan_of, said, start, Said, AGENT};
 use unspin_scenario::plan::{
     GuestIdle, GuestLock, GuestProgram, LinuxFiles, LinuxGuest, LinuxVm, Plan, Run, Window,
 };
@@ -276,8 +276,7 @@ fn an_interrupt_leaves_nothing_behind() {
     let long = Run { window_ms: 60_000, ..run(0, GuestLock::Queued, "a") };
     let path = plan_file("interrupted", &plan("", vec![long]));
     for after_ms in [5, 60, 400] {
-        let child =
-            Command::new(AGENT).arg("agent").arg(&path).stdout(Stdio::piped()).spawn().unwrap();
+        let child = start(&path, Stdio::piped());
         let pid = child.id();
         std::thread::sleep(Duration::from_millis(after_ms));
         // SAFETY: a signal to a child that has not been waited for.

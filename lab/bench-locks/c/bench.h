@@ -77,17 +77,13 @@ static inline unsigned int bench_bucket(unsigned long long ticks)
 #define BENCH_INIT(lock) ((void)(lock))
 #endif
 
-#ifdef UNSPIN_LOCK_STATS
-#define BENCH_COUNTS , struct unspin_lock_stats_counts *counts
-#else
-#define BENCH_COUNTS
-#endif
+struct unspin_lock_stats_counts;
 
 /*
  * Runs one measurement; @out has config->threads entries. 0, or an errno: EPROTO when the lock let two
- * threads in at a time. With UNSPIN_LOCK_STATS, counts of the whole run, E2BIG for too many threads.
+ * threads in at a time. With UNSPIN_LOCK_STATS, @counts of the whole run, E2BIG for too many threads.
  */
 int BENCH(const struct bench_config *config, struct bench_thread *out,
-	  struct bench_window *window BENCH_COUNTS);
+	  struct bench_window *window, struct unspin_lock_stats_counts *counts);
 
 #endif

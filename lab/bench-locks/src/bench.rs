@@ -73,7 +73,7 @@ pub struct Subject {
     pub name: &'static str,
     /// Not one of `core/locks/`.
     pub peer: bool,
-    run: unsafe extern "C" fn(*const Config, *mut Thread, *mut Window) -> i32,
+    run: unsafe extern "C" fn(*const Config, *mut Thread, *mut Window, *mut Counts) -> i32,
 }
 
 include!(concat!(env!("OUT_DIR"), "/subjects.rs"));
@@ -93,19 +93,15 @@ pub struct Measured {
 /// Runs `subject` once. Errors if threads cannot be created or pinned, and `EPROTO` if the lock let
 /// two threads in at the same time.
 pub fn run(subject: &Subject, config: &Config) -> io::Result<Measured> {
-    let run = |threads: &mut [Thread], window: &mut Window| {
-        // SAFETY: `threads` has config.threads entries; all outlive the call, which joins its threads
-        // (or, on an error at their start, leaves some at a barrier that use none of them).
-        unsafe { (subject.run)(config, threads.as_mut_ptr(), window) }
-    };
-    measured(config, run)
+    measured(subject, config).map(|(measured, _)| measured)
 }
 
-/// Threads in place, `run` called, its errno an error.
-fn measured(
-    config: &Config,
-    run: impl FnOnce(&mut [Thread], &mut Window) -> i32,
-) -> io::Result<Measured> {
+/// Runs a lock of [`COUNTED`] once, counting. As [`run`], and an error for more than 64 threads.
+pub fn count(lock: &Subject, config: &Config) -> io::Result<Counts> {
+    measured(lock, config).map(|(_, counts)| counts)
+}
+
+fn measured(subject: &Subject, config: &Config) -> io::Result<(Measured, Counts)> {
     if config.threads == 0 || config.locks == 0 {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
@@ -114,12 +110,14 @@ fn measured(
     }
     let none = Thread { all: 0, acquisitions: 0, unfinished: 0, wait_hist: [0; BUCKETS] };
     let mut threads = vec![none; config.threads as usize];
-    let mut window = Window::default();
-    let error = run(&mut threads, &mut window);
+    let (mut window, mut counts) = (Window::default(), Counts::NONE);
+    // SAFETY: `threads` has config.threads entries; all outlive the call, which joins its threads
+    // (or, on an error at their start, leaves some at a barrier that use none of them).
+    let error = unsafe { (subject.run)(config, threads.as_mut_ptr(), &mut window, &mut counts) };
     if error != 0 {
         return Err(io::Error::from_raw_os_error(error));
     }
-    Ok(Measured { window, threads })
+    Ok((Measured { window, threads }, counts))
 }
 
 /// Buckets of [`Counts`].
@@ -142,16 +140,8 @@ pub struct Counts {
     pub violations: [u64; COUNTS_BUCKETS],
 }
 
-/// A lock of `core/locks/` built with UNSPIN_LOCK_STATS.
-pub struct Counted {
-    pub name: &'static str,
-    run: unsafe extern "C" fn(*const Config, *mut Thread, *mut Window, *mut Counts) -> i32,
-}
-
-/// Runs `lock` once, counting. As [`run`], and an error for more than 64 threads.
-pub fn count(lock: &Counted, config: &Config) -> io::Result<Counts> {
-    let zero = [0; COUNTS_BUCKETS];
-    let mut counts = Counts {
+impl Counts {
+    const NONE: Counts = Counts {
         acquisitions: 0,
         stalls_held: 0,
         stalls_free: 0,
@@ -160,14 +150,9 @@ pub fn count(lock: &Counted, config: &Config) -> io::Result<Counts> {
         overtakes_back: 0,
         returned: 0,
         by_share: [0; 11],
-        waits: zero,
-        violations: zero,
+        waits: [0; COUNTS_BUCKETS],
+        violations: [0; COUNTS_BUCKETS],
     };
-    measured(config, |threads, window| {
-        // SAFETY: as in run(); `counts` outlives the call as well.
-        unsafe { (lock.run)(config, threads.as_mut_ptr(), window, &mut counts) }
-    })?;
-    Ok(counts)
 }
 
 impl Measured {

@@ -3,11 +3,11 @@
 
 use crate::error::{io, LabError, Result};
 use std::fs::OpenOptions;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use unspin_vmm::ends_with_this_thread;
 
 /// Debian packages of tools that the lab calls, where they are called otherwise.
 const PACKAGES: &[(&str, &str)] = &[
@@ -125,14 +125,7 @@ fn wait(
     stop: &AtomicBool,
     look: &mut dyn FnMut(),
 ) -> std::io::Result<ExitStatus> {
-    // SAFETY: between fork and exec there is only an async-signal-safe call.
-    unsafe {
-        command.pre_exec(|| {
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
-            Ok(())
-        });
-    }
-    let mut child = command.spawn()?;
+    let mut child = ends_with_this_thread(command, libc::SIGTERM).spawn()?;
     let mut asked = false;
     loop {
         if let Some(status) = child.try_wait()? {

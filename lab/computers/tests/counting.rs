@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::area::AreaFile;
+use common::area::area_file;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use unspin_computers::source_tree;
-use unspin_guest_abi::area::{self, Area};
+use unspin_guest_abi::area::{self, Area, Mapped};
 use unspin_scratch::Scratch;
+use unspin_vmm::ends_with_this_thread;
 
 /// The directory of compiled programs.
 struct Built {
@@ -39,8 +40,8 @@ impl Built {
         self.compile("libunspin-count.so", "lab/guest/linux/count.c", &flags)
     }
 
-    fn area(&self) -> AreaFile {
-        AreaFile::make(&self.dir.join("area"), 0, area::BYTES as u64)
+    fn area(&self) -> Mapped {
+        area_file(&self.dir.join("area"), 0, area::BYTES as u64)
     }
 }
 
@@ -49,7 +50,7 @@ struct Counted {
     built: Built,
     library: PathBuf,
     program: PathBuf,
-    area: AreaFile,
+    area: Mapped,
 }
 
 impl Counted {
@@ -166,7 +167,7 @@ struct Runner {
     prefix: String,
     built: Built,
     library: PathBuf,
-    area: AreaFile,
+    area: Mapped,
     child: Child,
     serial: u32,
 }
@@ -196,7 +197,7 @@ impl Runner {
         let mut runner = Command::new(built.dir.join("runner"));
         runner.env("UNSPIN_AREA", built.dir.join("area")).env("UNSPIN_PRELOAD", library);
         runner.env("UNSPIN_PROGRAMS", built.dir.join("programs")).env("dir", &built.dir);
-        common::ends_with_us(&mut runner);
+        ends_with_this_thread(&mut runner, libc::SIGTERM);
         runner.stderr(Stdio::null()).process_group(0).spawn().unwrap()
     }
 

@@ -1,12 +1,19 @@
 # VMs whose threads have a scheduler of sched_ext. Sourced after inside.sh.
 STATE=/sys/kernel/sched_ext/state
 EXT=7
-start() {
+# Starts a VM of so many vCPUs by a command: begin NAME VCPUS COMMAND... $vm and the variable NAME are its process.
+begin() {
+	vm_name=$1
+	vm_size=$2
+	shift 2
 	# What holds a scheduler (hold) is not the VM's.
-	unspin-inside vm $1 --until $2 > /tmp/vm-$3 9>&- &
+	"$@" > /tmp/vm-$vm_name 9>&- &
 	vm=$!
-	settle has_vcpus $vm $1
+	eval "$vm_name=$vm"
+	settle has_vcpus $vm $vm_size
 }
+# start VCPUS FILE NAME
+start() { begin $3 $1 unspin-inside vm $1 --until $2; }
 # Fields of a thread's stat after its name: 39 is the policy, 17 the nice value.
 field() { sed 's/.*) //' /proc/$1/task/$2/stat | cut -d ' ' -f $3; }
 # Whether threads of a VM have a policy: are VM POLICY THREADS.

@@ -4,12 +4,13 @@
 
 mod common;
 
-use common::{ends_with_us, say, splats};
+use common::{say, splats};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use unspin_computers::QEMU_TOOLS;
 use unspin_scratch::Scratch;
+use unspin_vmm::ends_with_this_thread;
 
 /// Each lock, and what the kernel says of it.
 const LOCKS: [(&str, &str); 4] = [
@@ -77,7 +78,8 @@ fn boot(kernel: &Path, image: &Path, lock: &str) -> String {
         .arg(format!("{CMDLINE} spinlock={lock}"))
         .args(["-display", "none", "-nodefaults", "-no-user-config", "-no-reboot"])
         .args(["-serial", "stdio"]);
-    let output = ends_with_us(&mut qemu).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    ends_with_this_thread(&mut qemu, libc::SIGTERM);
+    let output = qemu.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     String::from_utf8_lossy(&output.unwrap().stdout).into_owned()
 }
 

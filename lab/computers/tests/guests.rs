@@ -4,8 +4,8 @@
 
 mod common;
 
-use common::area::AreaFile;
-use common::{ends_with_us, going, kernels, lab, prepared, say};
+use common::area::area_file;
+use common::{going, kernels, lab, prepared, say};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,11 @@ use unspin_computers::{
     kernel_symbols, source_tree, GuestModules, KernelPackage, Lab, Series, QEMU_TOOLS,
 };
 use unspin_diagnosis::spinners::{Place, Symbols};
-use unspin_guest_abi::area::{self, Area};
+use unspin_guest_abi::area::{self, Area, Mapped};
 use unspin_host::Host;
 use unspin_scenario::plan::GuestProgram;
 use unspin_scratch::Scratch;
+use unspin_vmm::ends_with_this_thread;
 
 const VCPUS: u32 = 4;
 /// The image has all programs with their libraries in it, and is unpacked beside itself.
@@ -121,7 +122,7 @@ command = "mapper 8 $seed & sleep 1; kill -9 $! && echo a-while: done > /dev/con
 struct Guest {
     dir: Scratch,
     child: Child,
-    area: AreaFile,
+    area: Mapped,
     serial: u32,
 }
 
@@ -134,7 +135,7 @@ impl Guest {
     fn in_time(time: Time, kernel: &Path, image: &Path) -> Guest {
         let dir = Scratch::new();
         let memory = dir.join("memory");
-        let area = AreaFile::make(&memory, area::ADDR, MEMORY_MIB << 20);
+        let area = area_file(&memory, area::ADDR, MEMORY_MIB << 20);
         let mut serial = 0;
         if let Time::Virtual { program } = time {
             serial = 1;
@@ -152,8 +153,11 @@ impl Guest {
             .args(["-display", "none", "-nodefaults", "-no-user-config", "-no-reboot"])
             .args(["-serial", &format!("file:{}", dir.join("console").display())])
             .args(time.arguments());
-        let child =
-            ends_with_us(&mut qemu).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        let child = ends_with_this_thread(&mut qemu, libc::SIGTERM)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
         Guest { dir, child, area, serial }
     }
 

@@ -23,10 +23,8 @@ check "this kernel can have it" unspin schedule --check
 G=/sys/fs/cgroup
 echo +cpu > $G/cgroup.subtree_control
 
-for n in a b; do
-	start 4 /tmp/stop $n
-	eval "$n=$vm"
-done
+start 4 /tmp/stop a
+start 4 /tmp/stop b
 # What is to be as before: nice values, and CPUs.
 tid=$(vcpus $a | head -n 1)
 renice -n 5 -p $tid
@@ -58,7 +56,6 @@ done
 # --- a VM that starts later, CPUs that are fewer, a CPU that goes ---
 check "on 2 CPUs" schedule --cpus 2-3
 start 2 /tmp/stop c
-c=$vm
 check "a VM that starts later is taken" settle all_are $c $EXT
 check "and runs" go_on $c
 on_these() { [ "$(cpus_of $c $1)" = 2-3 ]; }
@@ -79,13 +76,11 @@ check "and runs" go_on $c
 
 # --- a VM ends, and another gets its number ---
 start 2 /tmp/stop-d d
-d=$vm
 check "a VM that will end is taken" settle all_are $d $EXT
 check "and runs" go_on $d
 touch /tmp/stop-d
 check "it worked" wait $d
 start 2 /tmp/stop e
-e=$vm
 check "the next is taken" settle all_are $e $EXT
 check "and runs" go_on $e
 mkdir -p $G/q.scope

@@ -11,7 +11,7 @@ in_unit() { echo "echo \$\$ > $UNIT/cgroup.procs && exec unspin schedule --besid
 # Twelve vCPUs that always run, on four CPUs: in a fair scheduler's slices one waits for some 10 ms.
 vms=""
 for n in 1 2 3; do
-	start 4 /tmp/stop $n
+	start 4 /tmp/stop v$n
 	vms="$vms $vm"
 done
 tid=$(vcpus $vm | head -n 1)

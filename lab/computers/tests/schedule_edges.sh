@@ -9,11 +9,8 @@ ticks_more() { [ "$(ticks $1)" -gt $2 ]; }
 runs() { settle ticks_more $1 $(($(ticks $1) + 2)); }
 
 # --- threads that exit beside tasks of the host: the kernel does not put them on the CPU that was taken ---
-unspin-inside vm-that-starts 2 --until /tmp/stop-h > /tmp/vm-h &
-h=$!
-settle has_vcpus $h 2
+begin h 2 unspin-inside vm-that-starts 2 --until /tmp/stop-h
 start 4 /tmp/stop a
-a=$vm
 bomb() { until [ -e /tmp/stop-bomb ]; do for n in 1 2 3 4; do true & done; wait; done; }
 check "threads exit: the kernel takes it" schedule --cpus 0-3 --no-gangs
 bomb & first=$!
@@ -28,9 +25,7 @@ end_vms /tmp/stop-h $h
 # --- a VM that halts as often as it can ---
 # KVM must not poll for the wake-up: each halt gives the CPU up.
 echo 0 > /sys/module/kvm/parameters/halt_poll_ns
-unspin-inside meet 2 1 --until /tmp/stop-m > /tmp/vm-m &
-m=$!
-settle has_vcpus $m 2
+begin m 2 unspin-inside meet 2 1 --until /tmp/stop-m
 halts() {
 	for tid in $(vcpus $m); do
 		sed -n 's/^voluntary_ctxt_switches:[^0-9]*//p' /proc/$m/task/$tid/status
@@ -51,9 +46,7 @@ done
 end_vms /tmp/stop-m $m
 
 # --- migration: vCPUs of a VM that arrives wait until all of it is there; those of one that leaves stop, and it ends ---
-unspin-inside vm-that-arrives 4 /tmp/begin-i --until /tmp/stop-i > /tmp/vm-i &
-i=$!
-settle has_vcpus $i 4
+begin i 4 unspin-inside vm-that-arrives 4 /tmp/begin-i --until /tmp/stop-i
 check "migration: the kernel takes it" schedule --cpus 0-3 --gang pid:$i
 check "migration: a VM that arrives is taken" settle all_are $i $EXT
 check "migration: the other runs meanwhile" nobody_waits 4 $a
@@ -86,7 +79,6 @@ check "a CPU is left: it ends" end
 
 # --- a CPU goes offline that waiting vCPUs may not leave ---
 start 2 /tmp/stop p
-p=$vm
 for tid in $(vcpus $p); do taskset -p 8 $tid > /dev/null; done
 check "a CPU goes: the kernel takes it" schedule --cpus 0-3 --no-gangs
 check "a CPU goes: its threads are taken" settle all_are $p $EXT
@@ -118,9 +110,7 @@ end_vms /tmp/stop $a $p $vm
 # --- the journal's directory is full: a VM that is taken stays, with threads that it starts; another one is taken once
 # there is room ---
 mount -t tmpfs -o size=128k,mode=700 none /run/unspin
-unspin-inside vm-that-starts 2 --until /tmp/stop-f > /tmp/vm-f &
-f=$!
-settle has_vcpus $f 2
+begin f 2 unspin-inside vm-that-starts 2 --until /tmp/stop-f
 # On CPUs 2 and 3, or on one of them: this script may take the other one from VMs.
 on_ours() {
 	for tid in $(threads $1); do
@@ -132,9 +122,7 @@ check "full: the kernel takes it" schedule --cpus 2-3 --no-gangs
 check "full: all threads are its" settle all_are $f $EXT
 check "full: the journal is named" settle fill
 # Its threads need more room than the others that were not recorded. They wait: CPUs that they would use are left.
-unspin-inside vm-that-arrives 8 /tmp/begin-n --until /tmp/stop-f > /tmp/vm-n 9>&- &
-n=$!
-settle has_vcpus $n 8
+begin n 8 unspin-inside vm-that-arrives 8 /tmp/begin-n --until /tmp/stop-f
 check "full: a VM that starts is not taken" settle grep -q "pid:$n: not taken, and may run on CPUs 2-3" /tmp/said
 check "full: it is as before" all_are $n 0
 recorded() {

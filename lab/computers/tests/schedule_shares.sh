@@ -10,10 +10,7 @@ mkdir -p $G/1.scope $G/2.scope $G/4.scope $G/s.slice/1.scope $G/s.slice/3.scope 
 for n in 1 2 4; do echo ${n}00 > $G/$n.scope/cpu.weight; done
 for n in 1 3; do echo ${n}00 > $G/s.slice/$n.scope/cpu.weight; done
 echo 200 > $G/s.slice/cpu.weight
-for n in 1 2 3; do
-	start 4 /tmp/stop-shares w$n
-	eval "w$n=$vm"
-done
+for n in 1 2 3; do start 4 /tmp/stop-shares w$n; done
 near() {
 	off=$(($1 - total * $2 / parts))
 	[ ${off#-} -le $((total / 40)) ]
@@ -48,7 +45,6 @@ end_vms /tmp/stop-shares $w1 $w2 $w3
 
 for n in a b; do
 	start 4 /tmp/stop $n
-	eval "$n=$vm"
 	settings $vm > /tmp/before-$vm
 done
 
@@ -78,7 +74,6 @@ kill $strangers
 
 # --- a gang whose vCPUs may use some of the CPUs: a core each, beside a gang that wants all ---
 start 2 /tmp/stop-g g
-g=$vm
 for tid in $(vcpus $g); do taskset -p c $tid > /dev/null; done
 check "some CPUs: the kernel takes it" schedule --cpus 0-3 --gang pid:$a --gang pid:$g pid:$a pid:$g
 check "some CPUs: threads are its" settle all_are $g $EXT
@@ -93,7 +88,6 @@ check "some CPUs: its vCPUs run together" together
 check "some CPUs: it ends" end
 # Another one that may use the same CPUs: they have turns there one after the other.
 start 2 /tmp/stop-g h
-h=$vm
 for tid in $(vcpus $h); do taskset -p c $tid > /dev/null; done
 check "the same CPUs: the kernel takes it" schedule --cpus 0-3 --gang pid:$g --gang pid:$h pid:$a pid:$g pid:$h
 # A turn of 2 CPUs for 6 ms is 12 ms of CPU time: at least half of it is in turns.
@@ -113,14 +107,11 @@ end_vms /tmp/stop $a $b
 
 # --- a VM had more than two that wait for a single CPU, and is not kept from running once another starts ---
 start 2 /tmp/stop-ahead narrow
-narrow=$vm
 start 1 /tmp/stop-ahead single
-single=$vm
 for of in $narrow $single; do
 	for tid in $(threads $of); do taskset -p 8 $tid > /dev/null; done
 done
 start 3 /tmp/stop-ahead ahead
-ahead=$vm
 check "ahead: the kernel takes it" schedule --cpus 0-3 --no-gangs
 settle later $ahead $(($(time_of $ahead) + 1500))
 start 4 /tmp/stop-ahead more
@@ -134,7 +125,6 @@ end_vms /tmp/stop-ahead $narrow $single $ahead $vm
 # --- a vCPU whose only CPU another VM wants, which is owed more for ever because it can use only that: it has its part of
 # its VM's weight there ---
 start 4 /tmp/stop-wide wide
-wide=$vm
 mask=1
 for tid in $(vcpus $wide); do
 	[ $mask != 1 ] || first=$tid
@@ -142,7 +132,6 @@ for tid in $(vcpus $wide); do
 	mask=$((2 * mask))
 done
 start 1 /tmp/stop-small small
-small=$vm
 for tid in $(threads $small); do taskset -p 1 $tid > /dev/null; done
 # On the first CPU the wide VM's vCPU has at least one of so many parts, and another VM, with a CPU for each of its
 # vCPUs, at least half: beside PARTS VM VCPUS.
@@ -166,7 +155,6 @@ done
 end_vms /tmp/stop-small $small
 # Beside a gang of two: 4 vCPUs have a third, so each is due a quarter as much as one of the gang's.
 start 2 /tmp/stop-wide pair
-pair=$vm
 mask=1
 for tid in $(vcpus $pair); do
 	taskset -p $mask $tid > /dev/null
@@ -182,10 +170,8 @@ end_vms /tmp/stop-wide $wide $pair
 
 # --- a VM that may only run on one CPU, beside a gang that ran there, and may run on the others ---
 start 1 /tmp/stop-one one
-one=$vm
 for tid in $(threads $one); do taskset -p 1 $tid > /dev/null; done
 start 3 /tmp/stop-one gang
-gang=$vm
 for tid in $(threads $gang); do taskset -p 7 $tid > /dev/null; done
 kill -STOP $one
 check "one CPU: the kernel takes it" schedule --cpus 0-3 --gang pid:$gang

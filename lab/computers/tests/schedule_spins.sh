@@ -4,11 +4,8 @@ mkdir -p /run
 # The module needs a processor that can intercept PAUSE. The vCPUs' PAUSEs do not exit: they are found in their guests.
 insmod /modules/unspin.ko force_pause_intercept=1 look_always=1
 echo 0 > $U/parameters/force_pause_intercept
-unspin-inside vm-in-user-space 4 --until /tmp/stop > /tmp/vm-u &
-u=$!
-settle has_vcpus $u 4
+begin u 4 unspin-inside vm-in-user-space 4 --until /tmp/stop
 start 4 /tmp/stop a
-a=$vm
 for vm in $u $a; do
 	echo hvs > $U/vms/$vm-0/mode
 	echo vcrd-user > $U/vms/$vm-0/coscheduling

@@ -2,9 +2,7 @@
 # Sourced after inside.sh and ext.sh.
 mkdir -p /run
 # --- threads that a VM starts meanwhile ---
-unspin-inside vm-that-starts 2 --until /tmp/stop-h > /tmp/vm-h &
-h=$!
-settle has_vcpus $h 2
+begin h 2 unspin-inside vm-that-starts 2 --until /tmp/stop-h
 for ends in end killed; do
 	check "threads are started: the kernel takes it" schedule --cpus 2-3 pid:$h
 	check "threads are started: all are its" settle all_are $h $EXT
@@ -44,9 +42,7 @@ each_has() {
 		for of in $(children $child); do are $of $2 $of || return 1; done
 	done
 }
-unspin-inside vm-that-forks 2 /tmp/begin-k --until /tmp/stop-k > /tmp/vm-k &
-k=$!
-settle has_vcpus $k 2
+begin k 2 unspin-inside vm-that-forks 2 /tmp/begin-k --until /tmp/stop-k
 for ends in end killed; do
 	check "processes are started: the kernel takes it" schedule --cpus 2-3 pid:$k
 	check "processes are started: all threads are its" settle all_are $k $EXT
@@ -73,7 +69,6 @@ echo +cpuset > $G/cgroup.subtree_control
 mkdir -p $G/set.scope
 echo 1-3 > $G/set.scope/cpuset.cpus
 start 2 /tmp/stop-c c
-c=$vm
 echo $c > $G/set.scope/cgroup.procs
 check "a cpuset: its threads have it" all_on $c 1-3
 check "a cpuset: the kernel takes it" schedule --cpus 2-3 pid:$c
@@ -100,15 +95,12 @@ end_vms /tmp/stop-c $c
 
 for n in a b; do
 	start 4 /tmp/stop $n
-	eval "$n=$vm"
 	settings $vm > /tmp/before-$vm
 done
 
 # --- a task of the host that wants all of a CPU: others may use much of another ---
 left() { for tid in $(threads $2); do case $(cpus_of $2 $tid) in *$1*) return 1 ;; esac; done; }
-taskset 8 unspin-inside vm 1 --until /tmp/stop-p > /tmp/vm-p &
-p=$!
-settle has_vcpus $p 1
+begin p 1 taskset 8 unspin-inside vm 1 --until /tmp/stop-p
 settings $p > /tmp/before-$p
 check "a hog: the kernel takes it" schedule --cpus 0-3 --no-gangs
 check "a hog: a VM that is pinned is its" settle all_are $p $EXT

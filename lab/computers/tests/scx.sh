@@ -7,10 +7,8 @@ vcpus_are() { are $1 $2 $(vcpus $1); }
 list() { vcpus $1 | tr '\n' , | sed 's/,$//'; }
 counted() { [ "$(sed -n "s/.* \([0-9]*\) $1.*/\1/p" /tmp/said)" -ge $2 ] || { cat /tmp/said; false; }; }
 
-for n in a b; do
-	start 4 /tmp/stop $n
-	eval "$n=$vm"
-done
+start 4 /tmp/stop a
+start 4 /tmp/stop b
 A=100:1:$(list $a)
 B=100:0:$(list $b)
 for gang in none con; do

@@ -2,6 +2,11 @@
 //! The area that a Linux guest shares with its host: the mirror of guest/linux/area.h, which
 //! explains each word. It is shared memory, so every number is an atomic.
 
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::os::fd::AsRawFd;
+use std::ptr::{null_mut, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicU8, Ordering};
 use unspin_scenario::result::RESPONSE_BUCKETS;
 
@@ -95,6 +100,44 @@ impl Area {
     /// All units counted since the guest's memory was created.
     pub fn units(&self) -> u64 {
         self.slots.iter().map(|slot| slot.units.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// The area in a file, mapped.
+pub struct Mapped(NonNull<Area>);
+
+impl Mapped {
+    /// Maps the area at `offset` of a file that is long enough.
+    ///
+    /// # Errors
+    ///
+    /// The system cannot map it.
+    pub fn new(file: &File, offset: u64) -> io::Result<Mapped> {
+        let (access, fd) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
+        // SAFETY: a new mapping, anywhere.
+        let at = unsafe {
+            libc::mmap(null_mut(), BYTES, access, libc::MAP_SHARED, fd, offset as libc::off_t)
+        };
+        match NonNull::new(at.cast()) {
+            Some(area) if at != libc::MAP_FAILED => Ok(Mapped(area)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Deref for Mapped {
+    type Target = Area;
+
+    fn deref(&self) -> &Area {
+        // SAFETY: mapped as long as this is there, page-aligned, and all that others write is atomic.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: what `new` mapped, and no longer used.
+        unsafe { libc::munmap(self.0.as_ptr().cast(), BYTES) };
     }
 }
 

@@ -15,6 +15,11 @@ pub fn vm_seed(run_seed: u64, vm: u32) -> u64 {
     splitmix64(run_seed ^ splitmix64(0x7669_7274 ^ u64::from(vm) << 32))
 }
 
+/// Time from the first possible start of a run's VMs to that of one, ns; `stagger_ms` is the longest.
+pub fn stagger_ns(vm_seed: u64, stagger_ms: u64) -> u64 {
+    splitmix64(vm_seed) % (stagger_ms * 1_000_000 + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -42,6 +42,21 @@ pub struct Progress {
     pub text: String,
 }
 
+impl Progress {
+    /// A run that begins: number `at`, from 1, of `total`. `more` follows its arm in the text.
+    pub fn of(run: &crate::plan::Run, at: usize, total: usize, more: &str) -> Progress {
+        let text = format!(
+            "{at}/{total} {} {} x {} vCPUs, arm {}{more}, repeat {}",
+            run.profile,
+            run.vms.len(),
+            run.vcpus_text(),
+            run.arm.name,
+            run.repeat
+        );
+        Progress { id: run.id, total: total as u32, text }
+    }
+}
+
 /// One run, measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {

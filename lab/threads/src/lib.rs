@@ -6,5 +6,4 @@
 
 pub mod locks;
 pub mod machine;
-mod sched;
 mod vm;

@@ -7,19 +7,20 @@
 //! that do not leave a lock within [`GRACE`] after the end are reported and left behind. Then the
 //! program has to exit.
 
-use crate::sched::{allowed_cpus, run_on, Counter, Counts};
-use crate::vm::{Counters, Vm};
+use crate::vm::Vm;
 use std::io;
 use std::os::unix::thread::JoinHandleExt;
 use std::sync::mpsc::{channel, Sender};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use unspin_guest_abi::rng::{splitmix64, vm_seed};
+use unspin_guest_abi::rng::{stagger_ns, vm_seed};
 use unspin_scenario::plan::{CgroupLayout, LockKind, Op, Run, Window, YieldTo};
-use unspin_scenario::result::{RunResult, SchedStats, VmResult};
+use unspin_scenario::result::{RunResult, VmResult};
 use unspin_vmm::process::{now_ns, sleep_until};
-use unspin_vmm::Realtime;
+use unspin_vmm::{
+    allowed_cpus, clock_ns, run_on, sched_stats, vm_result, Counter, Counts, Realtime, VcpuSample,
+};
 
 /// Time in which threads have to leave locks after the run's end.
 pub const GRACE: Duration = Duration::from_secs(30);
@@ -136,7 +137,8 @@ fn run_under(lock: Prefix, run: &Run, pcpus: u32, grace: Duration) -> Result<Run
     }
     let vcpus: u32 = vms.iter().map(|vm| vm.vcpus()).sum();
     let base = now_ns() + START_LEAD_NS + u64::from(vcpus) * NS_PER_MS;
-    let starts: Vec<u64> = (0..run.vm_count()).map(|vm| base + stagger_ns(run, vm)).collect();
+    let start = |vm| base + stagger_ns(vm_seed(run.seed, vm), run.stagger_ms);
+    let starts: Vec<u64> = (0..run.vm_count()).map(start).collect();
     let mut threads = Threads { vms, all: Vec::new() };
     let begun = threads.start(run, &cpus, &starts);
     let measured = begun.and_then(|()| {
@@ -154,11 +156,6 @@ fn run_under(lock: Prefix, run: &Run, pcpus: u32, grace: Duration) -> Result<Run
     Ok(RunResult::new(run.clone(), second.at_ns - first.at_ns, vms))
 }
 
-/// Drawn as on the other machines.
-fn stagger_ns(run: &Run, vm: u32) -> u64 {
-    splitmix64(vm_seed(run.seed, vm)) % (run.stagger_ms * NS_PER_MS + 1)
-}
-
 struct Thread {
     handle: JoinHandle<()>,
     cpu_clock: libc::clockid_t,
@@ -174,14 +171,11 @@ struct Threads {
 /// All VMs at one moment.
 struct Sample {
     at_ns: u64,
-    vms: Vec<Vec<VcpuSample>>,
+    vms: Vec<VmSample>,
 }
 
-struct VcpuSample {
-    counters: Counters,
-    cpu_ns: u64,
-    counts: Counts,
-}
+/// The counts of a VM's vCPUs, and those of the scheduler.
+type VmSample = (Vec<VcpuSample>, Vec<Counts>);
 
 impl Threads {
     /// Makes a thread for each vCPU; they wait for their VM's start.
@@ -200,7 +194,8 @@ impl Threads {
                     .spawn(move || vcpu(&vm, index, &on, start_ns, &ready))
                     .map_err(os)?;
                 let began = is_ready.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
-                let counter = began.and_then(Counter::open).map_err(os)?;
+                let open = |tid: i32| Counter::open(format!("/proc/self/task/{tid}"));
+                let counter = began.and_then(open).map_err(os)?;
                 let mut cpu_clock = 0;
                 // SAFETY: the thread has not been joined.
                 match unsafe { libc::pthread_getcpuclockid(handle.as_pthread_t(), &mut cpu_clock) }
@@ -228,21 +223,19 @@ impl Threads {
     /// Reads counters first, all within microseconds, and then values that need a system call each.
     fn sample(&self) -> Result<Sample, Error> {
         let at_ns = now_ns();
-        let mut counters: Vec<Vec<Counters>> = Vec::with_capacity(self.vms.len());
+        let mut vms: Vec<VmSample> = Vec::with_capacity(self.vms.len());
         for vm in &self.vms {
-            counters.push((0..vm.vcpus()).map(|index| vm.counters(index)).collect());
+            let counters = (0..vm.vcpus()).map(|index| vm.counters(index)).collect();
+            vms.push((counters, Vec::with_capacity(vm.vcpus() as usize)));
         }
         let mut threads = self.all.iter();
-        let mut vms = Vec::with_capacity(self.vms.len());
-        for of_vm in counters {
-            let mut vm = Vec::with_capacity(of_vm.len());
-            for (counters, thread) in of_vm.into_iter().zip(&mut threads) {
+        for (vcpus, counts) in &mut vms {
+            for (vcpu, thread) in vcpus.iter_mut().zip(&mut threads) {
                 let what = "the scheduler's counts of a thread";
                 let os = |source| Error::Os { what: what.into(), source };
-                let counts = thread.counter.read().map_err(os)?;
-                vm.push(VcpuSample { counters, cpu_ns: clock_ns(thread.cpu_clock), counts });
+                counts.push(thread.counter.read().map_err(os)?);
+                vcpu.cpu_ns = clock_ns(thread.cpu_clock);
             }
-            vms.push(vm);
         }
         Ok(Sample { at_ns, vms })
     }
@@ -281,35 +274,8 @@ fn vcpu(vm: &Vm, index: u32, on: &[usize], start_ns: u64, ready: &Sender<io::Res
     }
 }
 
-fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is valid, and the clock is that of a thread not joined yet.
-    unsafe { libc::clock_gettime(clock, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-fn result(first: &[VcpuSample], second: &[VcpuSample]) -> VmResult {
-    let difference = |count: &dyn Fn(&VcpuSample) -> u64| -> Vec<u64> {
-        let pairs = first.iter().zip(second);
-        pairs.map(|(a, b)| count(b).saturating_sub(count(a))).collect()
-    };
-    let buckets = unspin_guest_abi::WAIT_BUCKETS;
-    let waits = |bucket: usize| difference(&|v| v.counters.wait_hist[bucket]).iter().sum();
-    let has_steal = second.iter().all(|v| v.counts.steal_ns.is_some());
-    VmResult {
-        units: difference(&|v| v.counters.units),
-        acquisitions: difference(&|v| v.counters.acquisitions),
-        cpu_ns: difference(&|v| v.cpu_ns),
-        wait_hist: (0..buckets).map(waits).collect(),
-        responses: None,
-        max_wait_cycles: second.iter().map(|v| v.counters.max_wait_cycles).max().unwrap_or(0),
-        sched: Some(SchedStats {
-            steal_ns: has_steal.then(|| difference(&|v| v.counts.steal_ns.unwrap_or(0))),
-            involuntary_switches: difference(&|v| v.counts.involuntary_switches),
-            voluntary_switches: difference(&|v| v.counts.voluntary_switches),
-        }),
-        ..VmResult::default()
-    }
+fn result((first, before): &VmSample, (second, after): &VmSample) -> VmResult {
+    VmResult { sched: Some(sched_stats(before, after)), ..vm_result(first, second) }
 }
 
 #[cfg(test)]

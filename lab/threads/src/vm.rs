@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use unspin_guest_abi as abi;
+use unspin_vmm::{sample, VcpuSample};
 
 /// Mirrors `struct threads_config`.
 #[repr(C)]
@@ -45,16 +46,6 @@ pub(crate) struct Vm {
 unsafe impl Send for Vm {}
 unsafe impl Sync for Vm {}
 
-/// Counters of one vCPU at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Counters {
-    pub units: u64,
-    pub acquisitions: u64,
-    pub iterations: u64,
-    pub max_wait_cycles: u64,
-    pub wait_hist: Vec<u64>,
-}
-
 impl Vm {
     /// Memory for a VM of 1 to 128 vCPUs that run `steps`, at most 32. `None`: no memory, or no
     /// such lock in this build. `lock` is the prefix of its functions in `core/locks/`.
@@ -87,22 +78,10 @@ impl Vm {
         unsafe { (self.code.stop)(self.raw) }
     }
 
-    /// The counts of vCPU `index`.
-    pub fn counters(&self, index: u32) -> Counters {
-        let counters = self.counters_of(index);
+    /// The counts of vCPU `index`, without its CPU time.
+    pub fn counters(&self, index: u32) -> VcpuSample {
         // SAFETY: in the VM's memory, aligned; single words that a thread writes with plain stores.
-        let read = |word: *mut u64| unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed);
-        // SAFETY: fields of the same structure.
-        unsafe {
-            let hist = (&raw mut (*counters).wait_hist).cast::<u64>();
-            Counters {
-                units: read(&raw mut (*counters).units),
-                acquisitions: read(&raw mut (*counters).acquisitions),
-                iterations: read(&raw mut (*counters).iterations),
-                max_wait_cycles: read(&raw mut (*counters).max_wait_cycles),
-                wait_hist: (0..abi::WAIT_BUCKETS).map(|b| read(hist.add(b))).collect(),
-            }
-        }
+        unsafe { sample(self.counters_of(index), false, 0) }
     }
 
     /// Resets the longest wait of vCPU `index`.

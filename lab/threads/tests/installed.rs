@@ -10,16 +10,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+fn install(setting: &str) {
+    let mut make = Command::new("make");
+    make.arg("-C").arg(locks_dir().join("../..")).args(["install-dev", setting]);
+    check(&mut make).expect("make install-dev");
+}
+
 /// The root that it is installed in.
 fn root() -> &'static Path {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     ROOT.get_or_init(|| {
         let root = scratch().join("installed");
         let _ = std::fs::remove_dir_all(&root);
-        let mut make = Command::new("make");
-        make.arg("-C").arg(locks_dir().join("../..")).arg("install-dev");
-        make.arg(format!("DESTDIR={}", root.display()));
-        check(&mut make).expect("make install-dev");
+        install(&format!("DESTDIR={}", root.display()));
         root
     })
 }
@@ -43,8 +46,12 @@ fn counts(compiler: &[&str], example: &str, of: &str, emulator: &[&str]) {
     compile.args(pkg_config("--cflags")).arg(locks_dir().join("examples").join(example));
     check(compile.arg("-o").arg(&out)).unwrap_or_else(|said| panic!("{of}: {said}"));
     let words: Vec<&str> = emulator.iter().copied().chain([out.to_str().unwrap()]).collect();
-    let output = Command::new(words[0]).args(&words[1..]).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "200000\n", "{of}: {output:?}");
+    says_the_count(Command::new(words[0]).args(&words[1..]));
+}
+
+fn says_the_count(example: &mut Command) {
+    let output = example.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "200000\n", "{example:?}: {output:?}");
 }
 
 #[test]
@@ -69,17 +76,14 @@ fn the_example_counts_below_a_prefix_with_a_space() {
     let place = scratch().join("installed here");
     let _ = std::fs::remove_dir_all(&place);
     let prefix = place.join("un spin");
-    let mut make = Command::new("make");
-    make.arg("-C").arg(locks_dir().join("../..")).arg("install-dev");
-    check(make.arg(format!("PREFIX={}", prefix.display()))).expect("make install-dev");
+    install(&format!("PREFIX={}", prefix.display()));
     let compile = r#"eval "cc $(pkg-config --cflags unspin-locks) -pthread \"$1\" -o \"$2\"""#;
     let program = place.join("counter");
     let mut shell = Command::new("sh");
     shell.env("PKG_CONFIG_PATH", prefix.join("share/pkgconfig")).args(["-c", compile, "sh"]);
     shell.arg(locks_dir().join("examples/counter.c")).arg(&program);
     check(&mut shell).unwrap_or_else(|said| panic!("{said}"));
-    let output = Command::new(program).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "200000\n");
+    says_the_count(&mut Command::new(program));
 }
 
 /// Debian's musl-gcc, with the options that the message and the page name.
@@ -101,8 +105,7 @@ fn the_example_counts_with_musl() {
     let page = std::fs::read_to_string(locks_dir().join("../../docs/locks.md")).unwrap();
     assert!(page.contains(&format!("`{options}`")), "docs/locks.md has no {options}");
     compile(options).unwrap_or_else(|said| panic!("{said}"));
-    let output = Command::new(program).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "200000\n");
+    says_the_count(&mut Command::new(program));
 }
 
 #[test]
@@ -376,13 +379,14 @@ fn cmake_finds_it() {
     );
     std::fs::write(dir.join("CMakeLists.txt"), text).unwrap();
     let build = dir.join("build");
-    let mut configure = Command::new("cmake");
-    configure.arg("-S").arg(&dir).arg("-B").arg(&build);
-    configure.arg(format!("-DCMAKE_PREFIX_PATH={}", root().join("usr").display()));
-    check(&mut configure).expect("it is found");
+    let configure = |build: &Path| {
+        let mut configure = Command::new("cmake");
+        configure.arg("-S").arg(&dir).arg("-B").arg(build);
+        check(configure.arg(format!("-DCMAKE_PREFIX_PATH={}", root().join("usr").display())))
+    };
+    configure(&build).expect("it is found");
     check(Command::new("cmake").arg("--build").arg(&build)).expect("it compiles");
-    let output = Command::new(build.join("counter")).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "200000\n");
+    says_the_count(&mut Command::new(build.join("counter")));
     for (asked, is_found) in [
         ("0.0.1...99", true),
         ("0.0.1...0.0.9", false),
@@ -396,9 +400,6 @@ fn cmake_finds_it() {
              message(FATAL_ERROR \"it is not found\")\nendif()\n"
         );
         std::fs::write(dir.join("CMakeLists.txt"), text).unwrap();
-        let mut configure = Command::new("cmake");
-        configure.arg("-S").arg(&dir).arg("-B").arg(dir.join("asks"));
-        configure.arg(format!("-DCMAKE_PREFIX_PATH={}", root().join("usr").display()));
-        assert_eq!(check(&mut configure).is_ok(), is_found, "{asked}");
+        assert_eq!(configure(&dir.join("asks")).is_ok(), is_found, "{asked}");
     }
 }

@@ -5,11 +5,11 @@
 
 mod common;
 
-use common::{check, in_parallel, library, locks_dir, programs_dir, scratch, SOURCES, VERSIONS};
-use std::collections::BTreeMap;
+use common::{
+    check, has, in_parallel, library, locks_dir, once, programs_dir, scratch, SOURCES, VERSIONS,
+};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Arc, Mutex, OnceLock};
 use unspin_threads::locks::by_name;
 
 /// Exports the programs' functions, of which one replaces the C library's.
@@ -23,13 +23,6 @@ fn cc(source: &Path, out: &str, flags: &[&str]) -> PathBuf {
     cc.args(FLAGS).args(flags).arg("-I").arg(locks_dir()).arg(source).arg("-o").arg(&out);
     check(&mut cc).unwrap_or_else(|said| panic!("{}: {said}", source.display()));
     out
-}
-
-/// What is built under this name, once for all tests.
-fn once(name: &str, build: impl FnOnce() -> PathBuf) -> PathBuf {
-    static BUILT: Mutex<BTreeMap<String, Arc<OnceLock<PathBuf>>>> = Mutex::new(BTreeMap::new());
-    let built = Arc::clone(BUILT.lock().unwrap().entry(name.to_string()).or_default());
-    built.get_or_init(build).clone()
 }
 
 /// A program of `programs`.
@@ -189,8 +182,7 @@ fn processes_of_another_c_library_start() {
     let said = said(&output);
     let needed: Vec<_> = said.lines().filter(|line| line.contains("(NEEDED)")).collect();
     assert!(needed.len() == 1 && needed[0].contains("[libc.so.6]"), "{needed:?}");
-    if Command::new("musl-gcc").arg("--version").output().is_err() {
-        println!("SKIPPED: a program of musl: no musl-gcc on this computer");
+    if !has("musl-gcc") {
         return;
     }
     let program = scratch().join("posix_spin-musl");

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{check, in_parallel, locks_dir, run, Build};
+use common::{check, has, in_parallel, locks_dir, run, Build};
 use std::process::Command;
 use unspin_threads::locks::{by_name, Lock, LOCKS};
 
@@ -17,7 +17,7 @@ const SPENT: &[&str] = &["-DYIELDING", "-DSPENT"];
 const SHORT_OF_TIME: &[(&str, &[&str])] = &[("hasty", HASTY), ("spent", SPENT)];
 
 /// Threads stop after this many ms if their rounds take longer: first-come locks wait for a switch
-/// of the CPU at each. `verify.rs` searches for orders of steps that lose a wake-up.
+/// of the CPU at each. `verify/` searches for orders of steps that lose a wake-up.
 const SOON: &str = "-DMS_ENOUGH=200";
 
 fn stress(lock: &Lock, variant: &str, flags: &[&str], args: &[&str]) {
@@ -93,11 +93,8 @@ fn locks_survive_a_stopped_program() {
 /// A weakly ordered processor, emulated; the compiler's code for it in any case.
 #[test]
 fn locks_exclude_on_aarch64() {
-    for tool in ["aarch64-linux-gnu-gcc", "qemu-aarch64"] {
-        if Command::new(tool).arg("--version").output().is_err() {
-            println!("SKIPPED: locks on aarch64: no {tool} on this computer");
-            return;
-        }
+    if !has("aarch64-linux-gnu-gcc") || !has("qemu-aarch64") {
+        return;
     }
     in_parallel(LOCKS, |lock| {
         let patient: (&str, &[&str]) = ("patient", &["-DYIELDING"]);

@@ -4,15 +4,9 @@
 mod common;
 
 use common::{fails, lab, made};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use unspin_scratch::Scratch;
-
-fn scratch(name: &str, text: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("unspin-cli-{}-{name}", std::process::id()));
-    std::fs::write(&path, text).unwrap();
-    path
-}
 
 fn begin_record() -> String {
     "{\"record\":\"begin\",\"schema\":1,\"scenario\":\"s\",\"scenario_hash\":\"\",\"kernel\":\"6.12\",\
@@ -26,12 +20,11 @@ fn a_cause_is_said_once() {
     let said = lab(&["report", "/dev/null/x"]).stderr;
     let said = String::from_utf8_lossy(&said);
     assert_eq!(said.matches("Not a directory").count(), 1, "{said}");
-    let file = scratch("begin.jsonl", "");
-    std::fs::write(&file, begin_record()).unwrap();
-    let said = lab(&["report", file.to_str().unwrap(), "--out", "/dev/null/x"]).stderr;
+    let dir = Scratch::new();
+    let file = dir.file("begin.jsonl", begin_record());
+    let said = lab(&["report", &file, "--out", "/dev/null/x"]).stderr;
     let said = String::from_utf8_lossy(&said);
     assert_eq!(said.matches("os error").count(), 1, "{said}");
-    std::fs::remove_file(file).unwrap();
 }
 
 #[test]
@@ -51,22 +44,23 @@ fn usage_errors_are_2() {
 
 #[test]
 fn wrong_files_are_2_and_placed() {
-    let file = scratch("wrong.toml", "title = \"t\"\nsed = 1\n");
-    fails(&["bench", file.to_str().unwrap()], 2, "wrong.toml:2:1: `sed`: unknown key");
-    fails(&["bench", file.to_str().unwrap()], 2, "did you mean `seed`?");
-    std::fs::write(&file, [0xff, 0xfe]).unwrap();
-    fails(&["bench", file.to_str().unwrap()], 2, "not a text file");
+    let dir = Scratch::new();
+    let refused = |text: &[u8], words: &str| {
+        fails(&["bench", &dir.file("wrong.toml", text)], 2, words);
+    };
+    let key = b"title = \"t\"\nsed = 1\n";
+    refused(key, "wrong.toml:2:1: `sed`: unknown key");
+    refused(key, "did you mean `seed`?");
+    refused(&[0xff, 0xfe], "not a text file");
     let text =
-        "title=\"t\"\n[host]\npcpus=1\n[[vm]]\nvcpus=1\nworkload=\"nosuch\"\n[[arm]]\nname=\"a\"\n";
-    std::fs::write(&file, text).unwrap();
-    fails(&["bench", file.to_str().unwrap()], 2, "unknown profile \"nosuch\"");
-    std::fs::remove_file(file).unwrap();
+        b"title=\"t\"\n[host]\npcpus=1\n[[vm]]\nvcpus=1\nworkload=\"nosuch\"\n[[arm]]\nname=\"a\"\n";
+    refused(text, "unknown profile \"nosuch\"");
 }
 
 #[test]
 fn what_no_machine_has_is_said_before_anything_is_made() {
-    let scratch_dir = Scratch::new();
-    let dir = scratch_dir.join("none");
+    let dir = Scratch::new();
+    let none = dir.join("none");
     let text = |head: &str, pcpus: u32| {
         format!(
             "title=\"t\"\n{head}\n[host]\npcpus={pcpus}\n[[vm]]\nvcpus=1\nworkload=\"ebizzy\"\n\
@@ -78,7 +72,6 @@ fn what_no_machine_has_is_said_before_anything_is_made() {
         ("sim", text("kernel=[]", 4), "checks.toml:2:8: `kernel`: empty"),
     ];
     if unspin_computers::missing_tools(unspin_computers::BOCHS_TOOLS).is_empty() {
-        fails(&["lab", "build", "--kernel", "9"], 2, "allowed: 6.1, 6.12, 7.3");
         let of_12 = ["lab", "boot", "--kernel", "7.3", "--debian", "12"];
         fails(&of_12, 2, "Debian \"12\" has no package of kernel 7.3; allowed: 13");
         fails(&["lab", "build", "--flavour", "rt"], 2, "allowed: cloud-amd64, amd64");
@@ -103,25 +96,20 @@ fn what_no_machine_has_is_said_before_anything_is_made() {
         println!("SKIPPED: machine emulated: its tools are not installed");
     }
     for (machine, text, words) in cases {
-        let file = scratch("checks.toml", &text);
-        let (out, lab) = (dir.join("out"), dir.join("lab"));
-        let args = ["bench", file.to_str().unwrap(), "--machine", machine, "--out"];
-        let dirs = [out.to_str().unwrap(), "--lab-dir", lab.to_str().unwrap()];
-        fails(&[args.as_slice(), dirs.as_slice()].concat(), 2, words);
-        assert!(!dir.exists(), "{machine}: something was made");
-        std::fs::remove_file(file).unwrap();
+        let (file, out, lab) =
+            (dir.file("checks.toml", text), dir.text("none/out"), dir.text("none/lab"));
+        fails(&["bench", &file, "--machine", machine, "--out", &out, "--lab-dir", &lab], 2, words);
+        assert!(!none.exists(), "{machine}: something was made");
     }
 }
 
 #[test]
 fn results_and_traces_without_content_are_2() {
-    let dir = std::env::temp_dir();
-    let dir = dir.to_str().unwrap();
-    fails(&["replay", dir], 2, "it is a directory, not a regular file");
+    let dir = Scratch::new();
+    fails(&["replay", &dir.text("")], 2, "it is a directory, not a regular file");
     fails(&["replay", "/nonexistent"], 2, "/nonexistent");
     fails(&["lab", "build", "--kernel", "9"], 2, "allowed: 6.1, 6.12, 7.3");
-    let file = scratch("empty.jsonl", "");
-    let name = file.to_str().unwrap();
+    let name = &dir.text("empty.jsonl");
     let other_schema = begin_record().replace("\"schema\":1", "\"schema\":9");
     for (text, words) in [
         ("", "no records"),
@@ -129,16 +117,15 @@ fn results_and_traces_without_content_are_2() {
         ("{\"record\":", "records before it: 0"),
         (&other_schema, "schema 9"),
     ] {
-        std::fs::write(&file, text).unwrap();
+        dir.write("empty.jsonl", text);
         fails(&["report", name], 2, words);
         fails(&["report", name], 2, "no results to report");
         fails(&["replay", name], 2, "has no decisions");
     }
-    std::fs::write(&file, "unspin_pick: vm=\u{1b}[2J count=x\n").unwrap();
+    dir.write("empty.jsonl", "unspin_pick: vm=\u{1b}[2J count=x\n");
     fails(&["replay", name], 2, "count=x is not a valid number");
     let said = lab(&["replay", name]).stderr;
     assert!(!said.contains(&0x1b), "{}", String::from_utf8_lossy(&said));
-    std::fs::remove_file(file).unwrap();
 }
 
 #[test]
@@ -158,17 +145,14 @@ fn a_scenario_is_simulated_alike_by_any_number_of_threads() {
                 pin=\"one-per-pcpu\"\nworkload=\"ebizzy\"\n[sweep]\nvms=[2]\n[measure]\n\
                 warmup_ms=10\nwindow_ms=20\n[[arm]]\nname=\"stock\"\n[[arm]]\nname=\"hvs\"\n\
                 yield_to=\"hvs\"\n";
-    let file = scratch("sim.toml", text);
+    let file = dir.file("sim.toml", text);
     let results = |jobs: &str| {
-        let out = dir.join(jobs);
-        let args = ["--machine", "sim", "--kernel", "3.19", "--json", "--jobs", jobs, "--out"];
-        let mut all = vec!["bench", file.to_str().unwrap()];
-        all.extend(args.iter().chain(&[out.to_str().unwrap()]));
-        let ran = made(&all);
+        let args = ["bench", &file, "--machine", "sim", "--kernel", "3.19", "--json", "--jobs"];
+        let ran = made(&[&args[..], &[jobs, "--out", &dir.text(jobs)]].concat());
         let json: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
         assert_eq!(json["machine"], "sim");
         assert_eq!(json["arms"][0]["arm"], "stock");
-        std::fs::read_to_string(out.join("results.jsonl")).unwrap()
+        dir.read(format!("{jobs}/results.jsonl"))
     };
     let one = results("1");
     assert_eq!(one, results("3"));
@@ -179,17 +163,14 @@ fn a_scenario_is_simulated_alike_by_any_number_of_threads() {
     let classes = spent.iter().filter(|(name, _)| *name != "factors");
     let sum: u64 = classes.map(|(_, ns)| ns.as_u64().unwrap()).sum();
     assert_eq!(sum, run["vm"][0]["cpu_ns"].as_array().unwrap().len() as u64 * 20_000_000);
-    let results = dir.join("1/results.jsonl");
-    let results = results.to_str().unwrap();
-    fails(&["agree", "--seeds", "1", results], 2, "machine sim does not measure");
+    let agree = ["agree", "--seeds", "1", &dir.text("1/results.jsonl")];
+    fails(&agree, 2, "machine sim does not measure");
     // As if it had been measured.
-    let text = std::fs::read_to_string(results).unwrap();
-    std::fs::write(results, text.replace("\"machine\":\"sim\"", "\"machine\":\"emulated\""))
-        .unwrap();
-    let agreed = made(&["agree", "--seeds", "1", results]);
+    let measured = one.replace("\"machine\":\"sim\"", "\"machine\":\"emulated\"");
+    dir.line("1/results.jsonl", &measured);
+    let agreed = made(&agree);
     assert!(String::from_utf8_lossy(&agreed.stdout).contains("| `ebizzy` | 2 × 16 | flat | hvs |"));
     fails(&["bench", "demo", "--machine", "sim", "--kernel", "2.6"], 2, "allowed: 2012, 3.19, 6.1");
-    std::fs::remove_file(file).unwrap();
 }
 
 #[test]
@@ -238,27 +219,25 @@ fn a_bench_does_not_write_where_another_does() {
 }
 
 /// A scenario of two VMs on one CPU, with more of its own.
-fn locks_scenario(name: &str, arms: &str) -> PathBuf {
-    let text = format!(
+fn locks_scenario(arms: &str) -> String {
+    format!(
         "title = \"t\"\nrepeats = 1\n[host]\npcpus = 1\n[[vm]]\nvcpus = 1\npin = \"one-per-pcpu\"\n\
          [sweep]\nprofiles = [\"dbench\"]\nvms = [2]\n\
          [measure]\nwarmup_ms = 1\nwindow_ms = 30\nstagger_ms = 1\n{arms}"
-    );
-    scratch(name, &text)
+    )
 }
 
 #[test]
 fn locks_are_compared_on_threads() {
     let arms = "[[arm]]\nname = \"ticket\"\n[[arm]]\nname = \"ours\"\nlock = { preemptable = { tau_ns = 500 } }\n";
-    let file = locks_scenario("threads.toml", arms);
-    let out = Scratch::new();
-    let (scenario, dir) = (file.to_str().unwrap(), out.to_str().unwrap());
-    let args = ["bench", scenario, "--profile-dir", "profiles", "--machine", "threads", "--json"];
-    let made = made(&[&args[..], &["--out", dir]].concat());
+    let dir = Scratch::new();
+    let file = dir.file("threads.toml", locks_scenario(arms));
+    let args = ["bench", &file, "--profile-dir", "profiles", "--machine", "threads", "--json"];
+    let made = made(&[&args[..], &["--out", &dir.text("out")]].concat());
     let summary: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
     assert_eq!(summary["machine"], "threads");
     assert_eq!(summary["provenance"]["complete"], true);
-    let records = std::fs::read_to_string(out.join("results.jsonl")).unwrap();
+    let records = dir.read("out/results.jsonl");
     let records: Vec<serde_json::Value> =
         records.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(records[0]["cpu_model"].as_str().is_some_and(|model| !model.is_empty()));
@@ -266,7 +245,6 @@ fn locks_are_compared_on_threads() {
     let locks: Vec<_> = runs.iter().map(|r| r["run"]["lock"].as_str().unwrap()).collect();
     assert_eq!(locks, ["ticket", "ticket", "preemptable"], "alone, and both arms");
     assert!(runs.iter().all(|r| r["vm"][0]["sched"]["involuntary_switches"].is_array()));
-    std::fs::remove_file(file).unwrap();
 }
 
 #[test]
@@ -279,25 +257,24 @@ fn the_emulated_amd_processor_refuses_linux_guests() {
 
 #[test]
 fn threads_refuse_what_needs_a_hypervisor() {
-    let arm = |keys: &str| format!("[[arm]]\nname = \"a\"\n{keys}\n");
+    let dir = Scratch::new();
+    let arm = |keys: &str| locks_scenario(&format!("[[arm]]\nname = \"a\"\n{keys}\n"));
+    let refused = |text: &str, code: i32, words: &str| {
+        let file = dir.file("refused.toml", text);
+        let args = ["bench", &file, "--profile-dir", "profiles", "--machine", "threads"];
+        fails(&args, code, words)
+    };
     for keys in ["window = \"aple\"", "window = \"off\"", "yield_to = \"hvs\""] {
-        let file = locks_scenario("refused.toml", &arm(keys));
-        let name = file.to_str().unwrap();
-        let args = ["bench", name, "--profile-dir", "profiles", "--machine", "threads"];
         let key = keys.split(' ').next().unwrap();
-        fails(&args, 2, &format!("`arm[0].{key}`: machine threads does not support this: "));
-        fails(&args, 2, "allowed: left out, or --machine kvm, emulated or sim");
-        std::fs::remove_file(file).unwrap();
+        let words = format!("`arm[0].{key}`: machine threads does not support this: ");
+        let said = refused(&arm(keys), 2, &words);
+        assert!(said.contains("allowed: left out, or --machine kvm, emulated or sim"), "{said}");
     }
-    let file = locks_scenario("slice.toml", &arm(""));
-    let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, format!("slice_ns = 1000000\n{text}")).unwrap();
-    let name = file.to_str().unwrap();
-    let args = ["bench", name, "--profile-dir", "profiles", "--machine", "threads"];
-    fails(&args, 2, "`slice_ns`: machine threads does not support this: slice to set");
-    std::fs::write(&file, text.replace("pcpus = 1", "pcpus = 1024")).unwrap();
-    fails(&args, 77, "needs 1024 CPUs, and this process may run on");
-    std::fs::remove_file(file).unwrap();
+    let text = arm("");
+    let slice = format!("slice_ns = 1000000\n{text}");
+    refused(&slice, 2, "`slice_ns`: machine threads does not support this: slice to set");
+    let large = text.replace("pcpus = 1", "pcpus = 1024");
+    refused(&large, 77, "needs 1024 CPUs, and this process may run on");
     fails(&["threads-run"], 2, "only unspin-lab bench starts this command");
 }
 
@@ -307,10 +284,9 @@ fn a_slowdown_is_split_among_five_factors() {
         "title = \"t\"\nrepeats = 1\n[host]\npcpus = 2\nmodel = \"server\"\n[[vm]]\ncount = 2\n\
                     vcpus = 2\npin = \"one-per-pcpu\"\nworkload = \"hackbench\"\n[measure]\n\
                     window_ms = 20\nwarmup_ms = 5\nalone = false\n[[arm]]\nname = \"stock\"\n";
-    let path = scratch("attribute.toml", scenario);
-    let path = path.to_str().unwrap();
-    let out = scratch("attribute.out", "").with_extension("dir");
-    let bench = ["bench", path, "--machine", "sim", "--quiet", "--out", out.to_str().unwrap()];
+    let dir = Scratch::new();
+    let path = &dir.file("attribute.toml", scenario);
+    let bench = ["bench", path, "--machine", "sim", "--quiet", "--out", &dir.text("out")];
     let made = made(&[&bench[..], &["--attribute", "--json"]].concat());
     assert!(made.stderr.is_empty(), "nothing but the result: {made:?}");
     let summary: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
@@ -331,7 +307,7 @@ fn a_slowdown_is_split_among_five_factors() {
         assert!(share > 0.0 && (factor(name)["share"].as_f64().unwrap() - share).abs() < 1e-5);
     }
     assert!(factor("ipi")["regained"].as_f64().unwrap() > 0.0, "{split}");
-    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    let page = dir.read("out/report.html");
     assert!(page.contains("Slowdown by factor") && !page.contains("stock-no-ipi"));
     fails(&["bench", path, "--machine", "threads", "--attribute"], 2, "allowed: --machine sim");
 }
@@ -339,10 +315,10 @@ fn a_slowdown_is_split_among_five_factors() {
 /// Time lost to caches is named, and returns where all pCPUs share one cache.
 #[test]
 fn caches_that_siblings_do_not_share_are_named() {
-    let out = scratch("cache.out", "").with_extension("dir");
+    let dir = Scratch::new();
     let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/diagnosis-cache.toml");
     let bench = ["bench", scenario, "--machine", "sim", "--attribute", "--json", "--quiet"];
-    let made = made(&[&bench[..], &["--out", out.to_str().unwrap()]].concat());
+    let made = made(&[&bench[..], &["--out", &dir.text("out")]].concat());
     let summary: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
     let named: Vec<(&str, u64, Option<&str>)> = summary["slowdowns"]
         .as_array()
@@ -376,18 +352,18 @@ fn a_model_is_worked_out_or_its_profile_is_refused() {
     let profile =
         "name = \"x\"\nunits = 4\nshare = 0.5\nperiod_ms = 12\nswitch_us = 0\n[[phase]]\n\
                    threads = 1\nms = 2\n[[phase]]\nthreads = 4\nms = 1\n";
-    let speedup = |name: &str, text: &str, more: &[&str]| {
-        let path = scratch(name, text);
-        let out = made(&[&["model", "--json", path.to_str().unwrap()], more].concat());
+    let dir = Scratch::new();
+    let speedup = |text: &str, more: &[&str]| {
+        let out = made(&[&["model", "--json", &dir.file("model.toml", text)], more].concat());
         let line: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
         line["speedup_vm"].as_f64().unwrap().round() as u32
     };
-    assert_eq!(speedup("model.toml", profile, &[]), 2);
-    assert_eq!(speedup("model-matched.toml", profile, &["--matched"]), 4);
+    assert_eq!(speedup(profile, &[]), 2);
+    assert_eq!(speedup(profile, &["--matched"]), 4);
     let rotating = profile.replace("switch_us", "sequential = \"rotating\"\nswitch_us");
-    assert_eq!(speedup("model-rotating.toml", &rotating, &[]), 4);
-    let bad = scratch("model-bad.toml", &profile.replace("share = 0.5", "share = 5"));
-    fails(&["model", bad.to_str().unwrap()], 2, "share = 5; it is from 0.001 to 1");
+    assert_eq!(speedup(&rotating, &[]), 4);
+    let bad = dir.file("bad.toml", profile.replace("share = 0.5", "share = 5"));
+    fails(&["model", &bad], 2, "share = 5; it is from 0.001 to 1");
     fails(&["model", "/nonexistent.toml"], 2, "no file /nonexistent.toml");
     fails(&["model"], 2, "PROFILE");
     fails(&["model", "--for", "3", "x.toml"], 2, "cannot be used with");
@@ -407,9 +383,7 @@ fn the_papers_scenarios_are_found_by_name() {
     // One of another paper's programs, from another directory.
     let text = "title = \"t\"\n[host]\npcpus = 16\n[[vm]]\nvcpus = 16\n\
                 workload = \"dissertation-asym-matmul\"\n[[arm]]\nname = \"stock\"\n";
-    let file = scratch("matmul.toml", text);
-    made(&["plan", file.to_str().unwrap()]);
-    std::fs::remove_file(file).unwrap();
+    made(&["plan", &Scratch::new().file("matmul.toml", text)]);
     fails(&["bench", "nosuch"], 2, "pmtlock, pmtlock-hackbench");
 }
 
@@ -448,22 +422,21 @@ fn what_is_drawn_goes_where_nothing_else_is() {
         ["generate", "spaces/held-out.toml", "--count", count, "--seed", seed, "--out", out]
     };
     made(&draw("3", "5"));
-    let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
-    let first = read("held-out-01.toml");
+    let first = dir.read("held-out-01.toml");
     made(&draw("4", "5"));
-    assert_eq!(first, read("held-out-01.toml"), "the first of more are the same");
+    assert_eq!(first, dir.read("held-out-01.toml"), "the first of more are the same");
     made(&draw("4", "6"));
-    assert_ne!(first, read("held-out-01.toml"));
+    assert_ne!(first, dir.read("held-out-01.toml"));
     fails(
         &draw("3", "6"),
         2,
         "its file held-out-04.toml is not one of these scenarios; use an empty directory",
     );
     fails(&draw("0", "6"), 2, "0 is not in 1..=1000");
-    let file = scratch("space.toml", "title = 3\n");
-    let wrong = ["generate", file.to_str().unwrap(), "--count", "1", "--out", out];
+    let spaces = Scratch::new();
+    let file = spaces.file("space.toml", "title = 3\n");
+    let wrong = ["generate", &file, "--count", "1", "--out", out];
     fails(&wrong, 2, "space.toml:1:9: `title`: the integer 3 is not allowed here");
-    std::fs::remove_file(file).unwrap();
     fails(&["generate", "/nonexistent", "--count", "1", "--out", out], 2, "no file /nonexistent");
 }
 
@@ -480,10 +453,9 @@ fn wrong_known_ratios_are_2_and_placed() {
         (right.replace("components", "nosuch"), "no scenario nosuch"),
         (right.replace("\"vms\"", "\"vmz\""), ":1: unknown field `vmz`"),
     ];
+    let dir = Scratch::new();
     for (text, words) in cases {
-        let file = scratch("known.jsonl", &text);
-        fails(&["agree", "--known", file.to_str().unwrap()], 2, words);
-        std::fs::remove_file(file).unwrap();
+        fails(&["agree", "--known", &dir.file("known.jsonl", text)], 2, words);
     }
     fails(&["agree"], 2, "required");
 }

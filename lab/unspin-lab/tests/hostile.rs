@@ -10,19 +10,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use unspin_scratch::Scratch;
 
-struct Dir(Scratch);
-
-impl Dir {
-    fn path(&self, name: &str) -> String {
-        self.0.text(name)
-    }
-
-    fn file(&self, name: &str, text: &str) -> String {
-        self.0.write(name, text);
-        self.path(name)
-    }
-}
-
 /// A small scenario of `profile`, with these lines in its [[vm]].
 fn scenario(profile: &str, vm: &str) -> String {
     format!(
@@ -37,14 +24,14 @@ fn bench<'a>(file: &'a str, out: &'a str) -> Vec<&'a str> {
 
 #[test]
 fn what_has_no_end_or_no_writer_is_refused_by_every_command() {
-    let dir = Dir(Scratch::new());
-    let fifo = dir.path("fifo");
+    let dir = Scratch::new();
+    let fifo = dir.text("fifo");
     let c = CString::new(Path::new(&fifo).as_os_str().as_bytes()).unwrap();
     // SAFETY: it gets a string that ends.
     assert_eq!(unsafe { libc::mkfifo(c.as_ptr(), 0o600) }, 0);
-    let large = dir.path("large");
+    let large = dir.text("large");
     fs::File::create(&large).unwrap().set_len(1 << 42).unwrap();
-    let out = dir.path("out");
+    let out = dir.text("out");
     for (file, words) in [
         (fifo.as_str(), "it is a FIFO, not a regular file"),
         ("/dev/zero", "it is a device, not a regular file"),
@@ -68,7 +55,7 @@ fn what_has_no_end_or_no_writer_is_refused_by_every_command() {
 
 #[test]
 fn names_and_titles_command_no_terminal() {
-    let dir = Dir(Scratch::new());
+    let dir = Scratch::new();
     let evil = dir.file("na\nme\u{1b}[31m\u{202e}\u{85}\u{2028}.toml", "title = 5\n");
     for args in [
         vec!["plan", &evil],
@@ -92,7 +79,7 @@ fn names_and_titles_command_no_terminal() {
 
 #[test]
 fn nested_locks_ascend_also_in_a_plan() {
-    let dir = Dir(Scratch::new());
+    let dir = Scratch::new();
     let step = |op: &str, more: &str| format!("[[step]]\nop = \"{op}\"\n{more}\n");
     let [one, zero] = ["lock = 1", "lock = 0"];
     let steps = [
@@ -103,18 +90,18 @@ fn nested_locks_ascend_also_in_a_plan() {
         step("unlock", one),
     ];
     let head = "name = \"down\"\nspin_intensive = true\n";
-    dir.file("profiles/down.toml", &(head.to_string() + &steps.concat()));
-    let file = dir.file("scenarios/order.toml", &scenario("down", "vcpus=2"));
-    for command in [vec!["plan", &file], bench(&file, &dir.path("out"))] {
+    dir.file("profiles/down.toml", head.to_string() + &steps.concat());
+    let file = dir.file("scenarios/order.toml", scenario("down", "vcpus=2"));
+    for command in [vec!["plan", &file], bench(&file, &dir.text("out"))] {
         let said = fails(&command, 2, "`step[1]`: takes lock 0 while holding lock 1");
         assert!(said.contains("down.toml") && said.contains("ascending"), "{said}");
     }
-    assert!(!Path::new(&dir.path("out")).exists());
+    assert!(!Path::new(&dir.text("out")).exists());
 }
 
 #[test]
 fn every_value_of_a_choice_is_judged_before_anything_runs() {
-    let dir = Dir(Scratch::new());
+    let dir = Scratch::new();
     let cases = [
         ("vcpus={any=[4,\"z\"],source=\"x\"}", "`vm[0].vcpus` = \"z\""),
         ("vcpus=4\nlock={any=[\"ticket\",\"tickets\"],source=\"x\"}", "did you mean `ticket`?"),
@@ -122,26 +109,25 @@ fn every_value_of_a_choice_is_judged_before_anything_runs() {
         ("vcpus=4\ncpl={any=[0,2],source=\"x\"}", "no privilege level 2"),
     ];
     for (n, (vm, words)) in cases.iter().enumerate() {
-        let file = dir.file(&format!("choice-{n}.toml"), &scenario("ebizzy", vm));
+        let file = dir.file(&format!("choice-{n}.toml"), scenario("ebizzy", vm));
         fails(&["plan", &file], 2, words);
-        let out = dir.path("out");
+        let out = dir.text("out");
         fails(&[&bench(&file, &out)[..], &["--worlds", "8"]].concat(), 2, words);
         assert!(!Path::new(&out).exists());
     }
     let host = scenario("ebizzy", "vcpus=4")
         .replace("pcpus=4", "pcpus=4\nexit_cycles={any=[3000,\"many\"],source=\"x\"}");
-    fails(&["plan", &dir.file("host.toml", &host)], 2, "`host.exit_cycles` = \"many\"");
+    fails(&["plan", &dir.file("host.toml", host)], 2, "`host.exit_cycles` = \"many\"");
     let named =
         scenario("{", "vcpus=4").replace("\"{\"", "{any=[\"ebizzy\",\"ebizy\"],source=\"x\"}");
-    fails(&["plan", &dir.file("named.toml", &named)], 2, "unknown profile \"ebizy\"");
+    fails(&["plan", &dir.file("named.toml", named)], 2, "unknown profile \"ebizy\"");
 }
 
 #[test]
 fn scenarios_of_one_name_do_not_replace_each_other() {
-    let dir = Dir(Scratch::new());
-    let files =
-        ["a", "b"].map(|d| dir.file(&format!("{d}/x.toml"), &scenario("ebizzy", "vcpus=2")));
-    let out = dir.path("out");
+    let dir = Scratch::new();
+    let files = ["a", "b"].map(|d| dir.file(&format!("{d}/x.toml"), scenario("ebizzy", "vcpus=2")));
+    let out = dir.text("out");
     let mut both = bench(&files[0], &out);
     both.insert(2, &files[1]);
     let words = "2 scenarios are called \"x\", and both would write ";
@@ -151,11 +137,11 @@ fn scenarios_of_one_name_do_not_replace_each_other() {
 
 #[test]
 fn results_that_cannot_be_written_are_told_before_anything_runs() {
-    let dir = Dir(Scratch::new());
-    let file = dir.file("first.toml", &scenario("ebizzy", "vcpus=2"));
+    let dir = Scratch::new();
+    let file = dir.file("first.toml", scenario("ebizzy", "vcpus=2"));
     for name in ["results.jsonl", "summary.json", "report.html"] {
-        let out = dir.path(name);
-        dir.0.dir(format!("{name}/{name}"));
+        let out = dir.text(name);
+        dir.dir(format!("{name}/{name}"));
         let said = fails(&bench(&file, &out), 2, "it is a directory");
         assert!(said.contains(&format!("{name}/{name}")) && said.contains("--out"), "{said}");
         assert!(!Path::new(&out).join("boots").exists(), "something was made");
@@ -169,36 +155,36 @@ fn results_that_cannot_be_written_are_told_before_anything_runs() {
 
 #[test]
 fn a_bench_leaves_its_own_files_alone_and_no_others() {
-    let dir = Dir(Scratch::new());
-    let out = dir.path("out");
-    let first = dir.file("first.toml", &scenario("ebizzy", "vcpus=2"));
+    let dir = Scratch::new();
+    let out = dir.text("out");
+    let first = dir.file("first.toml", scenario("ebizzy", "vcpus=2"));
     assert!(lab(&bench(&first, &out)).status.success());
     let picture = |profile: &str| Path::new(&out).join(format!("waits-{profile}-1vm-flat.svg"));
     assert!(picture("ebizzy").is_file());
     dir.file("out/.summary.json.99999999.tmp", "half");
     dir.file("out/performance-mine.svg", "<svg/>");
     dir.file("out/notes.txt", "mine");
-    let second = dir.file("first.toml", &scenario("dbench", "vcpus=2"));
+    let second = dir.file("first.toml", scenario("dbench", "vcpus=2"));
     assert!(lab(&bench(&second, &out)).status.success());
     assert!(picture("dbench").is_file() && !picture("ebizzy").exists());
-    assert!(!Path::new(&dir.path("out/.summary.json.99999999.tmp")).exists());
+    assert!(!Path::new(&dir.text("out/.summary.json.99999999.tmp")).exists());
     for mine in ["out/performance-mine.svg", "out/notes.txt"] {
-        assert!(Path::new(&dir.path(mine)).is_file(), "{mine}");
+        assert!(Path::new(&dir.text(mine)).is_file(), "{mine}");
     }
 }
 
 #[test]
 fn a_report_of_nothing_fails_and_has_a_header() {
-    let dir = Dir(Scratch::new());
-    let out = dir.path("out");
-    let file = dir.file("first.toml", &scenario("ebizzy", "vcpus=2"));
+    let dir = Scratch::new();
+    let out = dir.text("out");
+    let file = dir.file("first.toml", scenario("ebizzy", "vcpus=2"));
     assert!(lab(&bench(&file, &out)).status.success());
-    let results = fs::read_to_string(dir.path("out/results.jsonl")).unwrap();
+    let results = fs::read_to_string(dir.text("out/results.jsonl")).unwrap();
     // Counts that cannot be.
     let wrong = results.replace("\"window_ns\":", "\"window_ns\":9999999999999");
-    let wrong = dir.file("wrong.jsonl", &wrong);
-    fails(&["report", &wrong, "--out", &dir.path("report")], 1, "no run is left to report");
-    let table = fs::read_to_string(dir.path("report/table.csv")).unwrap();
+    let wrong = dir.file("wrong.jsonl", wrong);
+    fails(&["report", &wrong, "--out", &dir.text("report")], 1, "no run is left to report");
+    let table = fs::read_to_string(dir.text("report/table.csv")).unwrap();
     assert!(table.starts_with("machine,kernel,scenario,profile,") && table.lines().count() == 1);
     let csv = lab(&["report", &wrong, "--csv"]);
     assert_eq!((csv.status.code(), csv.stdout), (Some(1), table.into_bytes()));
@@ -206,7 +192,7 @@ fn a_report_of_nothing_fails_and_has_a_header() {
 
 #[test]
 fn errors_in_models_and_spaces_say_what_is_allowed() {
-    let dir = Dir(Scratch::new());
+    let dir = Scratch::new();
     let model = "name = \"x\"\nunits = {}\nshare = 0.5\n[[phase]]\nthreads = 4\nms = 1.5\n";
     let model = dir.file("model.toml", model);
     let words =
@@ -215,9 +201,9 @@ fn errors_in_models_and_spaces_say_what_is_allowed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let space = fs::read_to_string(root.join("spaces/held-out.toml")).unwrap();
     let space = space.replacen("vcpus = [", "vcpus = [{}, ", 1);
-    let space = dir.file("space.toml", &space);
+    let space = dir.file("space.toml", space);
     let said = fails(
-        &["generate", &space, "--count", "1", "--out", &dir.path("out")],
+        &["generate", &space, "--count", "1", "--out", &dir.text("out")],
         2,
         "vcpus[0]`: a table is not allowed here",
     );
@@ -230,13 +216,13 @@ fn errors_in_models_and_spaces_say_what_is_allowed() {
 /// Far too many arms or keys, and far too long ones: the error comes at once, and is short.
 #[test]
 fn large_files_are_judged_in_time_and_words_in_proportion() {
-    let dir = Dir(Scratch::new());
+    let dir = Scratch::new();
     let arms: String = (0..100_000).map(|i| format!("[[arm]]\nname=\"a{i}\"\nwindo=1\n")).collect();
-    let arms = dir.file("arms.toml", &(scenario("ebizzy", "vcpus=2") + &arms));
+    let arms = dir.file("arms.toml", scenario("ebizzy", "vcpus=2") + &arms);
     let keys: String = (0..100_000).map(|i| format!("key{i} = 1\n")).collect();
-    let keys = dir.file("keys.toml", &(keys + &scenario("ebizzy", "vcpus=2")));
+    let keys = dir.file("keys.toml", keys + &scenario("ebizzy", "vcpus=2"));
     let long = "x".repeat(5 << 20);
-    let long = dir.file("long.toml", &format!("{long} = 1\n{}", scenario("ebizzy", "vcpus=2")));
+    let long = dir.file("long.toml", format!("{long} = 1\n{}", scenario("ebizzy", "vcpus=2")));
     for (file, words) in [
         (arms, "100002 arms\n    allowed: at most 1000"),
         (keys, "… and 99980 more"),

@@ -9,11 +9,8 @@ use unspin_sim::{Host, Kernel, Setup};
 
 /// The directory of a module that can do all.
 fn module() -> Scratch {
-    let root = Scratch::with(&[(
-        "window_control",
-        "vmx
-",
-    )]);
+    let root = Scratch::new();
+    root.line("window_control", "vmx");
     let nothing = run(Window::Stock, YieldTo::Stock);
     for (file, value) in ModuleSettings::of(&nothing, &nothing.arm).files() {
         root.write(format!("default/{file}"), value);

@@ -10,30 +10,6 @@ use std::path::PathBuf;
 use std::process::Command;
 use unspin_scratch::Scratch;
 
-/// A directory of a test's own, which goes with it.
-struct Dir(Scratch);
-
-impl Dir {
-    fn path(&self, name: &str) -> String {
-        self.0.text(name)
-    }
-
-    fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.0.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
-    }
-
-    /// A scenario whose host has an unknown exit cost, with `changes`.
-    fn scenario(&self, changes: &[(&str, &str)]) -> String {
-        let mut text = SCENARIO.to_string();
-        for (from, to) in changes {
-            assert!(text.contains(from), "{from}");
-            text = text.replace(from, to);
-        }
-        self.0.write("few.toml", text);
-        self.path("few.toml")
-    }
-}
-
 const SCENARIO: &str = r#"title = "Few"
 repeats = 1
 [host]
@@ -53,6 +29,16 @@ name = "hvs"
 yield_to = "hvs"
 "#;
 
+/// That scenario, whose host has an unknown exit cost, with `changes`.
+fn scenario(dir: &Scratch, changes: &[(&str, &str)]) -> String {
+    let mut text = SCENARIO.to_string();
+    for (from, to) in changes {
+        assert!(text.contains(from), "{from}");
+        text = text.replace(from, to);
+    }
+    dir.file("few.toml", text)
+}
+
 /// A bench on machine sim that succeeds. Returns its output.
 #[track_caller]
 fn made(scenario: &str, out: &str, more: &[&str]) -> String {
@@ -62,72 +48,68 @@ fn made(scenario: &str, out: &str, more: &[&str]) -> String {
 
 #[track_caller]
 fn refused(scenario: &str, more: &[&str], words: &str) {
-    let dir = Dir(Scratch::new());
-    let out = dir.path("out");
+    let dir = Scratch::new();
+    let out = dir.text("out");
     let all = ["bench", scenario, "--machine", "sim", "--quiet", "--out", &out];
     fails(&[&all[..], more].concat(), 2, words);
 }
 
-fn summary(dir: &Dir, of: &str) -> serde_json::Value {
-    serde_json::from_str(&dir.read(&format!("{of}/summary.json"))).unwrap()
+fn summary(dir: &Scratch, of: &str) -> serde_json::Value {
+    serde_json::from_str(&dir.read(format!("{of}/summary.json"))).unwrap()
 }
 
 #[test]
 fn shares_and_a_bench_that_goes_on_are_the_whole() {
-    let dir = Dir(Scratch::new());
-    let few = dir.scenario(&[]);
+    let dir = Scratch::new();
+    let few = scenario(&dir, &[]);
     let asked = ["--worlds", "10"];
-    let said = made(&few, &dir.path("whole"), &asked);
+    let said = made(&few, &dir.text("whole"), &asked);
     assert!(said.contains("10 worlds of 2 runs take about"), "{said}");
-    let mut report = vec!["report".to_string(), "--out".to_string(), dir.path("merged")];
+    let mut report = vec!["report".to_string(), "--out".to_string(), dir.text("merged")];
     for i in 1..=3 {
-        made(&few, &dir.path("shares"), &[&asked[..], &["--shard", &format!("{i}/3")]].concat());
-        report.push(dir.path(&format!("shares/shard-{i}-of-3")));
+        made(&few, &dir.text("shares"), &[&asked[..], &["--shard", &format!("{i}/3")]].concat());
+        report.push(dir.text(&format!("shares/shard-{i}-of-3")));
     }
     let report: Vec<&str> = report.iter().map(String::as_str).collect();
     common::made(&report);
     let files =
         ["summary.json", "report.html", "worlds-sample-outcomes.csv", "worlds-sample-design.csv"];
     for file in files {
-        assert_eq!(
-            dir.read(&format!("merged/{file}")),
-            dir.read(&format!("whole/{file}")),
-            "{file}"
-        );
+        assert_eq!(dir.read(format!("merged/{file}")), dir.read(format!("whole/{file}")), "{file}");
     }
-    let two = lab(&["report", &dir.path("shares/shard-1-of-3"), &dir.path("shares/shard-2-of-3")]);
+    let two = lab(&["report", &dir.text("shares/shard-1-of-3"), &dir.text("shares/shard-2-of-3")]);
     let said = String::from_utf8_lossy(&two.stdout);
     let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("7 of 10 worlds (sample) are here and count; 3 are missing"), "{said}");
     // As if it had been killed: some worlds are not there.
-    let boots = fs::read_dir(dir.0.join("whole/boots")).unwrap().map(|e| e.unwrap().path());
+    let boots = fs::read_dir(dir.join("whole/boots")).unwrap().map(|e| e.unwrap().path());
     let boots: Vec<PathBuf> = boots.filter(|p| p.is_file()).collect();
     boots.iter().take(7).for_each(|p| fs::remove_file(p).unwrap());
-    made(&few, &dir.path("whole"), &[&asked[..], &["--resume"]].concat());
+    made(&few, &dir.text("whole"), &[&asked[..], &["--resume"]].concat());
     assert_eq!(dir.read("whole/summary.json"), dir.read("merged/summary.json"));
 }
 
 #[test]
 fn the_first_worlds_of_more_are_the_same() {
-    let dir = Dir(Scratch::new());
-    let few = dir.scenario(&[]);
-    made(&few, &dir.path("a"), &["--worlds", "6"]);
-    made(&few, &dir.path("b"), &["--worlds", "12"]);
+    let dir = Scratch::new();
+    let few = scenario(&dir, &[]);
+    made(&few, &dir.text("a"), &["--worlds", "6"]);
+    made(&few, &dir.text("b"), &["--worlds", "12"]);
     for file in ["worlds-sample-design.csv", "worlds-sample-outcomes.csv"] {
-        let (a, b) = (dir.read(&format!("a/{file}")), dir.read(&format!("b/{file}")));
+        let (a, b) = (dir.read(format!("a/{file}")), dir.read(format!("b/{file}")));
         assert!(a.lines().count() == 7 && b.starts_with(&a), "{file}:\n{a}\n{b}");
     }
     // The same worlds as a design of their own.
-    let design = dir.path("a/worlds-sample-design.csv");
-    made(&few, &dir.path("c"), &["--design", &design]);
+    let design = dir.text("a/worlds-sample-design.csv");
+    made(&few, &dir.text("c"), &["--design", &design]);
     assert_eq!(dir.read("c/worlds-given-outcomes.csv"), dir.read("a/worlds-sample-outcomes.csv"));
 }
 
 #[test]
 fn a_row_has_its_band_and_what_decides() {
-    let dir = Dir(Scratch::new());
-    let few = dir.scenario(&[]);
-    made(&few, &dir.path("out"), &["--worlds", "40"]);
+    let dir = Scratch::new();
+    let few = scenario(&dir, &[]);
+    made(&few, &dir.text("out"), &["--worlds", "40"]);
     let s = summary(&dir, "out");
     let rows = s["arms"].as_array().unwrap();
     let row = rows.iter().find(|r| r["arm"] == "hvs" && r["vm_index"].is_null()).unwrap();
@@ -144,8 +126,8 @@ fn a_row_has_its_band_and_what_decides() {
     assert_eq!(s["worlds"][0]["inputs"][0]["source"], "a guess");
     // Without ranges of its own a scenario has the model's.
     let plain =
-        dir.scenario(&[("{ range = [1200, 33000], log = true, source = \"a guess\" }", "2000")]);
-    made(&plain, &dir.path("plain"), &["--worlds", "4"]);
+        scenario(&dir, &[("{ range = [1200, 33000], log = true, source = \"a guess\" }", "2000")]);
+    made(&plain, &dir.text("plain"), &["--worlds", "4"]);
     let s = summary(&dir, "plain");
     let inputs = s["worlds"][0]["inputs"].as_array().unwrap().iter();
     let inputs: Vec<&str> = inputs.map(|i| i["name"].as_str().unwrap()).collect();
@@ -158,15 +140,18 @@ fn a_row_has_its_band_and_what_decides() {
 
 #[test]
 fn impossible_worlds_are_counted_and_shown() {
-    let dir = Dir(Scratch::new());
-    let few = dir.scenario(&[
-        ("pcpus = 4", "pcpus = { any = [4, 2], source = \"a guess\" }"),
-        (
-            "vcpus = 4",
-            "vcpus = 4\npin = { any = [[0, 1, 0, 1], [0, 1, 2, 3]], source = \"a guess\" }",
-        ),
-    ]);
-    made(&few, &dir.path("out"), &["--worlds", "16"]);
+    let dir = Scratch::new();
+    let few = scenario(
+        &dir,
+        &[
+            ("pcpus = 4", "pcpus = { any = [4, 2], source = \"a guess\" }"),
+            (
+                "vcpus = 4",
+                "vcpus = 4\npin = { any = [[0, 1, 0, 1], [0, 1, 2, 3]], source = \"a guess\" }",
+            ),
+        ],
+    );
+    made(&few, &dir.text("out"), &["--worlds", "16"]);
     let s = summary(&dir, "out");
     let worlds = &s["worlds"][0];
     assert_eq!((&worlds["made"], &worlds["impossible"]), (&16.into(), &4.into()), "{worlds}");
@@ -180,62 +165,68 @@ fn impossible_worlds_are_counted_and_shown() {
 
 #[test]
 fn what_cannot_be_is_refused_before_anything_runs() {
-    let dir = Dir(Scratch::new());
-    let few = dir.scenario(&[]);
+    let dir = Scratch::new();
+    let few = scenario(&dir, &[]);
     refused(&few, &["--worlds", "8", "--machine", "threads"], "cannot be used multiple times");
     let threads = ["bench", &few, "--machine", "threads", "--worlds", "8"];
     fails(&threads, 2, "allowed: --machine sim");
     refused(&few, &["--worlds", "1"], "2..=65536");
     refused(&few, &["--worlds", "65537"], "2..=65536");
     refused(&few, &["--worlds", "8", "--input", "host.exit"], "inputs: host.exit_cycles");
-    let design = dir.path("design.csv");
+    let design = dir.text("design.csv");
     fs::write(&design, "host.exit_cycles,chances\n0.5,0.5\n").unwrap();
     refused(&few, &["--design", &design], "without chance and with chances");
     fs::write(&design, "host.exit_cycles,chance\n0.5,7\n").unwrap();
     refused(&few, &["--design", &design], "line 2, column chance");
-    let long = dir.scenario(&[("window_ms = 20", "window_ms = 300000")]);
+    let long = scenario(&dir, &[("window_ms = 20", "window_ms = 300000")]);
     refused(&long, &["--worlds", "65536"], "more than a day: use fewer worlds");
-    let other = dir.scenario(&[("[1200, 33000]", "[33000, 1200]")]);
+    let other = scenario(&dir, &[("[1200, 33000]", "[33000, 1200]")]);
     refused(&other, &["--worlds", "8"], "above the upper end");
-    let runs = dir.scenario(&[
-        ("count = 2\n", ""),
-        ("[measure]", "[sweep]\nvms = { any = [[2], [2, 3]], source = \"a guess\" }\n[measure]"),
-    ]);
-    made(&runs, &dir.path("runs"), &["--worlds", "4"]);
+    let runs = scenario(
+        &dir,
+        &[
+            ("count = 2\n", ""),
+            (
+                "[measure]",
+                "[sweep]\nvms = { any = [[2], [2, 3]], source = \"a guess\" }\n[measure]",
+            ),
+        ],
+    );
+    made(&runs, &dir.text("runs"), &["--worlds", "4"]);
     let said = dir.read("runs/table.txt");
     assert!(said.contains("2 impossible") && said.contains("changes the list of runs"), "{said}");
 }
 
 #[test]
 fn without_worlds_a_range_is_said_to_be_its_middle() {
-    let dir = Dir(Scratch::new());
-    let few = dir.scenario(&[]);
-    let said = made(&few, &dir.path("out"), &[]);
+    let dir = Scratch::new();
+    let few = scenario(&dir, &[]);
+    let said = made(&few, &dir.text("out"), &[]);
     assert!(said.contains("host.exit_cycles is unknown; this run uses 6293."), "{said}");
     let plain =
-        dir.scenario(&[("{ range = [1200, 33000], log = true, source = \"a guess\" }", "6293")]);
-    made(&plain, &dir.path("plain"), &[]);
+        scenario(&dir, &[("{ range = [1200, 33000], log = true, source = \"a guess\" }", "6293")]);
+    made(&plain, &dir.text("plain"), &[]);
     assert_eq!(dir.read("plain/summary.json"), dir.read("out/summary.json"));
 }
 
 /// The simulator's own records, as if they had been measured, against bands of the scenario's ranges.
 #[test]
 fn agree_draws_what_a_measured_scenario_does_not_know() {
-    let dir = Dir(Scratch::new());
-    dir.0.dir("scenarios");
-    fs::copy(dir.scenario(&[]), dir.0.join("scenarios/few.toml")).unwrap();
-    made(&dir.path("scenarios/few.toml"), &dir.path("out"), &[]);
+    let dir = Scratch::new();
+    dir.dir("scenarios");
+    fs::copy(scenario(&dir, &[]), dir.join("scenarios/few.toml")).unwrap();
+    made(&dir.text("scenarios/few.toml"), &dir.text("out"), &[]);
     let records = dir.read("out/results.jsonl");
     let records = records.replace("\"machine\":\"sim\"", "\"machine\":\"emulated\"");
-    fs::write(dir.0.join("measured.jsonl"), records.replace("6.12 (model)", "6.12.57")).unwrap();
+    fs::write(dir.join("measured.jsonl"), records.replace("6.12 (model)", "6.12.57")).unwrap();
     let agree = |changed: bool| {
         if changed {
             // No longer the measured scenario: the model's own ranges are drawn.
-            fs::copy(dir.scenario(&[("count = 2", "count = 3")]), dir.0.join("scenarios/few.toml"))
+            fs::copy(scenario(&dir, &[("count = 2", "count = 3")]), dir.join("scenarios/few.toml"))
                 .unwrap();
         }
         let mut command = Command::new(env!("CARGO_BIN_EXE_unspin-lab"));
-        command.args(["agree", "measured.jsonl", "--worlds", "40", "--json"]).current_dir(&dir.0);
+        command.args(["agree", "measured.jsonl", "--worlds", "40", "--json"]).current_dir(&dir);
         let done = command.output().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         serde_json::from_slice::<serde_json::Value>(&done.stdout).unwrap()

@@ -9,19 +9,23 @@
 //! protocol to the program that started it.
 
 mod boot;
+mod child;
 mod counters;
 mod error;
 pub mod process;
 mod realtime;
+mod sched;
 mod thread;
 mod unserved;
 mod vcpu;
 mod vm;
 
-pub use counters::VcpuSample;
+pub use child::ends_with_this_thread;
+pub use counters::{sample, vm_result, VcpuSample};
 pub use error::{Error, GuestFault};
 pub use process::{vm_process_main, VM_PROCESS_COMMAND};
 pub use realtime::{set_fifo, set_normal, Realtime};
-pub use thread::{clock_ns, pin};
+pub use sched::{sched_stats, Counter, Counts};
+pub use thread::{allowed_cpus, clock_ns, pin, run_on};
 pub use unserved::{unserved, Unserved};
 pub use vm::{Vm, VmConfig};

@@ -11,6 +11,35 @@ pub fn clock_ns(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// CPUs this process may run on, in order.
+pub fn allowed_cpus() -> Vec<usize> {
+    // SAFETY: an all-zero set is a valid one, and 0 is the calling thread.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) != 0 {
+            return Vec::new();
+        }
+        set
+    };
+    // SAFETY: every index is within the set.
+    (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
+}
+
+/// Restricts the calling thread to `cpus`.
+pub fn run_on(cpus: &[usize]) -> std::io::Result<()> {
+    // SAFETY: every index comes from `allowed_cpus`, and so is within the set.
+    let error = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        cpus.iter().for_each(|cpu| libc::CPU_SET(*cpu, &mut set));
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
+    };
+    if error == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
+}
+
 /// Pins the thread to this CPU.
 pub fn pin(tid: i32, cpu: u32) -> Result<(), Error> {
     let mut mask = vec![0u64; cpu as usize / 64 + 1];

@@ -2,8 +2,8 @@
 //! Plans, and agents that are given them.
 #![allow(dead_code)]
 
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use unspin_scenario::plan::{Host, LinuxFiles, Plan, Run, SCHEMA};
 use unspin_scenario::result::{Record, RunResult};
 
@@ -34,11 +34,14 @@ pub struct Said {
     pub pid: u32,
 }
 
+/// Starts an agent with the plan in a file.
+pub fn start(plan: &Path, out: Stdio) -> Child {
+    Command::new(AGENT).arg("agent").arg(plan).stdout(out).spawn().unwrap()
+}
+
 /// Runs an agent with this plan.
 pub fn said(name: &str, plan: &Plan) -> Said {
-    let mut agent = Command::new(AGENT);
-    let agent = agent.arg("agent").arg(plan_file(name, plan)).stdout(Stdio::piped());
-    let child = agent.spawn().unwrap();
+    let child = start(&plan_file(name, plan), Stdio::piped());
     let pid = child.id();
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

@@ -8,7 +8,6 @@ pub mod once;
 pub mod plans;
 
 use std::io::Write;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
@@ -142,19 +141,6 @@ pub fn test_module(lab: &Lab, kernel: &Kernel, name: &str) -> Vec<u8> {
 fn run(command: &mut Command) {
     let out = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     assert!(out.status.success(), "{command:?}: {}", String::from_utf8_lossy(&out.stderr));
-}
-
-/// The kernel sends `command` a signal when the thread that starts it ends, however it ends.
-pub fn ends_with_us(command: &mut Command) -> &mut Command {
-    let set = || {
-        // SAFETY: this only sets a signal.
-        match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } {
-            0 => Ok(()),
-            _ => Err(std::io::Error::last_os_error()),
-        }
-    };
-    // SAFETY: `set` is one system call.
-    unsafe { command.pre_exec(set) }
 }
 
 fn read(path: &Path) -> Vec<u8> {

@@ -8,10 +8,9 @@ mod settings;
 
 use crate::core::Host;
 use crate::guest::Budgets;
-use unspin_guest_abi::rng::{splitmix64, vm_seed};
+use unspin_guest_abi::rng::{stagger_ns, vm_seed};
 use unspin_scenario::plan::{Arm, LockChoice, Op, Role, Run, Step, Vm};
 
-const NS_PER_MS: u64 = 1_000_000;
 /// CONFIG_HZ of Debian's and Ubuntu's kernels.
 const TICK_USUAL_HZ: u32 = 250;
 
@@ -70,7 +69,7 @@ impl Setup {
             let seed = vm_seed(run.seed, number);
             VmSetup {
                 seed,
-                start_ns: splitmix64(seed) % (run.stagger_ms * NS_PER_MS + 1),
+                start_ns: stagger_ns(seed, run.stagger_ms),
                 pin: vm.pin.clone(),
                 weight: vm.weight.unwrap_or(1),
                 quota_ppm: vm.quota_ppm,

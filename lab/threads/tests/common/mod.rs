@@ -9,6 +9,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use unspin_threads::locks::Lock;
 
+/// What is built under this name, once for all tests of a process.
+pub fn once(name: &str, build: impl FnOnce() -> PathBuf) -> PathBuf {
+    static BUILT: Mutex<BTreeMap<String, Arc<OnceLock<PathBuf>>>> = Mutex::new(BTreeMap::new());
+    let built = Arc::clone(BUILT.lock().unwrap().entry(name.to_string()).or_default());
+    built.get_or_init(build).clone()
+}
+
 /// A way to build one program for one lock.
 #[derive(Clone)]
 pub struct Build<'a> {
@@ -71,10 +78,8 @@ impl<'a> Build<'a> {
     /// The program's path; panics where it does not compile or a mutation does not apply. Tests of one
     /// process that want the same program share it.
     pub fn make(&self) -> PathBuf {
-        static MADE: Mutex<BTreeMap<String, Arc<OnceLock<PathBuf>>>> = Mutex::new(BTreeMap::new());
         let name = format!("{}-{}-{}", self.program, self.lock.name, self.variant);
-        let made = Arc::clone(MADE.lock().unwrap().entry(name.clone()).or_default());
-        made.get_or_init(|| self.compile(&name)).clone()
+        once(&name, || self.compile(&name))
     }
 
     fn compile(&self, name: &str) -> PathBuf {

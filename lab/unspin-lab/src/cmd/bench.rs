@@ -267,7 +267,7 @@ impl Bench<'_> {
         } else if self.machine.boots() && !of_scenario.is_empty() {
             of_scenario.clone()
         } else {
-            self.machine.default_kernels()
+            vec![self.machine.default_kernel().to_string()]
         };
         // Two boots of one kernel would write the same files.
         let mut seen = HashSet::new();

@@ -9,7 +9,6 @@ use crate::machine::Refusal;
 use crate::{out, signals};
 use anyhow::bail;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::ValueEnum;
 use std::path::PathBuf;
 use std::sync::Arc;
 use unspin_computers::{
@@ -39,14 +38,14 @@ enum Command {
     /// Build an emulator for timed runs (bochs or qemu-amd), and print its name. For qemu, which is
     /// Debian's, only print the name.
     Emulator {
-        #[arg(value_enum, default_value_t = Choice::Bochs)]
-        emulator: Choice,
+        #[arg(value_parser = one_of(EMULATORS), default_value = Emulator::Bochs.name())]
+        emulator: Emulator,
     },
     /// Measure how much CPU time a virtual second of an emulated computer takes here (10 boots).
     Speed {
         /// Measure only this emulator.
-        #[arg(long, value_parser = timed())]
-        emulator: Option<Choice>,
+        #[arg(long, value_parser = one_of(Emulator::TIMED))]
+        emulator: Option<Emulator>,
         /// Print the result as JSON, a list of emulators.
         #[arg(long)]
         json: bool,
@@ -93,37 +92,22 @@ struct Boot {
     kernel: Kernel,
     /// bochs emulates VT-x with pause-loop exiting, qemu-amd SVM with a pause filter. qemu (Debian's)
     /// emulates SVM without a pause filter, and its times mean nothing.
-    #[arg(long, value_enum, default_value_t = Choice::Bochs)]
-    emulator: Choice,
+    #[arg(long, value_parser = one_of(EMULATORS), default_value = Emulator::Bochs.name())]
+    emulator: Emulator,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Choice {
-    Bochs,
-    QemuAmd,
-    Qemu,
+const EMULATORS: [Emulator; 3] = [Emulator::Bochs, Emulator::QemuAmd, Emulator::Qemu];
+
+/// Accepts the names of these emulators.
+fn one_of<const N: usize>(all: [Emulator; N]) -> impl TypedValueParser<Value = Emulator> {
+    PossibleValuesParser::new(all.map(Emulator::name))
+        .try_map(move |name| all.into_iter().find(|e| e.name() == name).ok_or("no emulator"))
 }
 
-/// Accepts only emulators with meaningful times.
-fn timed() -> impl TypedValueParser<Value = Choice> {
-    PossibleValuesParser::new(Emulator::TIMED.map(Emulator::name))
-        .try_map(|name| Choice::from_str(&name, false))
-}
-
-impl Choice {
-    fn emulator(self) -> Emulator {
-        match self {
-            Choice::Bochs => Emulator::Bochs,
-            Choice::QemuAmd => Emulator::QemuAmd,
-            Choice::Qemu => Emulator::Qemu,
-        }
-    }
-
-    fn tools(self) -> &'static [&'static str] {
-        match self {
-            Choice::Bochs => BOCHS_TOOLS,
-            Choice::QemuAmd | Choice::Qemu => QEMU_TOOLS,
-        }
+fn tools(emulator: Emulator) -> &'static [&'static str] {
+    match emulator {
+        Emulator::Bochs => BOCHS_TOOLS,
+        Emulator::QemuAmd | Emulator::Qemu => QEMU_TOOLS,
     }
 }
 
@@ -150,10 +134,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             out::print(&format!("{}\n", program(&lab, *emulator, go)?.name()))
         }
         Command::Speed { emulator, json } => {
-            let lab = with_tools(args, emulator.unwrap_or(Choice::Bochs).tools())?;
+            let lab = with_tools(args, tools(emulator.unwrap_or(Emulator::Bochs)))?;
             let kernel = lab.build(unspin_computers::Series::V6_12, go).map_err(explain)?;
-            let asked = emulator.map(Choice::emulator);
-            speed::run(&lab, &kernel, asked, *json, go)
+            speed::run(&lab, &kernel, *emulator, *json, go)
         }
         Command::Shell(k) => {
             let lab = with_tools(args, QEMU_TOOLS)?;
@@ -176,13 +159,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn boot(args: &Args, b: &Boot, go: &mut Go) -> anyhow::Result<()> {
-    let lab = with_tools(args, b.emulator.tools())?;
+    let lab = with_tools(args, tools(b.emulator))?;
     let kernel = build(&lab, &b.kernel, go)?;
     let emulator = program(&lab, b.emulator, go)?.name();
     say!("booting {} under {emulator}", kernel.release);
     let mut lost = Ok(());
     let good = lab
-        .check(&kernel, &Computer::of(b.emulator.emulator(), CPUS), go.stop, &mut |line| {
+        .check(&kernel, &Computer::of(b.emulator, CPUS), go.stop, &mut |line| {
             lost = std::mem::replace(&mut lost, Ok(()))
                 .and_then(|()| out::print(&format!("{line}\n")));
         })
@@ -197,8 +180,8 @@ fn boot(args: &Args, b: &Boot, go: &mut Go) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn program(lab: &Lab, choice: Choice, go: &mut Go) -> anyhow::Result<Program> {
-    lab.program(choice.emulator(), go).map_err(explain)
+fn program(lab: &Lab, emulator: Emulator, go: &mut Go) -> anyhow::Result<Program> {
+    lab.program(emulator, go).map_err(explain)
 }
 
 fn with_tools(args: &Args, tools: &[&str]) -> anyhow::Result<Lab> {

@@ -8,7 +8,7 @@ mod rollback;
 use crate::exit::Cannot;
 use crate::host;
 use crate::machine::emulator::Timed;
-use crate::machine::kvm::{end_with_this_thread, Kvm};
+use crate::machine::kvm::Kvm;
 use crate::machine::Wish;
 use crate::out;
 use crate::signals;
@@ -24,6 +24,7 @@ use std::time::Instant;
 use unspin_report::{documents, read_files, write_dir, Document};
 use unspin_text::fit::{terminal_width, wrap_lines};
 use unspin_text::write_atomic;
+use unspin_vmm::ends_with_this_thread;
 
 /// CPUs of the host on which the VMs run.
 const CPUS: u32 = 4;
@@ -191,7 +192,7 @@ fn measure(args: &Args, part: &Part, files: &Path) -> anyhow::Result<Vec<Documen
     bench.args(["--machine", "kvm", "--profile-dir"]).arg(files).arg("--out").arg(&dir);
     bench.args(part.arms.iter().flat_map(|arm| ["--arm", arm]));
     bench.args(args.quiet.then_some("--quiet")).stdin(Stdio::null()).stdout(Stdio::null());
-    end_with_this_thread(&mut bench);
+    ends_with_this_thread(&mut bench, libc::SIGTERM);
     if !args.quiet {
         say!("{}:", part.name);
     }

@@ -41,12 +41,8 @@ impl Machine for Emulated {
         "emulated"
     }
 
-    fn default_kernels(&self) -> Vec<String> {
-        vec![Series::V6_12.name().to_string()]
-    }
-
-    fn boots(&self) -> bool {
-        true
+    fn default_kernel(&self) -> &str {
+        Series::V6_12.name()
     }
 
     fn check_kernel(&self, name: &str) -> Result<(), Refusal> {

@@ -44,10 +44,12 @@ impl From<Refusal> for Usage {
 
 pub trait Machine: Sync {
     fn name(&self) -> &'static str;
-    /// Kernels on which the plan runs if neither the user nor the scenario names any.
-    fn default_kernels(&self) -> Vec<String>;
+    /// The kernel on which the plan runs if neither the user nor the scenario names any.
+    fn default_kernel(&self) -> &str;
     /// Whether kernels can be chosen, and repeating a job gives the same records.
-    fn boots(&self) -> bool;
+    fn boots(&self) -> bool {
+        true
+    }
     /// Whether earlier runs may affect a run, so that the runs of a point belong together.
     fn measures(&self) -> bool {
         true
@@ -60,8 +62,16 @@ pub trait Machine: Sync {
             1
         }
     }
-    /// Whether it has a kernel of this name.
-    fn check_kernel(&self, name: &str) -> Result<(), Refusal>;
+    /// Whether it has a kernel of this name: only its own if kernels cannot be chosen.
+    fn check_kernel(&self, name: &str) -> Result<(), Refusal> {
+        if name == self.default_kernel() {
+            return Ok(());
+        }
+        Err(Refusal {
+            message: format!("machine {} does not run kernel {name:?}", self.name()),
+            allowed: format!("{:?}, this computer's own", self.default_kernel()),
+        })
+    }
     /// Whether it can have this many physical CPUs.
     fn check_pcpus(&self, _: u32) -> Result<(), Refusal> {
         Ok(())
@@ -114,15 +124,4 @@ pub(super) fn program_hash(more: &[u8]) -> anyhow::Result<String> {
     let program =
         std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(unspin_computers::sha256(&[&program[..], more]))
-}
-
-/// Accepts `name` only if it is this computer's kernel, for a machine that runs no other.
-pub(super) fn only_kernel(machine: &str, name: &str, release: &str) -> Result<(), Refusal> {
-    if name == release {
-        return Ok(());
-    }
-    Err(Refusal {
-        message: format!("machine {machine} does not run kernel {name:?}"),
-        allowed: format!("{release:?}, this computer's own"),
-    })
 }

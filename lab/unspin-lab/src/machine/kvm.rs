@@ -10,7 +10,6 @@ use crate::sysfs::{root, Module};
 use crate::vms::{self, Vm};
 use anyhow::{bail, Context};
 use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +19,7 @@ use unspin_host::Host;
 use unspin_scenario::plan::{LinuxFiles, Plan};
 use unspin_scenario::result::Record;
 use unspin_text::counted;
+use unspin_vmm::ends_with_this_thread;
 
 pub struct Kvm {
     release: String,
@@ -111,8 +111,8 @@ impl Kvm {
     /// allows it.
     pub fn new(root: &Path, wish: &Wish) -> anyhow::Result<Kvm> {
         let release = host::release(root)?;
-        let host =
-            ThisHost { root, release: &release, is_root: host::is_root(), cpus: online_cpus() };
+        let cpus = unspin_agent::online_cpus().unwrap_or(1);
+        let host = ThisHost { root, release: &release, is_root: host::is_root(), cpus };
         let loaded = match way(&host, wish).map_err(Cannot)? {
             Way::IsLoaded => None,
             Way::BuildAndLoad => Some(Loaded::new(&release, wish.stop)?),
@@ -122,27 +122,17 @@ impl Kvm {
     }
 }
 
-fn online_cpus() -> u32 {
-    // SAFETY: no memory involved.
-    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-    u32::try_from(count).unwrap_or(1)
-}
-
 impl Machine for Kvm {
     fn name(&self) -> &'static str {
         "kvm"
     }
 
-    fn default_kernels(&self) -> Vec<String> {
-        vec![self.release.clone()]
+    fn default_kernel(&self) -> &str {
+        &self.release
     }
 
     fn boots(&self) -> bool {
         false
-    }
-
-    fn check_kernel(&self, name: &str) -> Result<(), Refusal> {
-        super::job::only_kernel(self.name(), name, &self.release)
     }
 
     fn check_plan(&self, plan: &Plan) -> Result<(), (&'static str, Refusal)> {
@@ -169,7 +159,7 @@ impl Machine for Kvm {
         let mut agent = Command::new(program);
         agent.arg("agent").arg(&file).args(["--out", "stdout"]);
         agent.stdin(Stdio::null()).stdout(Stdio::piped());
-        end_with_this_thread(&mut agent);
+        ends_with_this_thread(&mut agent, libc::SIGTERM);
         let mut agent = agent.spawn().context("cannot start the agent")?;
         let read = read_records(&mut agent, job.stop, &mut |mut record| {
             about.tell(&mut record);
@@ -255,27 +245,6 @@ fn pass_on(lines: impl BufRead, sink: &mut Sink) -> anyhow::Result<bool> {
     Ok(ended)
 }
 
-/// Makes the child receive SIGTERM when this thread ends without it, for example by kill -9.
-/// Otherwise the child would continue, and not restore what it changed. This thread has to wait for
-/// the child.
-pub fn end_with_this_thread(command: &mut Command) {
-    let parent = std::process::id();
-    let ask = move || {
-        // SAFETY: both calls allocate no memory, and may be made between fork and exec.
-        let is_set = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } == 0;
-        if !is_set {
-            return Err(std::io::Error::last_os_error());
-        }
-        // SAFETY: as above.
-        match u32::try_from(unsafe { libc::getppid() }) {
-            Ok(now) if now == parent => Ok(()),
-            _ => Err(std::io::ErrorKind::Interrupted.into()),
-        }
-    };
-    // SAFETY: `ask` neither allocates nor locks.
-    unsafe { command.pre_exec(ask) };
-}
-
 /// Asks the agent to end its VMs and itself.
 fn terminate(agent: &Child) {
     if let Ok(pid) = libc::pid_t::try_from(agent.id()) {
@@ -358,7 +327,7 @@ mod tests {
         let start = || {
             let mut command = Command::new("sleep");
             command.arg("60");
-            end_with_this_thread(&mut command);
+            ends_with_this_thread(&mut command, libc::SIGTERM);
             command.spawn().unwrap()
         };
         let mut orphan = std::thread::spawn(start).join().unwrap();

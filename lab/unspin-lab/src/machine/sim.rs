@@ -18,12 +18,8 @@ impl Machine for Simulated {
         "sim"
     }
 
-    fn default_kernels(&self) -> Vec<String> {
-        vec![Kernel::V6_12.name().to_string()]
-    }
-
-    fn boots(&self) -> bool {
-        true
+    fn default_kernel(&self) -> &str {
+        Kernel::V6_12.name()
     }
 
     fn measures(&self) -> bool {
@@ -88,7 +84,8 @@ impl Machine for Simulated {
                 waiting.insert(index, result);
                 while let Some(result) = waiting.remove(&at) {
                     failed += u32::from(result.is_err());
-                    progress(at, runs.len(), job.plan, sink)?;
+                    let begins = Progress::of(&runs[at], at + 1, runs.len(), "");
+                    sink(Record::Progress(begins))?;
                     sink(match result {
                         Ok(simulated) => Record::Run(Box::new(simulated.result)),
                         Err(e) => Record::Failed { id: runs[at].id, error: e.to_string() },
@@ -112,20 +109,6 @@ pub fn refuse(job: &Job, why: &str, sink: &mut Sink) -> anyhow::Result<()> {
         sink(Record::Failed { id: run.id, error: why.to_string() })?;
     }
     sink(Record::End { runs: 0, failed: job.plan.runs.len() as u32 })
-}
-
-fn progress(at: usize, total: usize, plan: &Plan, sink: &mut Sink) -> anyhow::Result<()> {
-    let run = &plan.runs[at];
-    let text = format!(
-        "{}/{total} {} {} x {} vCPUs, arm {}, repeat {}",
-        at + 1,
-        run.profile,
-        run.vms.len(),
-        run.vcpus_text(),
-        run.arm.name,
-        run.repeat
-    );
-    sink(Record::Progress(Progress { id: run.id, total: total as u32, text }))
 }
 
 pub fn kernel(name: &str) -> anyhow::Result<Kernel> {

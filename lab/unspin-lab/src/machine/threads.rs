@@ -54,16 +54,12 @@ impl Machine for Threads {
         "threads"
     }
 
-    fn default_kernels(&self) -> Vec<String> {
-        vec![self.release.clone()]
+    fn default_kernel(&self) -> &str {
+        &self.release
     }
 
     fn boots(&self) -> bool {
         false
-    }
-
-    fn check_kernel(&self, name: &str) -> Result<(), Refusal> {
-        super::job::only_kernel(self.name(), name, &self.release)
     }
 
     fn check_plan(&self, plan: &Plan) -> Result<(), (&'static str, Refusal)> {
@@ -84,19 +80,11 @@ impl Machine for Threads {
 
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {
         sink(Record::Begin(begin(job.plan, &self.release)))?;
-        let total = job.plan.runs.len() as u32;
+        let total = job.plan.runs.len();
         let mut failed = 0;
         for (at, run) in (1..).zip(&job.plan.runs) {
-            let text = format!(
-                "{at}/{total} {} {} x {} vCPUs, arm {}, lock {}, repeat {}",
-                run.profile,
-                run.vms.len(),
-                run.vcpus_text(),
-                run.arm.name,
-                run.first().lock.name(),
-                run.repeat
-            );
-            sink(Record::Progress(Progress { id: run.id, total, text }))?;
+            let lock = format!(", lock {}", run.first().lock.name());
+            sink(Record::Progress(Progress::of(run, at, total, &lock)))?;
             let made = process(&Task { pcpus: job.plan.host.pcpus, run: run.clone() }, job.stop);
             if job.stop.load(Ordering::Relaxed) {
                 return Ok(());
@@ -109,7 +97,7 @@ impl Machine for Threads {
                 }
             })?;
         }
-        sink(Record::End { runs: total - failed, failed })
+        sink(Record::End { runs: total as u32 - failed, failed })
     }
 }
 
@@ -185,17 +173,12 @@ fn begin(plan: &Plan, release: &str) -> Begin {
     }
     Begin {
         kernel: release.to_string(),
-        cpu_model: read("/proc/cpuinfo").and_then(|t| model(&t)).unwrap_or("unknown".into()),
+        cpu_model: unspin_agent::cpu_model(),
         pcpus: cpus(),
         tsc_khz: tsc_khz(),
         settings,
         ..Begin::of(plan)
     }
-}
-
-fn model(cpuinfo: &str) -> Option<String> {
-    let line = cpuinfo.lines().find(|line| line.starts_with("model name"))?;
-    Some(line.split_once(':')?.1.trim().to_string())
 }
 
 /// Rate of the clock in which waits are counted, as measured.
@@ -231,11 +214,5 @@ mod tests {
         };
         let e = Threads::new(&wish).err().unwrap();
         assert!(e.downcast_ref::<Cannot>().is_some() && e.to_string().contains("1025 CPUs"), "{e}");
-    }
-
-    #[test]
-    fn the_cpu_says_its_model() {
-        assert_eq!(model("processor\t: 0\nmodel name\t: A B\n").as_deref(), Some("A B"));
-        assert_eq!(model("processor\t: 0\n"), None);
     }
 }

@@ -14,8 +14,6 @@ use unspin_sim::{Costs, RANGES};
 /// the predictions of 32 worlds for each (bench/model-error.py; docs/simulator.md, "Worlds").
 pub const ERROR: ModelError = ModelError { least: 0.005, grows: 0.075, strange: 4.0 };
 
-const ERROR_SOURCE: &str = "docs/simulator.md, worlds: how far measured arms are from the model's";
-
 /// An input that differs between worlds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Input {
@@ -73,11 +71,7 @@ impl Inputs {
             let mut said = l.scenario.host.costs;
             all = default_inputs(l.scenario.host.model);
             all.retain(|i| i.cost().and_then(|key| *said.named(key)?).is_none());
-            all.push(Input {
-                name: World::MODEL_ERROR.to_string(),
-                source: ERROR_SOURCE.to_string(),
-                kind: Kind::ModelError,
-            });
+            all.push(model_error());
         }
         let names: Vec<&str> = all.iter().map(|i| i.name.as_str()).collect();
         if let Some(wrong) = only.iter().find(|name| !names.contains(&name.as_str())) {
@@ -94,9 +88,7 @@ impl Inputs {
     /// The inputs for the model's own costs alone, with the model's error.
     pub fn of_model(model: HostModel) -> Inputs {
         let mut all = default_inputs(model);
-        let (name, source) = (World::MODEL_ERROR.to_string(), ERROR_SOURCE.to_string());
-        all.push(Input { name, source, kind: Kind::ModelError });
-        all.push(chance());
+        all.extend([model_error(), chance()]);
         Inputs { all, unknown: 0 }
     }
 
@@ -166,6 +158,12 @@ impl Inputs {
         };
         self.all.iter().zip(at).map(written).collect()
     }
+}
+
+fn model_error() -> Input {
+    let source =
+        "docs/simulator.md, worlds: how far measured arms are from the model's".to_string();
+    Input { name: World::MODEL_ERROR.to_string(), source, kind: Kind::ModelError }
 }
 
 fn chance() -> Input {

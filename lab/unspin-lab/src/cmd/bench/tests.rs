@@ -51,8 +51,8 @@ impl Machine for Fake {
         self.name
     }
 
-    fn default_kernels(&self) -> Vec<String> {
-        vec!["6.12".to_string()]
+    fn default_kernel(&self) -> &str {
+        "6.12"
     }
 
     fn boots(&self) -> bool {

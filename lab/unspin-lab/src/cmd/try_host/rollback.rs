@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use unspin_scenario::plan::{Op, Step};
-use unspin_vmm::{unserved, Vm, VmConfig};
+use unspin_vmm::{allowed_cpus, run_on, unserved, Vm, VmConfig};
 
 const VMS: u32 = 3;
 const VCPUS: u32 = 4;
@@ -38,36 +38,19 @@ impl Drop for Restored<'_> {
 
 /// The former CPUs of the thread. Restored when dropped; threads that it starts meanwhile keep the
 /// fewer.
-struct FewerCpus(libc::cpu_set_t);
+struct FewerCpus(Vec<usize>);
 
 impl FewerCpus {
     fn new(count: u32) -> anyhow::Result<FewerCpus> {
-        let size = std::mem::size_of::<libc::cpu_set_t>();
-        // SAFETY: the set has that size, and a set may be all zeros.
-        let mut all: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-        // SAFETY: as above.
-        if unsafe { libc::sched_getaffinity(0, size, &mut all) } != 0 {
-            return Err(std::io::Error::last_os_error()).context("cannot read the CPU affinity");
-        }
-        // SAFETY: as above; every index is below the set's size.
-        let few = unsafe {
-            let mut few: libc::cpu_set_t = std::mem::zeroed();
-            let usable = (0..libc::CPU_SETSIZE as usize).filter(|cpu| libc::CPU_ISSET(*cpu, &all));
-            usable.take(count as usize).for_each(|cpu| libc::CPU_SET(cpu, &mut few));
-            few
-        };
-        // SAFETY: as above.
-        match unsafe { libc::sched_setaffinity(0, size, &few) } {
-            0 => Ok(FewerCpus(all)),
-            _ => Err(std::io::Error::last_os_error()).context("cannot set the CPU affinity"),
-        }
+        let all = allowed_cpus();
+        run_on(&all[..all.len().min(count as usize)]).context("cannot set the CPU affinity")?;
+        Ok(FewerCpus(all))
     }
 }
 
 impl Drop for FewerCpus {
     fn drop(&mut self) {
-        // SAFETY: the set has that size.
-        unsafe { libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &self.0) };
+        let _ = run_on(&self.0);
     }
 }
 

@@ -5,51 +5,23 @@
 //! Litmus tests ask what the checker's memory allows.
 //! A short form runs as a test. `UNSPIN_VERIFY_FULL=1` searches more, for about nine minutes at most, and leaves
 //! `out/check-locks/summary.json`.
-//!
-//! Beside them a model under SPIN: how the module keeps a vCPU from running.
 
+mod broken;
+mod checker;
+#[path = "../common/mod.rs"]
 mod common;
+mod park;
 
-use common::{check, in_parallel, locks_dir, locks_with, scratch};
+use broken::{BROKEN, WHOLE_WORD};
+use checker::{build, cc, checker, compile, link, search, verify_dir, work, Verdict, TIMED};
+use common::{in_parallel, locks_dir, locks_with};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, OnceLock};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use unspin_threads::locks::{by_name, Lock, LOCKS};
-
-/// Which threads may get the lock before others; the numbers are those of the checker's option `order`.
-#[derive(Clone, Copy)]
-enum Order {
-    /// Any.
-    Any,
-    /// None of those in line before an earlier one of them.
-    Line,
-    /// None before an earlier one.
-    Strict,
-    /// None before an earlier one, but in its turn, after its time, or when it was overtaken itself.
-    InTime,
-}
-
-/// What is said of a lock's order: its name, the member whose first update gives a thread its place in the
-/// line, and who may overtake.
-const ORDERS: &[(&str, Option<&str>, Order)] = &[
-    ("tas", None, Order::Any),
-    ("tas_nap", None, Order::Any),
-    ("ticket", Some("both"), Order::Strict),
-    ("mcs", Some("tail"), Order::Strict),
-    ("preemptable", Some("both"), Order::InTime),
-    ("pv_preemptable", Some("both"), Order::InTime),
-    ("pv_ticket", Some("both"), Order::Strict),
-    ("oticket", Some("ticket.both"), Order::Strict),
-    ("oticket_spin", Some("ticket.both"), Order::Strict),
-    ("oticket_wake", Some("ticket.both"), Order::Strict),
-    ("iticket", Some("ticket.both"), Order::Strict),
-    ("long_ticket", Some("ticket.both"), Order::Strict),
-    ("pv_queued", Some("tail"), Order::Line),
-    ("lease", Some("line"), Order::Line),
-];
 
 /// Options of the checker (`core/verify/search.cc`). In the short form these are searched.
 const SHORT: &[&str] = &[
@@ -74,9 +46,8 @@ const FULL: &[&str] = &[
 ];
 /// With a clock that stands still, a lease never ends. Four acquisitions can make a thread wait for one.
 const NO_LEASE_ENDS: &[&str] = &["threads=3 rounds=2 clock=never", "threads=4 clock=never"];
-/// Locks with `lock_for()`, and what is searched for them, too. Bits of `timed` are those of `tries`: the
-/// threads that give up in time, beside those that wait in line.
-const TIMED: &[&str] = &["lease", "tas_nap"];
+/// What is searched for [`TIMED`] locks, too. Bits of `timed` are those of `tries`: the threads that give up in
+/// time, beside those that wait in line.
 const SHORT_TIMED: &[&str] =
     &["threads=2 timed=2", "threads=2 timed=3", "threads=3 timed=4 clock=never states=60000"];
 const FULL_TIMED: &[&str] = &[
@@ -114,247 +85,8 @@ const WRONG: &[&str] = &[
 /// And for `lease`, as [`SHORT_WISH`].
 const WRONG_WISH: &str = "threads=2 rounds=3 writes=1 clock=spent";
 
-/// A wrong lock: lock, text of its header, what stands there instead, the check that must find it.
-type Broken = (&'static str, &'static str, &'static str, &'static str);
-
-const BROKEN: &[Broken] = &[
-    ("tas", "memory_order_acquire) == 0", "memory_order_acquire) <= 1", "mutual_exclusion"),
-    ("tas", "held, 0, memory", "held, 1, memory", "progress"),
-    ("tas", "memory_order_relaxed) != 0", "memory_order_relaxed) == 0", "free_at_the_end"),
-    ("tas_nap", "is_locked(lock) && unspin_tas_nap_trylock(lock))", "is_locked(lock))", "visible"),
-    ("ticket", "(serving + 1)", "(serving + 2)", "progress"),
-    ("ticket", "if ((both >> 16) != (both & 0xffff))", "if (0)", "mutual_exclusion"),
-    (
-        "ticket",
-        "memory_order_acquire) != mine)",
-        "memory_order_acquire) == mine)",
-        "mutual_exclusion",
-    ),
-    (
-        "mcs",
-        "while (atomic_load_explicit(&node->waiting",
-        "if (atomic_load_explicit(&node->waiting",
-        "mutual_exclusion",
-    ),
-    ("mcs", "&node->waiting, 1,", "&node->waiting, 0,", "mutual_exclusion"),
-    (
-        "mcs",
-        "/* A waiter has exchanged the tail and is about to link itself. */",
-        "return;",
-        "progress",
-    ),
-    ("preemptable", "if (ahead)", "if (0)", "order"),
-    ("preemptable", "if (!now_ahead ||", "if (now_ahead < 2 ||", "order"),
-    ("preemptable", "(low + 1)", "(low + 2)", "progress"),
-    ("preemptable", "if (!unspin_preemptable_is_idle(both))", "if (0)", "order"),
-    // The release updates the whole word, and the count of grants carries into that of requests.
-    (
-        "preemptable",
-        "unsigned short low = atomic_load_explicit(&lock->low, memory_order_relaxed);\n\n\
-         \t/* Release pairs with the acquires above. */\n\
-         \tatomic_store_explicit(&lock->low, (unsigned short)(low + 1), memory_order_release);",
-        "atomic_fetch_add_explicit(&lock->both, 1, memory_order_release);",
-        "free_at_the_end",
-    ),
-    ("pv_preemptable", "unspin_lock_wake_all(&lock->both)", "(void)0", "progress"),
-    ("pv_preemptable", "if (both & UNSPIN_PV_PREEMPTABLE_HELD)", "if (both)", "progress"),
-    ("pv_preemptable", "if (ahead)", "if (0)", "order"),
-    // Looks only while there is time.
-    (
-        "pv_preemptable",
-        "while (atomic_fetch_or_explicit(&lock->both, UNSPIN_PV_PREEMPTABLE_HELD",
-        "while (unspin_lock_budget_spent(&budget) || \
-         atomic_fetch_or_explicit(&lock->both, UNSPIN_PV_PREEMPTABLE_HELD",
-        "progress",
-    ),
-    ("pv_ticket", "if (unspin_pv_ticket_ahead(both, mine))\n", "if (both)\n", "progress"),
-    // Gives up before it looks: goes round for ever if its budget is always over.
-    (
-        "pv_ticket",
-        "unspin_lock_budget(spin_ns, 1);\n",
-        "unspin_lock_budget(spin_ns, 1);\n if (unspin_lock_budget_spent(&budget)) return false;\n",
-        "progress",
-    ),
-    ("pv_ticket", "next <= kicks", "next < kicks", "progress"),
-    ("pv_ticket", "!(low & UNSPIN_PV_TICKET_HALTED)", "low & UNSPIN_PV_TICKET_HALTED", "progress"),
-    ("pv_ticket", "unspin_lock_wake(&lock->both,", "unspin_lock_wake(&lock->both, 1 +", "progress"),
-    ("pv_ticket", "if (unspin_pv_ticket_ahead(both, both >> 16))", "if (0)", "mutual_exclusion"),
-    ("pv_queued", "unspin_lock_wake(&lock->word, 0)", "(void)0", "progress"),
-    ("pv_queued", "unspin_lock_wake(&first->state, 0)", "(void)first", "progress"),
-    ("pv_queued", "atomic_store_explicit(&lock->first, after,", "(void)(0 +", "undefined"),
-    (
-        "pv_queued",
-        "if (!word && unspin_pv_queued_take(lock, 0))",
-        "if (!(word & UNSPIN_PV_QUEUED_HELD) && unspin_pv_queued_take(lock, word))",
-        "order",
-    ),
-    ("lease", "return !(uses & 1) &&", "return", "mutual_exclusion"),
-    ("lease", "unspin_lock_wake(&lock->line, heir)", "(void)0", "progress"),
-    ("lease", "heir ? 1 : 1 - 0x10000u", "1", "progress"),
-    (
-        "lease",
-        "while (!(got = unspin_lease_take(",
-        "while (unspin_lock_budget_spent(&awake) || !(got = unspin_lease_take(",
-        "progress",
-    ),
-    // Threads that give up: their wish stays; they go on as if they had the lock.
-    (
-        "lease",
-        "unspin_lock_budget_spent(limit))\n\t\t\tbreak;",
-        "unspin_lock_budget_spent(limit))\n\t\t\treturn false;",
-        "free_at_the_end",
-    ),
-    ("lease", "\treturn got;", "\treturn true;", "mutual_exclusion"),
-    (
-        "tas_nap",
-        "return false;\n\t\tunspin_lock_wait_for",
-        "return true;\n\t\tunspin_lock_wait_for",
-        "mutual_exclusion",
-    ),
-    (
-        "lease",
-        "(wish == UNSPIN_LEASE_WANTED_ASLEEP, 0)",
-        "(unspin_lease_wish(lock) == UNSPIN_LEASE_WANTED_ASLEEP && wish, 0)",
-        "touched_when_done",
-    ),
-    (
-        "lease",
-        "unspin_lease_nap(&lock->both, both, 0, nap_ns)",
-        "unspin_lock_wait(&lock->both, both, 0)",
-        "progress",
-    ),
-    // Threads outside the line do not look whether the heir wants the lock.
-    (
-        "lease",
-        "unspin_lease_wish(lock) != UNSPIN_LEASE_NO_WISH ||\n\t\t\t     !(uses &",
-        "!(uses &",
-        "overtaking",
-    ),
-    (
-        "lease",
-        "atomic_store_explicit(&lock->wish, UNSPIN_LEASE_NO_WISH,",
-        "(void)(0 +",
-        "free_at_the_end",
-    ),
-];
-
-/// What stands in `preemptable.h` instead, so that the release updates the whole word: the checker then needs no rule
-/// for halves. A count that wraps around must not carry into the high half.
-const WHOLE_WORD: &[(&str, &str)] = &[
-    (
-        "unsigned short low = atomic_load_explicit(&lock->low,",
-        "unsigned int both = atomic_load_explicit(&lock->both,",
-    ),
-    (
-        "atomic_store_explicit(&lock->low, (unsigned short)(low + 1),",
-        "atomic_fetch_add_explicit(&lock->both, (both & 0xffff) == 0xffff ? 1 - 0x10000u : 1,",
-    ),
-];
-
-fn verify_dir() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../core/verify")
-}
-
 fn is_full() -> bool {
     std::env::var_os("UNSPIN_VERIFY_FULL").is_some()
-}
-
-/// Runs a compiler.
-fn compile(command: &mut Command) {
-    check(command).unwrap_or_else(|said| panic!("{command:?}: {said}"));
-}
-
-/// What is built here; removed at the end.
-fn work() -> PathBuf {
-    scratch().join(format!("checker.{}", std::process::id()))
-}
-
-/// The compiler of what is checked.
-fn cc() -> Command {
-    let mut cc = Command::new("cc");
-    cc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fno-stack-protector", "-I"])
-        .arg(verify_dir().join("shim"));
-    cc
-}
-
-fn link(object: &Path, program: &Path) {
-    compile(Command::new("c++").arg(object).args(checker()).arg("-o").arg(program));
-}
-
-/// The checker without a lock, compiled once.
-fn checker() -> &'static [PathBuf] {
-    static CHECKER: OnceLock<Vec<PathBuf>> = OnceLock::new();
-    CHECKER.get_or_init(|| {
-        let dir = work();
-        std::fs::create_dir_all(&dir).unwrap();
-        let names = ["memory", "threads", "machine", "search"];
-        let objects: Vec<_> = names.iter().map(|name| dir.join(name).with_extension("o")).collect();
-        in_parallel(&objects, |object| {
-            let source = verify_dir().join(object.file_stem().unwrap()).with_extension("cc");
-            compile(
-                Command::new("c++")
-                    .args(["-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-c", "-o"])
-                    .args([object.as_path(), &source]),
-            );
-        });
-        objects
-    })
-}
-
-/// A lock's code with the checker. `headers` has the lock's header and those that it includes.
-fn build(lock: &Lock, headers: &Path, name: &str, flag: Option<&str>) -> PathBuf {
-    let (_, doorway, _) = ORDERS.iter().find(|(l, ..)| *l == lock.name).expect("in ORDERS");
-    let dir = work();
-    let (program, object) = (dir.join(name), dir.join(name).with_extension("o"));
-    let verify = verify_dir();
-    checker();
-    let mut cc = cc();
-    cc.arg(format!("-DUNSPIN_LOCK_ENV_HEADER=\"{}\"", verify.join("env.h").display()))
-        .arg(format!("-DLOCK_HEADER=\"{}\"", headers.join(lock.header).display()))
-        .arg(format!("-DLOCK(op)=unspin_{}_##op", lock.name))
-        .args(lock.node.then_some("-DWITH_NODE"))
-        .args(TIMED.contains(&lock.name).then_some("-DTIMED"))
-        .args(doorway.map(|member| format!("-DDOORWAY={member}")))
-        .args((lock.name == "pv_queued").then_some("-DCLOSED=UNSPIN_PV_QUEUED_PENDING"))
-        // The wish is the high half of the first word.
-        .args((lock.name == "lease").then_some("-DCLAIM=0xffff0000u"))
-        .args(lock.start.map(|start| format!("-DSTART(v)={start}")))
-        .args(flag)
-        .arg("-c")
-        .arg(verify.join("client.c"))
-        .arg("-o")
-        .arg(&object);
-    compile(&mut cc);
-    link(&object, &program);
-    program
-}
-
-/// What a search says.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Verdict {
-    /// No run breaks a check.
-    Holds(String),
-    /// It was given up.
-    Incomplete(String),
-    /// A check and how it was found.
-    Rejected(String, String),
-}
-
-fn search(lock: &Lock, program: &Path, options: &str) -> Verdict {
-    let (.., order) = ORDERS.iter().find(|(l, ..)| *l == lock.name).expect("in ORDERS");
-    let order = format!("order={}", *order as u8);
-    let mut command = Command::new(program);
-    let output = command.args(options.split(' ')).arg(order).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).trim().to_string();
-    match said.split_once(": ") {
-        Some(("ok", how)) => Verdict::Holds(how.into()),
-        Some(("incomplete", how)) => Verdict::Incomplete(how.into()),
-        Some(("rejected", how)) => {
-            let (check, how) = how.split_once(", ").unwrap();
-            Verdict::Rejected(check.into(), how.into())
-        }
-        _ => panic!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)),
-    }
 }
 
 /// A memory order of a header that can be weakened.
@@ -662,39 +394,4 @@ fn locks_hold_and_wrong_ones_are_rejected() {
     }
     println!("{verdict}");
     assert!(summary.failed.is_empty(), "{}", summary.failed.join("\n"));
-}
-
-/// A wrong model of the module: its fault, the check that must find it. Each leaves out a barrier or a step.
-const PARK_MUTANTS: &[(&str, &str)] = &[
-    ("CLEARS_WITHOUT_BARRIER", "request_not_lost"),
-    ("DOES_NOT_ASK", "request_not_lost"),
-    ("LOOKS_BEFORE_IT_SLEEPS", "wake_up_not_lost"),
-    ("GIVES_WITHOUT_BARRIER", "wake_up_not_lost"),
-];
-
-/// `Ok`: every check of `park.pml` holds; otherwise the output of `run.sh`.
-fn verify_park(define: &str) -> Result<(), String> {
-    let dir = scratch().join(format!("pan-park{define}"));
-    let mut command = Command::new(verify_dir().join("run.sh"));
-    let output = command.args(["park", define]).env("VERIFY_DIR", &dir).output().expect("run.sh");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    match output.status.code() {
-        Some(0) => Ok(()),
-        Some(1) => Err(said.trim().to_string()),
-        _ => panic!("park {define}: {said}{}", String::from_utf8_lossy(&output.stderr)),
-    }
-}
-
-#[test]
-fn no_vcpu_overstays_its_turn_or_sleeps_through_it() {
-    if Command::new("spin").arg("-V").output().is_err() {
-        println!("SKIPPED: the model of parked vCPUs: no spin on this computer");
-        return;
-    }
-    assert_eq!(verify_park("-DTURNS=6"), Ok(()));
-    let text = std::fs::read_to_string(verify_dir().join("park.pml")).unwrap();
-    in_parallel(PARK_MUTANTS, |(mutant, check)| {
-        assert!(text.contains(&format!("M_{mutant}\n")), "park.pml does not read {mutant}");
-        assert_eq!(verify_park(&format!("-DM_{mutant}")), Err(format!("park: {check}")));
-    });
 }

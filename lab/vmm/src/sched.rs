@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kernel scheduler's counts of a thread of this process, and the CPUs that threads may use.
+//! The kernel scheduler's counts of a thread.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
+use unspin_scenario::result::SchedStats;
 
 /// A thread's counts since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub struct Counts {
     /// Time in which it was ready and had no CPU, ns; `None` if the kernel does not count it.
     pub steal_ns: Option<u64>,
     /// Times it lost its CPU, and gave it up.
@@ -16,20 +18,28 @@ pub(crate) struct Counts {
 }
 
 /// The files with a thread's counts, opened beforehand.
-pub(crate) struct Counter {
+pub struct Counter {
     schedstat: Option<File>,
     status: File,
 }
 
 impl Counter {
-    /// The counter for thread `tid` of this process.
-    pub fn open(tid: i32) -> io::Result<Counter> {
-        let file = |name: &str| File::open(format!("/proc/self/task/{tid}/{name}"));
+    /// The counter for the thread with this directory in /proc.
+    ///
+    /// # Errors
+    ///
+    /// There is no such thread.
+    pub fn open(task: impl AsRef<Path>) -> io::Result<Counter> {
+        let file = |name: &str| File::open(task.as_ref().join(name));
         // Missing without CONFIG_SCHED_INFO.
         Ok(Counter { schedstat: file("schedstat").ok(), status: file("status")? })
     }
 
     /// The present counts.
+    ///
+    /// # Errors
+    ///
+    /// The thread has ended.
     pub fn read(&self) -> io::Result<Counts> {
         let status = text(&self.status)?;
         let schedstat = self.schedstat.as_ref().map(text).transpose()?;
@@ -42,7 +52,7 @@ impl Counter {
 }
 
 fn text(file: &File) -> io::Result<String> {
-    let mut bytes = [0; 4096];
+    let mut bytes = [0; 8192];
     let length = file.read_at(&mut bytes, 0)?;
     Ok(String::from_utf8_lossy(&bytes[..length]).into_owned())
 }
@@ -57,32 +67,16 @@ fn field(status: &str, name: &str) -> u64 {
     line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
 }
 
-/// CPUs this process may run on, in order.
-pub(crate) fn allowed_cpus() -> Vec<usize> {
-    // SAFETY: an all-zero set is a valid one, and 0 is the calling thread.
-    let set = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) != 0 {
-            return Vec::new();
-        }
-        set
+/// What the scheduler did with threads from one reading of them to another.
+pub fn sched_stats(first: &[Counts], second: &[Counts]) -> SchedStats {
+    let difference = |count: fn(&Counts) -> u64| -> Vec<u64> {
+        first.iter().zip(second).map(|(a, b)| count(b).saturating_sub(count(a))).collect()
     };
-    // SAFETY: every index is within the set.
-    (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
-}
-
-/// Restricts the calling thread to `cpus`.
-pub(crate) fn run_on(cpus: &[usize]) -> io::Result<()> {
-    // SAFETY: every index comes from `allowed_cpus`, and so is within the set.
-    let error = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        cpus.iter().for_each(|cpu| libc::CPU_SET(*cpu, &mut set));
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
-    };
-    if error == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
+    let has_steal = first.iter().chain(second).all(|counts| counts.steal_ns.is_some());
+    SchedStats {
+        steal_ns: has_steal.then(|| difference(|counts| counts.steal_ns.unwrap_or(0))),
+        involuntary_switches: difference(|counts| counts.involuntary_switches),
+        voluntary_switches: difference(|counts| counts.voluntary_switches),
     }
 }
 
@@ -103,9 +97,27 @@ mod tests {
     #[test]
     fn a_thread_that_sleeps_gives_its_cpu_up() {
         // SAFETY: no memory involved.
-        let counter = Counter::open(unsafe { libc::gettid() }).unwrap();
+        let tid = unsafe { libc::gettid() };
+        let counter = Counter::open(format!("/proc/self/task/{tid}")).unwrap();
         let before = counter.read().unwrap().voluntary_switches;
         std::thread::sleep(std::time::Duration::from_millis(2));
         assert!(counter.read().unwrap().voluntary_switches > before);
+    }
+
+    #[test]
+    fn what_the_scheduler_did_is_a_difference() {
+        let at = |n| {
+            [n, 2 * n].map(|ns| Counts {
+                steal_ns: Some(ns),
+                involuntary_switches: n,
+                voluntary_switches: 3 * ns,
+            })
+        };
+        let stats = sched_stats(&at(5), &at(9));
+        assert_eq!(stats.steal_ns, Some(vec![4, 8]));
+        assert_eq!(stats.involuntary_switches, [4, 4]);
+        assert_eq!(stats.voluntary_switches, [12, 24]);
+        let without = [Counts { steal_ns: None, ..at(5)[0] }, at(5)[1]];
+        assert_eq!(sched_stats(&without, &at(9)).steal_ns, None);
     }
 }
