@@ -6,7 +6,6 @@
 
 mod compute;
 mod diagnosis;
-mod layout;
 mod lock_table;
 mod one_vm;
 mod read;
@@ -32,9 +31,8 @@ pub use show::svg::{Chart, Kind};
 pub use show::text::text;
 pub use stat::median;
 pub use summary::{
-    Counted, Document, EpochTrace, Guest, Headroom, Key, Mean, Performance, Picks, Provenance, Row,
-    SlowdownRow, StallCount, StallRow, Summary, TimeShares, WaitCycles, WakeupRow, Waste,
-    WindowCycles, Windows, Yields,
+    Document, EpochTrace, Headroom, Key, Mean, Performance, Provenance, Row, SlowdownRow,
+    StallCount, StallRow, Summary, TimeShares, WaitCycles, WakeupRow, WindowCycles, Yields,
 };
 pub use worlds::{Bands, Decides, OrderRow, WorldsMade};
 pub use write::write_dir;

@@ -141,8 +141,7 @@ fn whole<'a>(d: &'a Document, profile: &str, arm: &str) -> &'a Row {
 }
 
 fn spinners(r: &Row) -> Vec<(&str, f64)> {
-    let linux = r.linux.as_ref().unwrap();
-    linux.spinners.iter().map(|s| (s.symbol.as_str(), s.share)).collect()
+    r.spinners.iter().map(|s| (s.symbol.as_str(), s.share)).collect()
 }
 
 #[test]
@@ -200,8 +199,7 @@ fn shares_are_of_all_exits_of_their_kind() {
     });
     let row = whole(&d, "hackbench", "stock");
     assert_eq!(spinners(row), [("native_queued_spin_lock_slowpath", 0.4), ("0x99", 0.1)]);
-    let linux = row.linux.as_ref().unwrap();
-    assert_eq!((linux.spinners_named, linux.interrupted[0].share), (Some(0.4), 0.75));
+    assert_eq!((row.spinners_named, row.interrupted[0].share), (Some(0.4), 0.75));
 }
 
 #[test]
@@ -222,7 +220,7 @@ fn records_without_other_places_have_none() {
     let d = documents(&read_str(std::path::Path::new("x.jsonl"), &old.concat())).remove(0);
     let row = whole(&d, "hackbench", "stock");
     assert_eq!(spinners(row)[0], ("native_queued_spin_lock_slowpath", 0.8));
-    assert_eq!(row.linux.as_ref().unwrap().spinners_named, Some(0.8));
+    assert_eq!(row.spinners_named, Some(0.8));
 }
 
 /// Alone KVM polls for half of the VM's CPU time, with the other VM for a quarter of it.
@@ -249,10 +247,7 @@ fn polls_are_no_work_that_others_could_do() {
     let all_of_it =
         tuned(&plan(), |r| r.vm.iter_mut().for_each(|v| v.halt_poll_ns = Some(u64::MAX)));
     assert_eq!(whole(&all_of_it, "hackbench", "ideal").perf.performance, Some(1.25));
-    assert_eq!(
-        whole(&all_of_it, "hackbench", "stock").linux.as_ref().unwrap().time.unwrap().running,
-        0.0
-    );
+    assert_eq!(whole(&all_of_it, "hackbench", "stock").vcpu_time.unwrap().running, 0.0);
 }
 
 #[test]
@@ -273,7 +268,7 @@ fn polls_are_a_part_of_the_time_of_their_own() {
         polled(r);
         r.vm.last_mut().unwrap().halt_poll_ns = None;
     });
-    let time = whole(&d, "hackbench", "stock").linux.as_ref().unwrap().time.unwrap();
+    let time = whole(&d, "hackbench", "stock").vcpu_time.unwrap();
     assert_eq!((time.running, time.polling), (0.5, None));
     let page = text(&[d], usize::MAX);
     assert!(page.contains("running+waiting+halted, %") && page.contains("50+25+25"), "{page}");
@@ -363,8 +358,7 @@ fn one_vm_of_several_kinds_has_no_places() {
             assert_eq!(rows.len(), 2);
             for row in rows {
                 let expected = has_places || row.key.is_whole();
-                let linux = row.linux.as_ref().unwrap();
-                let found = (!spinners(row).is_empty(), linux.spinners_named.is_some());
+                let found = (!spinners(row).is_empty(), row.spinners_named.is_some());
                 assert_eq!(found, (expected, expected), "{second} {:?}", row.key);
             }
         }

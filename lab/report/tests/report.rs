@@ -6,9 +6,7 @@ mod common;
 use common::{lines, plan, plan_of};
 use serde_json::Value;
 use std::path::Path;
-use unspin_report::{
-    charts, csv, documents, html, read_str, text, Counted, Document, Guest, Input, Row, Windows,
-};
+use unspin_report::{charts, csv, documents, html, read_str, text, Document, Input, Row};
 use unspin_scenario::plan::{Run, Window};
 use unspin_scenario::result::{Attribution, EpochSample, Record, RunResult, Stalls, VmResult};
 
@@ -65,18 +63,6 @@ fn row<'a>(d: &'a Document, profile: &str, vms: u32, arm: &str) -> &'a Row {
             (k.profile.as_str(), k.vms, k.arm.as_str()) == (profile, vms, arm) && k.is_whole()
         })
         .unwrap_or_else(|| panic!("no row {profile} {vms} {arm}"))
-}
-
-fn counted(r: &Row) -> &Counted {
-    r.module.as_ref().expect("counts of the module")
-}
-
-fn windows(r: &Row) -> &Windows {
-    r.windows.as_ref().expect("windows")
-}
-
-fn guest(r: &Row) -> &Guest {
-    r.guest.as_ref().expect("counts of the guests")
 }
 
 fn near(x: Option<f64>, wanted: f64) {
@@ -192,7 +178,7 @@ fn ideal_is_the_cpu_time_got_at_the_pace_alone() {
     let rich = one(|_, v| v.cpu_ns.iter_mut().for_each(|n| *n *= 4));
     let ideal = row(&rich, "ebizzy", 2, "ideal");
     near(ideal.perf.performance, 1000.0 / 375.0 / 4.0 * 2.0);
-    assert!(row(&d, "ebizzy", 2, "ideal").inefficiency().is_none());
+    assert!(row(&d, "ebizzy", 2, "ideal").inefficiency.is_none());
 }
 
 #[test]
@@ -221,7 +207,7 @@ fn headroom_of_the_bench_guest_is_whatever_exits_cost_it() {
         (m.wasteful_spin_cycles, m.wasteful_switch_cycles) = (0, 0);
         v.halt_poll_ns = Some(if run.alone { 100_000_000 } else { 0 });
     });
-    assert_eq!(row(&d, "ebizzy", 2, "stock").inefficiency(), Some(0.0));
+    assert_eq!(row(&d, "ebizzy", 2, "stock").inefficiency, Some(0.0));
     assert!(!plain.summary.headroom.is_empty());
     assert_eq!(d.summary.headroom, plain.summary.headroom);
 }
@@ -244,7 +230,7 @@ fn few_rounds_count_like_any() {
         }
     });
     let r = row(&d, "dbench", 2, "apples");
-    assert_eq!((windows(r).moved, windows(r).rounds), (Some(true), Some(1)));
+    assert_eq!((r.adapted, r.rounds), (Some(true), Some(1)));
     let m = d.summary.means.iter().find(|m| m.arm == "apples" && m.vms == 2).unwrap();
     assert_eq!(m.profiles, ["ebizzy", "dbench"], "compute does not spin");
     let both = ["ebizzy", "dbench"].map(|p| row(&d, p, 2, "apples").perf.performance.unwrap());
@@ -271,13 +257,13 @@ fn a_window_that_never_moved_is_said_and_counts() {
         }
     });
     for (arm, is_alone) in [("aple", true), ("apples", false)] {
-        let w = windows(row(&d, "dbench", 2, arm));
-        assert_eq!((w.moved, w.is_aple_alone), (Some(false), is_alone));
-        assert_eq!(windows(row(&d, "dbench", 3, arm)).moved, Some(true));
+        let r = row(&d, "dbench", 2, arm);
+        assert_eq!((r.adapted, r.is_aple_alone), (Some(false), is_alone));
+        assert_eq!(row(&d, "dbench", 3, arm).adapted, Some(true));
         let m = d.summary.means.iter().find(|m| m.arm == arm && m.vms == 2).unwrap();
         assert_eq!((m.profiles.len(), m.not_adapted.as_slice()), (2, &["dbench".to_string()][..]));
     }
-    assert_eq!(windows(row(&d, "dbench", 2, "hvs")).moved, None);
+    assert_eq!(row(&d, "dbench", 2, "hvs").adapted, None);
     let json = serde_json::to_value(row(&d, "dbench", 2, "aple")).unwrap();
     assert_eq!(json["adapted"], false);
     let said = "aple never moved its window at dbench: no epoch of 50 PLE exits ended";
@@ -297,8 +283,8 @@ fn one_vm_whose_window_moved_is_enough() {
             (m.epochs, m.rounds_total) = (u64::from(runs.get() % 2 == 1), 0);
         }
     });
-    let w = windows(row(&d, "dbench", 2, "aple"));
-    assert_eq!((w.moved, w.rounds), (Some(true), Some(0)));
+    let r = row(&d, "dbench", 2, "aple");
+    assert_eq!((r.adapted, r.rounds), (Some(true), Some(0)));
     assert!(!text(&[d], usize::MAX).contains("never moved"));
 }
 
@@ -306,35 +292,34 @@ fn one_vm_whose_window_moved_is_enough() {
 fn counters_become_shares() {
     let d = one(as_is);
     let stock = row(&d, "ebizzy", 2, "stock");
-    near(stock.inefficiency(), 0.1);
+    near(stock.inefficiency, 0.1);
     let apples = row(&d, "ebizzy", 2, "apples");
-    near(apples.inefficiency(), 0.075);
-    near(counted(apples).waste.unwrap().change, -0.25);
-    assert_eq!(counted(stock).ple_exits, 800, "of both VMs");
-    assert_eq!(counted(stock).exit_handling_cycles, Some(2500), "2 VMs of 400 exits");
-    let picks = counted(stock).picks.as_ref().unwrap();
-    assert_eq!(picks.yields.lock_waiter, 200);
-    near(picks.ran_next_share, 0.5);
-    near(guest(stock).fairness, 1.0);
-    near(guest(stock).fairness_vms, 1.0);
-    near(stock.perf.cpus_used, 4.0);
-    assert_eq!(guest(stock).wait_cycles.max, Some(1_500_000));
-    assert!((256..512).contains(&guest(stock).wait_cycles.p50.unwrap()));
-    assert!((1 << 20..1 << 21).contains(&guest(stock).wait_cycles.p99.unwrap()));
-    let w = &windows(apples).cycles;
+    near(apples.inefficiency, 0.075);
+    near(apples.inefficiency_change, -0.25);
+    assert_eq!(stock.ple_exits, Some(800), "of both VMs");
+    assert_eq!(stock.exit_handling_cycles, Some(2500), "2 VMs of 400 exits");
+    assert_eq!(stock.yields.as_ref().unwrap().lock_waiter, 200);
+    near(stock.picks_ran_next_share, 0.5);
+    near(stock.fairness, 1.0);
+    near(stock.fairness_vms, 1.0);
+    near(stock.cpus_used, 4.0);
+    assert_eq!(stock.wait_cycles.max, Some(1_500_000));
+    assert!((256..512).contains(&stock.wait_cycles.p50.unwrap()));
+    assert!((1 << 20..1 << 21).contains(&stock.wait_cycles.p99.unwrap()));
+    let w = &apples.window_cycles;
     assert_eq!((w.min, w.max, w.last), (Some(4096), Some(4096 + 19 * 512), Some(8192)));
-    assert_eq!(windows(apples).epoch_ple_exits, Some(50));
-    assert!(row(&d, "ebizzy", 2, "ple-off").inefficiency().is_none(), "nothing is counted there");
+    assert_eq!(apples.epoch_ple_exits, Some(50));
+    assert!(row(&d, "ebizzy", 2, "ple-off").inefficiency.is_none(), "nothing is counted there");
 }
 
 #[test]
 fn unknown_is_null() {
     let d = one(|_, v| v.module = None);
     let r = row(&d, "ebizzy", 2, "stock");
-    assert_eq!((&r.module, windows(r).rounds), (&None, None));
+    assert_eq!((r.ple_exits, r.rounds), (None, None));
     let json = serde_json::to_value(&d.summary).unwrap();
     assert!(json["arms"][0]["ple_exits"].is_null());
-    assert_eq!(windows(row(&d, "ebizzy", 2, "apples")).moved, None);
+    assert_eq!(row(&d, "ebizzy", 2, "apples").adapted, None);
 }
 
 #[test]
@@ -347,8 +332,8 @@ fn what_kvm_picked_by_itself_is_not_known() {
         }
     });
     let stock = row(&d, "ebizzy", 2, "stock");
-    assert_eq!((&counted(stock).picks, counted(stock).ple_exits), (&None, 800));
-    assert!(counted(row(&d, "ebizzy", 2, "hvs")).picks.is_some());
+    assert_eq!((&stock.yields, stock.ple_exits), (&None, Some(800)));
+    assert!(row(&d, "ebizzy", 2, "hvs").yields.is_some());
 }
 
 #[test]
@@ -452,7 +437,7 @@ fn weights_enter_fairness() {
     let weights: Vec<_> = p.runs.last().unwrap().vms.iter().map(|vm| vm.weight).collect();
     assert_eq!(weights, [Some(200), Some(100)]);
     let d = documents(&read(&lines("6.12.1", &p, as_is)));
-    near(guest(row(&d[0], "ebizzy", 2, "stock")).fairness_vms, 0.9);
+    near(row(&d[0], "ebizzy", 2, "stock").fairness_vms, 0.9);
 }
 
 #[test]
@@ -529,8 +514,7 @@ fn what_was_not_counted_is_null_or_refused() {
             }
         }
     });
-    let r = row(&d, "ebizzy", 2, "stock");
-    assert_eq!(r.module, None);
+    assert_eq!(row(&d, "ebizzy", 2, "stock").ple_exits, None);
     let all = lines("6.12", &plan(SCENARIO), as_is);
     let without = all.replace("\"wasteful_spin_cycles\":1000000,", "");
     assert_ne!(all, without);

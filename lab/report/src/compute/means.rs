@@ -81,7 +81,7 @@ fn limits<'a>(rows: &[&'a Row]) -> Vec<Limit<'a>> {
 /// Whether pause-loop exits took hardly any of a Linux guest's CPU time; false if they were not
 /// counted.
 fn is_unseen(base: &Row) -> bool {
-    base.linux.is_some() && base.inefficiency().is_some_and(|lost| lost < SEEN_MIN)
+    base.guest.is_some() && base.inefficiency.is_some_and(|lost| lost < SEEN_MIN)
 }
 
 fn closed(place: &Place, arm: &str, own: &[&&Row], limits: &[Limit]) -> Headroom {
@@ -118,7 +118,7 @@ fn closed(place: &Place, arm: &str, own: &[&&Row], limits: &[Limit]) -> Headroom
         vms: place.vms,
         cgroup: place.cgroup,
         lock: place.lock.clone(),
-        guest_lock: own.iter().find_map(|r| Some(r.linux.as_ref()?.guest.lock)),
+        guest_lock: own.iter().find_map(|r| Some(r.guest.as_ref()?.lock)),
         arm: arm.to_string(),
         closed,
         closed_all: closed,
@@ -164,7 +164,7 @@ fn mean(place: &Place, arm: &str, own: &[&Row]) -> Mean {
     let is_measured = arm != IDEAL_ARM && !is_baseline;
     let still = own.iter().filter(|r| r.never_moved());
     let performance = average(own.iter().filter_map(|r| r.perf.performance).collect()).map(round);
-    let waste: Option<Vec<f64>> = own.iter().map(|r| r.inefficiency()).collect();
+    let waste: Option<Vec<f64>> = own.iter().map(|r| r.inefficiency).collect();
     let inefficiency = waste.and_then(average).map(round);
     Mean {
         vms: place.vms,

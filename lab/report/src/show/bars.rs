@@ -90,7 +90,7 @@ pub(crate) fn performance(rows: &[&Row], at: &str, place: &str) -> Chart {
 }
 
 pub(crate) fn inefficiency(rows: &[&Row], at: &str, place: &str) -> Option<Chart> {
-    if rows.iter().all(|r| r.inefficiency().is_none()) {
+    if rows.iter().all(|r| r.inefficiency.is_none()) {
         return None;
     }
     let title = format!("Inefficiency (wasted ÷ CPU cycles), {place}");
@@ -101,17 +101,10 @@ pub(crate) fn inefficiency(rows: &[&Row], at: &str, place: &str) -> Option<Chart
         false,
         |v| format!("{:.1} %", v * 100.0),
         |r| {
-            let waste = r.module.as_ref()?.waste?;
-            Some(Bar {
-                value: waste.inefficiency,
-                ends: Some((waste.min, waste.max)),
-                tip: format!(
-                    "{} {}: {:.2} %",
-                    r.key.profile,
-                    r.key.arm,
-                    waste.inefficiency * 100.0
-                ),
-            })
+            let value = r.inefficiency?;
+            let ends = r.inefficiency_min.zip(r.inefficiency_max);
+            let tip = format!("{} {}: {:.2} %", r.key.profile, r.key.arm, value * 100.0);
+            Some(Bar { value, ends, tip })
         },
     );
     Some(Chart { name: format!("inefficiency-{at}"), kind: Kind::Inefficiency, title, svg })
@@ -124,7 +117,7 @@ pub(crate) fn yields(rows: &[&Row], at: &str, place: &str) -> Option<Chart> {
     let with: Vec<(&Row, [u64; OUTCOMES.len()])> = rows
         .iter()
         .filter_map(|r| {
-            let y = &r.module.as_ref()?.picks.as_ref()?.yields;
+            let y = r.yields.as_ref()?;
             let n = [
                 y.resource_waiter,
                 y.lock_waiter,

@@ -14,7 +14,7 @@ pub(crate) fn waits(rows: &[&Row], profile: &str, at: &str, place: &str) -> Opti
     let with: Vec<(&str, &[u64])> = rows
         .iter()
         .filter(|r| r.key.profile == profile)
-        .filter_map(|r| Some((r.key.arm.as_str(), r.guest.as_ref()?.wait_hist.as_slice())))
+        .map(|r| (r.key.arm.as_str(), r.wait_hist.as_slice()))
         .filter(|(_, hist)| hist.iter().any(|n| *n > 0))
         .collect();
     let title = format!("Lock waits, {profile}, {place}");

@@ -56,7 +56,7 @@ fn document(out: &mut String, s: &Summary, width: usize) {
              + halted + waiting for a pCPU"
         );
     }
-    if s.arms.iter().any(|r| r.windows.as_ref().is_some_and(|w| w.moved.is_some())) {
+    if s.arms.iter().any(|r| r.adapted.is_some()) {
         let _ = writeln!(
             out,
             "window: TSC cycles at the end, median over VMs and seeds, and the fewest rounds of 3 \
@@ -90,7 +90,7 @@ fn grids(out: &mut String, s: &Summary, place: &Place, width: usize) {
     let means: Vec<&Mean> = s.means.iter().filter(|m| m.place() == *place).collect();
     out.push_str(&grid("performance", &rows, &performance, Some((&means, mean_performance))));
     let rows: Vec<&Row> = rows.into_iter().filter(|r| r.key.arm != IDEAL_ARM).collect();
-    if rows.iter().any(|r| r.inefficiency().is_some()) {
+    if rows.iter().any(|r| r.inefficiency.is_some()) {
         out.push_str(&grid(
             "inefficiency",
             &rows,
@@ -136,7 +136,7 @@ fn grids(out: &mut String, s: &Summary, place: &Place, width: usize) {
         out.push_str(&grid("response time, µs: mean, p50, p99, p99.9", &rows, &times, None));
     }
     for is_polling_known in [false, true] {
-        let of = |r: &&Row| linux_time(r).is_some_and(|t| t.polling.is_some() == is_polling_known);
+        let of = |r: &&Row| r.vcpu_time.is_some_and(|t| t.polling.is_some() == is_polling_known);
         let rows: Vec<&Row> = rows.iter().copied().filter(of).collect();
         if !rows.is_empty() {
             let what = format!("{}, %", linux_parts(is_polling_known));
@@ -158,13 +158,13 @@ fn worlds(s: &Summary, place: &Place, width: usize) -> String {
 fn spinners(s: &Summary, width: usize) -> String {
     let mut rows = Vec::new();
     for r in s.arms.iter().filter(|r| r.key.is_whole() && r.key.arm == r.key.baseline) {
-        let Some(linux) = &r.linux else { continue };
-        let kinds = [("pause-loop exits", &linux.spinners), ("interrupts", &linux.interrupted)];
+        let Some(guest) = &r.guest else { continue };
+        let kinds = [("pause-loop exits", &r.spinners), ("interrupts", &r.interrupted)];
         for (kind, places) in kinds.into_iter().filter(|(_, places)| !places.is_empty()) {
             let place = |p: &Spinner| format!("{} {:.0} %", p.symbol, 100.0 * p.share);
             let places: Vec<String> = places.iter().take(3).map(place).collect();
             let (profile, vms) = (r.key.profile.clone(), r.key.vms.to_string());
-            let lock = linux.guest.lock.to_string();
+            let lock = guest.lock.to_string();
             rows.push(vec![profile, vms, lock, kind.to_string(), places.join(", ")]);
         }
     }
@@ -176,13 +176,8 @@ fn spinners(s: &Summary, width: usize) -> String {
     )
 }
 
-/// The time of a Linux guest's vCPUs, from the host's scheduler.
-fn linux_time(r: &Row) -> Option<VcpuTime> {
-    r.linux.as_ref()?.time
-}
-
 fn linux_time_cell(r: &Row) -> String {
-    let Some(t) = linux_time(r) else { return "-".to_string() };
+    let Some(t) = r.vcpu_time else { return "-".to_string() };
     let parts = std::iter::once(t.running).chain(t.polling).chain([t.waiting, t.halted]);
     parts.map(|x| format!("{:.0}", 100.0 * x)).collect::<Vec<_>>().join("+")
 }
@@ -198,7 +193,7 @@ fn linux_parts(is_polling_known: bool) -> &'static str {
 fn linux_legend(s: &Summary) -> String {
     let mut out = String::new();
     let shown = s.arms.iter().filter(|r| r.key.is_whole());
-    let times: Vec<VcpuTime> = shown.filter_map(linux_time).collect();
+    let times: Vec<VcpuTime> = shown.filter_map(|r| r.vcpu_time).collect();
     for is_polling_known in [false, true] {
         if times.iter().any(|t| t.polling.is_some() == is_polling_known) {
             let polling = match is_polling_known {
@@ -225,8 +220,8 @@ fn heading(s: &Summary, place: &Place) -> String {
     };
     let vms = count(place.vms, "VM");
     let lock = if place.lock.is_empty() { String::new() } else { format!(", lock {}", place.lock) };
-    let linux = rows_at(s, place).into_iter().find_map(|r| r.linux.as_ref());
-    let guests = linux.map(|linux| format!(" with Linux {}", linux.guest.kernel));
+    let guest = rows_at(s, place).into_iter().find_map(|r| r.guest.as_ref());
+    let guests = guest.map(|guest| format!(" with Linux {}", guest.kernel));
     let guests = guests.unwrap_or_default();
     format!("{vms}{guests}, {layout}{lock} ({}, {})", s.machine, s.kernel)
 }
@@ -251,12 +246,11 @@ fn performance(r: &Row) -> String {
 }
 
 fn inefficiency(r: &Row) -> String {
-    r.inefficiency().map_or("-".to_string(), |x| format!("{:.1} %", x * 100.0))
+    r.inefficiency.map_or("-".to_string(), |x| format!("{:.1} %", x * 100.0))
 }
 
 fn exit_handling(r: &Row) -> String {
-    let cycles = r.module.as_ref().and_then(|m| m.exit_handling_cycles);
-    cycles.map_or("-".to_string(), |x| x.to_string())
+    r.exit_handling_cycles.map_or("-".to_string(), |x| x.to_string())
 }
 
 /// The text of an arm's mean over the profiles that spin.
