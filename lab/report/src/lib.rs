@@ -31,8 +31,9 @@ pub use show::svg::{Chart, Kind};
 pub use show::text::text;
 pub use stat::median;
 pub use summary::{
-    Document, EpochTrace, Headroom, Key, Mean, Performance, Provenance, Row, SlowdownRow,
-    StallCount, StallRow, Summary, TimeShares, WaitCycles, WakeupRow, WindowCycles, Yields,
+    Document, EpochTrace, Headroom, Key, Mean, Performance, Place, Point, Provenance, Row,
+    SlowdownRow, StallCount, StallRow, Summary, TimeShares, WaitCycles, WakeupRow, WindowCycles,
+    Yields,
 };
 pub use worlds::{Bands, Decides, OrderRow, WorldsMade};
 pub use write::write_dir;

@@ -23,11 +23,7 @@ pub struct Document {
 /// The windows of one VM over time, from the first repeat that has them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EpochTrace {
-    pub profile: String,
-    pub vms: u32,
-    pub cgroup: CgroupLayout,
-    /// The lock under which arms are compared, if locks are swept.
-    pub lock: String,
+    pub at: Point,
     pub arm: String,
     pub vm: u32,
     pub samples: Vec<EpochSample>,
@@ -94,11 +90,8 @@ pub struct Provenance {
 /// Share of the headroom that an arm closes, over all profiles with headroom together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Headroom {
-    pub vms: u32,
-    pub cgroup: CgroupLayout,
-    /// The lock under which arms are compared, if locks are swept.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub lock: String,
+    #[serde(flatten)]
+    pub place: Place,
     /// The lock of Linux guests under which arms are compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guest_lock: Option<&'static str>,
@@ -125,11 +118,8 @@ pub struct Headroom {
 /// Mean of an arm over the profiles that spin.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Mean {
-    pub vms: u32,
-    pub cgroup: CgroupLayout,
-    /// The lock under which arms are compared, if locks are swept.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub lock: String,
+    #[serde(flatten)]
+    pub place: Place,
     pub arm: String,
     pub performance: Option<f64>,
     pub performance_low: Option<f64>,
@@ -390,11 +380,8 @@ pub struct CostNs {
 /// One arm at one profile, number of VMs and cgroup layout.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SlowdownRow {
-    pub profile: String,
-    pub vms: u32,
-    pub cgroup: CgroupLayout,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub lock: String,
+    #[serde(flatten)]
+    pub at: Point,
     pub arm: String,
     /// Throughput of the program on the machine itself ÷ that of all VMs together − 1; null if VMs
     /// differ.
@@ -424,12 +411,8 @@ pub struct FactorShare {
 /// Lateness of host tasks beside the VMs of one arm at one point, for the median repeat.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WakeupRow {
-    pub profile: String,
-    pub vms: u32,
-    pub cgroup: CgroupLayout,
-    /// The lock under which arms are compared, if locks are swept.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub lock: String,
+    #[serde(flatten)]
+    pub at: Point,
     pub arm: String,
     pub baseline: String,
     /// Number of wake-ups of all repeats.
@@ -442,12 +425,22 @@ pub struct WakeupRow {
     pub p99_against_baseline: Option<f64>,
 }
 
-/// A point at which arms are compared, profile by profile.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub lock: String,
-    pub cgroup: CgroupLayout,
+/// A place at which arms are compared, profile by profile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Place {
     pub vms: u32,
+    pub cgroup: CgroupLayout,
+    /// The lock under which arms are compared, if locks are swept.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub lock: String,
+}
+
+/// A comparison of arms.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Point {
+    pub profile: String,
+    #[serde(flatten)]
+    pub place: Place,
 }
 
 impl Row {
@@ -459,17 +452,15 @@ impl Row {
 
 impl Key {
     pub(crate) fn place(&self) -> Place {
-        Place { lock: self.lock.clone(), cgroup: self.cgroup, vms: self.vms }
+        Place { vms: self.vms, cgroup: self.cgroup, lock: self.lock.clone() }
+    }
+
+    pub(crate) fn point(&self) -> Point {
+        Point { profile: self.profile.clone(), place: self.place() }
     }
 
     /// Whether it is over all VMs, not one of them.
     pub fn is_whole(&self) -> bool {
         self.vm_index.is_none()
-    }
-}
-
-impl Mean {
-    pub(crate) fn place(&self) -> Place {
-        Place { lock: self.lock.clone(), cgroup: self.cgroup, vms: self.vms }
     }
 }

@@ -125,7 +125,7 @@ fn swept_locks_are_compared_each_by_itself() {
         3.0 * of("ticket", "stock")[0].perf.throughput_per_s.unwrap(),
     );
     assert!(text(&docs, usize::MAX).contains("2 VMs, no cgroups, lock tas ("));
-    assert!(s.means.iter().any(|m| m.lock == "tas" && m.arm == "apples"));
+    assert!(s.means.iter().any(|m| m.place.lock == "tas" && m.arm == "apples"));
     let mut names: Vec<String> = charts(&docs[0]).into_iter().map(|c| c.name).collect();
     let all = names.len();
     names.sort();
@@ -189,7 +189,7 @@ fn headroom_is_pooled_over_profiles_that_have_any() {
             v.units.iter_mut().for_each(|u| *u = u64::from(1000 / run.vm_count()));
         }
     });
-    let h = d.summary.headroom.iter().find(|h| h.arm == "apples" && h.vms == 2).unwrap();
+    let h = d.summary.headroom.iter().find(|h| h.arm == "apples" && h.place.vms == 2).unwrap();
     assert_eq!(h.profiles, ["ebizzy", "dbench"]);
     near(h.closed, 0.9);
     near(h.stock_loss, 0.25);
@@ -231,12 +231,12 @@ fn few_rounds_count_like_any() {
     });
     let r = row(&d, "dbench", 2, "apples");
     assert_eq!((r.adapted, r.rounds), (Some(true), Some(1)));
-    let m = d.summary.means.iter().find(|m| m.arm == "apples" && m.vms == 2).unwrap();
+    let m = d.summary.means.iter().find(|m| m.arm == "apples" && m.place.vms == 2).unwrap();
     assert_eq!(m.profiles, ["ebizzy", "dbench"], "compute does not spin");
     let both = ["ebizzy", "dbench"].map(|p| row(&d, p, 2, "apples").perf.performance.unwrap());
     near(m.performance, (both[0] + both[1]) / 2.0);
     assert_eq!((m.performance_all, m.inefficiency_all), (m.performance, m.inefficiency));
-    let h = d.summary.headroom.iter().find(|h| h.arm == "apples" && h.vms == 2).unwrap();
+    let h = d.summary.headroom.iter().find(|h| h.arm == "apples" && h.place.vms == 2).unwrap();
     let room = ["ebizzy", "dbench"].map(|p| row(&d, p, 2, "ideal").perf.performance.unwrap() - 1.0);
     near(h.closed, (both[0] + both[1] - 2.0) / (room[0] + room[1]));
     assert_eq!(h.closed_all, h.closed);
@@ -260,7 +260,7 @@ fn a_window_that_never_moved_is_said_and_counts() {
         let r = row(&d, "dbench", 2, arm);
         assert_eq!((r.adapted, r.is_aple_alone), (Some(false), is_alone));
         assert_eq!(row(&d, "dbench", 3, arm).adapted, Some(true));
-        let m = d.summary.means.iter().find(|m| m.arm == arm && m.vms == 2).unwrap();
+        let m = d.summary.means.iter().find(|m| m.arm == arm && m.place.vms == 2).unwrap();
         assert_eq!((m.profiles.len(), m.not_adapted.as_slice()), (2, &["dbench".to_string()][..]));
     }
     assert_eq!(row(&d, "dbench", 2, "hvs").adapted, None);

@@ -4,7 +4,8 @@
 
 use crate::compute::measures::Over;
 use crate::compute::worlds::{name, outcome, Seen, Worlds};
-use crate::read::dedupe::{point_of, Point};
+use crate::read::dedupe::point_of;
+use crate::summary::Point;
 
 use std::collections::BTreeMap;
 use unspin_scenario::result::RunResult;
@@ -66,8 +67,12 @@ fn compared<'a>(p: &Point, runs: &[&'a RunResult]) -> Vec<Compared<'a>> {
     let mut all = Vec::new();
     for arm in first.iter().filter(|r| r.run.id != base.run.id) {
         for group in arm.run.groups() {
-            let lock = if p.lock.is_empty() { String::new() } else { format!(" {}", p.lock) };
-            let at = format!("{} VM {}{lock}", p.vms, p.cgroup.called());
+            let place = &p.place;
+            let lock = match place.lock.as_str() {
+                "" => String::new(),
+                lock => format!(" {lock}"),
+            };
+            let at = format!("{} VM {}{lock}", place.vms, place.cgroup.called());
             all.push(Compared {
                 name: format!("{group}, {at}: {}", arm.run.arm.name),
                 ids: (arm.run.id, base.run.id),

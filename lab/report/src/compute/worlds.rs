@@ -2,8 +2,9 @@
 //! Computes bands, inputs that decide, and orders of arms from the same runs in many worlds.
 
 use crate::compute::measures::{throughput, Over};
-use crate::read::dedupe::{point_of, Point};
+use crate::read::dedupe::point_of;
 use crate::read::input::Stream;
+use crate::summary::Point;
 use crate::worlds::{Bands, Decides, InputRow, OrderRow, PairRow, Reason, WorldsMade};
 use std::collections::BTreeMap;
 use unspin_scenario::plan::Run;
@@ -230,10 +231,7 @@ fn order_at(p: &Point, runs: &[&RunResult], worlds: &BTreeMap<u32, Seen>) -> Opt
     let order = stat::order(&outcomes)?;
     let named = |i: usize| first[i].run.arm.name.clone();
     Some(OrderRow {
-        profile: p.profile.clone(),
-        vms: p.vms,
-        cgroup: p.cgroup,
-        lock: p.lock.clone(),
+        at: p.clone(),
         order: order.best_first.iter().map(|i| named(*i)).collect(),
         probability: order.probability,
         pairs: order

@@ -97,12 +97,8 @@ pub(crate) fn windows(
     at: &Place,
     place: &str,
 ) -> Option<Chart> {
-    let with: Vec<&EpochTrace> = traces
-        .iter()
-        .filter(|t| {
-            t.profile == profile && (&t.lock, t.cgroup, t.vms) == (&at.lock, at.cgroup, at.vms)
-        })
-        .collect();
+    let is_here = |t: &&EpochTrace| t.at.profile == profile && t.at.place == *at;
+    let with: Vec<&EpochTrace> = traces.iter().filter(is_here).collect();
     if with.is_empty() {
         return None;
     }

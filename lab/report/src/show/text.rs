@@ -87,7 +87,7 @@ fn grids(out: &mut String, s: &Summary, place: &Place, width: usize) {
     let grid =
         |what: &str, rows: &[&Row], cell: Cell, means: Means| grid(what, rows, cell, means, width);
     let rows = rows_at(s, place);
-    let means: Vec<&Mean> = s.means.iter().filter(|m| m.place() == *place).collect();
+    let means: Vec<&Mean> = s.means.iter().filter(|m| m.place == *place).collect();
     out.push_str(&grid("performance", &rows, &performance, Some((&means, mean_performance))));
     let rows: Vec<&Row> = rows.into_iter().filter(|r| r.key.arm != IDEAL_ARM).collect();
     if rows.iter().any(|r| r.inefficiency.is_some()) {
@@ -383,9 +383,9 @@ fn wakeups(s: &Summary, width: usize) -> String {
     let us = |us: f64| format!("{us:.0} µs");
     let row = |r: &WakeupRow| {
         vec![
-            r.profile.clone(),
-            r.vms.to_string(),
-            r.cgroup.called().to_string(),
+            r.at.profile.clone(),
+            r.at.place.vms.to_string(),
+            r.at.place.cgroup.called().to_string(),
             r.arm.clone(),
             r.count.to_string(),
             us(r.p50_us),
@@ -427,9 +427,9 @@ fn slowdowns(s: &Summary, width: usize) -> String {
         let dominant = r.dominant.unwrap_or("nothing").to_string();
         let rest = [r.kernel_spin, r.other_host, r.contention].map(|x| format!("{:.1}", 100.0 * x));
         let first = [
-            r.profile.clone(),
-            r.vms.to_string(),
-            cgroups_and_lock(r.cgroup, &r.lock),
+            r.at.profile.clone(),
+            r.at.place.vms.to_string(),
+            cgroups_and_lock(&r.at.place),
             r.arm.clone(),
             percent(r.slowdown),
         ];
@@ -457,8 +457,8 @@ fn headroom(s: &Summary, width: usize) -> String {
     let row = |h: &Headroom| {
         let names = if h.profiles.is_empty() { "none".into() } else { h.profiles.join(" ") };
         vec![
-            h.vms.to_string(),
-            cgroups_and_lock(h.cgroup, &h.lock),
+            h.place.vms.to_string(),
+            cgroups_and_lock(&h.place),
             h.arm.clone(),
             percent(h.stock_loss),
             percent(h.closed),
@@ -479,8 +479,8 @@ fn unseen(h: &Headroom) -> Option<String> {
     if h.unseen.is_empty() {
         return None;
     }
-    let place =
-        format!("{}, {}, {}", count(h.vms, "VM"), cgroups_and_lock(h.cgroup, &h.lock), h.arm);
+    let vms = count(h.place.vms, "VM");
+    let place = format!("{vms}, {}, {}", cgroups_and_lock(&h.place), h.arm);
     let programs = h.unseen.join(" ");
     Some(format!(
         "{place}: not in it, as pause-loop exits see nothing of their headroom: {programs}\n"
