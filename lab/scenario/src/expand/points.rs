@@ -13,6 +13,7 @@ use crate::schema::names::{is_name, Named, ALONE_ARM};
 use crate::schema::scenario::{
     quota_point, usual_layout, vms_beside, Case, Host, Pin, Role, Scenario, Sweep, VmGroup,
 };
+use unspin_text::names::distinct;
 
 /// Expands `scenario`, whose text is `text`, with the workloads it names.
 pub fn expand(
@@ -111,25 +112,10 @@ fn swept_of(scenario: &Scenario) -> Vec<(&str, Option<&str>)> {
 /// Booting Linux guests takes long. So runs with the same guests are grouped, and within a group
 /// runs of one workload with their repeats. Other runs keep their order, before these.
 fn boot_guests_once(runs: &mut [Run]) {
-    let guests_of = |r: &Run| {
-        let guests = r.vms.iter().filter_map(|vm| Some(vm.linux.as_ref()?.guest.clone()));
-        guests.fold(Vec::new(), |mut kinds, guest| {
-            if !kinds.contains(&guest) {
-                kinds.push(guest);
-            }
-            kinds
-        })
-    };
-    let (mut sets, mut workloads) = (vec![Vec::new()], Vec::new());
-    for r in runs.iter() {
-        let guests = guests_of(r);
-        if !sets.contains(&guests) {
-            sets.push(guests);
-        }
-        if !workloads.contains(&r.profile) {
-            workloads.push(r.profile.clone());
-        }
-    }
+    let guests_of =
+        |r: &Run| distinct(r.vms.iter().filter_map(|vm| Some(vm.linux.as_ref()?.guest.clone())));
+    let sets = distinct(std::iter::once(Vec::new()).chain(runs.iter().map(guests_of)));
+    let workloads = distinct(runs.iter().map(|r| r.profile.clone()));
     runs.sort_by_cached_key(|r| match sets.iter().position(|set| *set == guests_of(r)) {
         None | Some(0) => (0, 0, 0),
         Some(set) => {
