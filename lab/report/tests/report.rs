@@ -3,10 +3,9 @@
 
 mod common;
 
-use common::{lines, plan, plan_of};
+use common::{documents_of, lines, plan, plan_of, read};
 use serde_json::Value;
-use std::path::Path;
-use unspin_report::{charts, csv, documents, html, read_str, text, Document, Input, Row};
+use unspin_report::{charts, csv, documents, html, text, Document, Input, Row};
 use unspin_scenario::plan::{Run, Window};
 use unspin_scenario::result::{Attribution, EpochSample, Record, RunResult, Stalls, VmResult};
 
@@ -44,12 +43,8 @@ yield_to = "hvs"
 
 fn as_is(_: &Run, _: &mut VmResult) {}
 
-fn read(text: &str) -> Input {
-    read_str(Path::new("results.jsonl"), text)
-}
-
 fn one(tune: impl Fn(&Run, &mut VmResult)) -> Document {
-    let mut docs = documents(&read(&lines("6.12.57+deb13-amd64", &plan(SCENARIO), tune)));
+    let mut docs = documents_of(&lines("6.12.57+deb13-amd64", &plan(SCENARIO), tune));
     assert_eq!(docs.len(), 1);
     docs.remove(0)
 }
@@ -108,7 +103,7 @@ fn swept_locks_are_compared_each_by_itself() {
             }
         }
     };
-    let docs = documents(&read(&lines("6.12.57+deb13-amd64", &plan(&scenario), tune)));
+    let docs = documents_of(&lines("6.12.57+deb13-amd64", &plan(&scenario), tune));
     let s = &docs[0].summary;
     let of = |lock: &str, arm: &str| {
         let own = s.arms.iter().filter(|r| (&*r.key.lock, &*r.key.arm) == (lock, arm));
@@ -141,8 +136,7 @@ fn runs_that_differ_in_their_vcpus_alone_are_both_kept() {
     let scenario = format!(
         "title = \"Sizes\"\n{vms}arm = [{{ name = \"stock\" }}]\n[host]\npcpus = 4\n[measure]\nalone = true\n"
     );
-    let docs =
-        documents(&read(&lines("6.12.57+deb13-amd64", &plan_of(&scenario, &["ebizzy"]), as_is)));
+    let docs = documents_of(&lines("6.12.57+deb13-amd64", &plan_of(&scenario, &["ebizzy"]), as_is));
     let ideal = |group: &str| {
         let of = |r: &&Row| r.key.arm == "ideal" && r.key.profile == group && r.key.is_whole();
         docs[0].summary.arms.iter().filter(of).count()
@@ -382,7 +376,7 @@ fn kernels_are_told_apart_and_boots_joined() {
     let p = plan(SCENARIO);
     let parts = unspin_scenario::split(&p, 2);
     let joined = lines("6.12.1", &parts[0], as_is) + &lines("6.12.1", &parts[1], as_is);
-    let docs = documents(&read(&(joined + &lines("6.1.90", &p, as_is))));
+    let docs = documents_of(&(joined + &lines("6.1.90", &p, as_is)));
     assert_eq!(docs.len(), 2);
     assert_eq!(docs[0].summary.provenance.boots, 2);
     let split_rows: Vec<_> = docs[0]
@@ -399,7 +393,7 @@ fn kernels_are_told_apart_and_boots_joined() {
 #[test]
 fn runs_read_twice_count_once() {
     let text = lines("6.12.1", &plan(SCENARIO), as_is);
-    let docs = documents(&read(&(text.clone() + &text)));
+    let docs = documents_of(&(text.clone() + &text));
     assert_eq!(row(&docs[0], "ebizzy", 2, "stock").perf.repeats, 3);
     assert!(docs[0].summary.notices.is_empty());
 }
@@ -420,7 +414,7 @@ fn best_and_worst_fixed_windows_are_named() {
     let scenario = SCENARIO.to_string()
         + "[[arm]]\nname = \"fixed-512\"\nwindow = { fixed_cycles = 512 }\n"
         + "[[arm]]\nname = \"fixed-4096\"\nwindow = { fixed_cycles = 4096 }\n";
-    let docs = documents(&read(&lines("6.12.1", &plan(&scenario), as_is)));
+    let docs = documents_of(&lines("6.12.1", &plan(&scenario), as_is));
     let best = row(&docs[0], "ebizzy", 2, "best-fixed");
     assert_eq!(best.key.same_as.as_deref(), Some("fixed-4096"));
     assert_eq!(row(&docs[0], "ebizzy", 2, "worst-fixed").key.same_as.as_deref(), Some("fixed-512"));
@@ -436,7 +430,7 @@ fn weights_enter_fairness() {
     let p = plan(&scenario);
     let weights: Vec<_> = p.runs.last().unwrap().vms.iter().map(|vm| vm.weight).collect();
     assert_eq!(weights, [Some(200), Some(100)]);
-    let d = documents(&read(&lines("6.12.1", &p, as_is)));
+    let d = documents_of(&lines("6.12.1", &p, as_is));
     near(row(&d[0], "ebizzy", 2, "stock").fairness_vms, 0.9);
 }
 
@@ -454,7 +448,7 @@ fn vms_that_differ_have_rows_of_their_own() {
             v.units.iter_mut().for_each(|n| *n /= 2);
         }
     };
-    let d = documents(&read(&lines("6.1", &plan, halve))).remove(0);
+    let d = documents_of(&lines("6.1", &plan, halve)).remove(0);
     assert_eq!(row(&d, "busy", 2, "stock").key.vms, 2);
     let members = |group: &str| -> Vec<u32> {
         let rows = d
