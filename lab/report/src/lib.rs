@@ -10,7 +10,6 @@ mod lock_table;
 mod one_vm;
 mod read;
 mod show;
-mod stall;
 mod stat;
 mod summary;
 mod worlds;

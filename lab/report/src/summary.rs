@@ -4,7 +4,6 @@
 
 use crate::diagnosis::Diagnosis;
 use crate::one_vm::{Response, Share, Standing};
-pub use crate::stall::{StallCount, StallRow};
 use crate::worlds::{Bands, OrderRow, WorldsMade};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -375,6 +374,29 @@ pub struct CostNs {
     pub other_host_ns: u64,
     pub halted_ns: u64,
     pub waiting_ns: u64,
+}
+
+/// The long waits of one arm at one point, all VMs and repeats together.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StallRow {
+    pub profile: String,
+    pub vms: u32,
+    pub lock: String,
+    pub arm: String,
+    /// N of table 1.
+    pub acquisitions: u64,
+    pub waits: Vec<StallCount>,
+}
+
+/// Waits that reached this many iterations of their loop, by the state of the lock at that moment.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StallCount {
+    pub turns: u64,
+    /// N_h and N_w of table 1.
+    pub held: u64,
+    pub free: u64,
+    /// N_w ÷ (N_h + N_w); `None` without stalls.
+    pub free_share: Option<f64>,
 }
 
 /// One arm at one profile, number of VMs and cgroup layout.

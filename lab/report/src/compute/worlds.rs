@@ -216,11 +216,20 @@ fn made(design: WorldDesign, worlds: &BTreeMap<u32, Seen>) -> WorldsMade {
     }
 }
 
-fn order_at(p: &Point, runs: &[&RunResult], worlds: &BTreeMap<u32, Seen>) -> Option<OrderRow> {
+/// The runs of the first repeat at a point, and the id of the baseline's.
+pub(crate) fn first_repeat<'a>(
+    p: &Point,
+    runs: &[&'a RunResult],
+) -> Option<(Vec<&'a RunResult>, u32)> {
     let here = || runs.iter().filter(|r| !r.run.alone && point_of(r) == *p);
     let repeat = here().map(|r| r.run.repeat).min()?;
-    let first: Vec<&&RunResult> = here().filter(|r| r.run.repeat == repeat).collect();
+    let first: Vec<&RunResult> = here().filter(|r| r.run.repeat == repeat).copied().collect();
     let base = first.iter().find(|r| r.run.arm.name == r.run.baseline)?.run.id;
+    Some((first, base))
+}
+
+fn order_at(p: &Point, runs: &[&RunResult], worlds: &BTreeMap<u32, Seen>) -> Option<OrderRow> {
+    let (first, base) = first_repeat(p, runs)?;
     if first.len() < 2 {
         return None;
     }

@@ -184,7 +184,8 @@ impl<'r, 't> OfKeys<'r, 't> for Table<'r, 't> {
     }
 }
 
-/// A value whose fields are all read, so that every problem is recorded; `None` if one has no value.
+/// A value whose fields are all read, so that every problem is recorded. Returns `None` from the
+/// function if one has no value.
 macro_rules! read_all {
     ($of:ident { $($field:ident: $value:expr),+ $(,)? }) => {{
         let ($($field,)+) = ($($value,)+);
