@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{begin, documents_of, edited, read, written};
+use common::{begin, read, written};
 use unspin_report::{documents, text, Document, Row};
 use unspin_scenario::plan::{Plan, Run};
 use unspin_scenario::result::{
@@ -193,22 +193,6 @@ fn shares_are_of_all_exits_of_their_kind() {
     let row = whole(&d, "hackbench", "stock");
     assert_eq!(spinners(row), [("native_queued_spin_lock_slowpath", 0.4), ("0x99", 0.1)]);
     assert_eq!((row.spinners_named, row.interrupted[0].share), (Some(0.4), 0.75));
-}
-
-#[test]
-fn records_without_other_places_have_none() {
-    let text = lines(plan().runs.iter().map(result).collect());
-    let old = edited(&text, |record| {
-        if let Some(s) = record.pointer_mut("/spinners").and_then(|s| s.as_object_mut()) {
-            let fields = ["others", "others_pause", "others_interrupted"];
-            assert!(fields.iter().all(|field| s.remove(*field).is_some()));
-        }
-    });
-    assert!(!old.contains("others") && text.contains("others"));
-    let d = documents_of(&old).remove(0);
-    let row = whole(&d, "hackbench", "stock");
-    assert_eq!(spinners(row)[0], ("native_queued_spin_lock_slowpath", 0.8));
-    assert_eq!(row.spinners_named, Some(0.8));
 }
 
 /// Alone KVM polls for half of the VM's CPU time, with the other VM for a quarter of it.

@@ -107,11 +107,9 @@ fn what_was_not_counted_is_no_field() {
         |docs: &[Document], key: &str| rows(docs, "gangs").1.iter().all(|vm| vm.get(key).is_none());
     assert!(without(&made(|_, _| ()), "turn_share"), "no turns were made");
     assert!(without(&made(|_, v| v.module = None), "turn_share"));
-    // A record from before turns were counted, and one whose rate of cycles nobody knows.
+    // A record whose rate of cycles nobody knows.
     let records = records(with_turns([0.5; 3]));
     assert!(!without(&documents_of(&records), "turn_share"));
-    let old = recounted(&records, |_, module| module.retain(|key, _| !key.starts_with("turn")));
-    assert!(without(&documents_of(&old), "turn_share"));
     let unknown = records.replace("\"tsc_khz\":200000", "\"tsc_khz\":null");
     assert_ne!(unknown, records);
     let unknown = documents_of(&unknown);
@@ -155,7 +153,7 @@ fn rows_say_why_a_vm_has_no_turns_and_how_often_it_waited_in_vain() {
     assert!(stock["turns_refused"].is_null() && stock.get("turns_refused").is_some());
     let said = "ebizzy, gangs: VM 1 has no turns: vCPUs of a real-time class";
     assert!(text(&docs, usize::MAX).contains(said), "{}", text(&docs, usize::MAX));
-    // Records of before have what the module counted, and no reason.
+    // Records of other machines have what the module counted, and no reason.
     let old = &made(|_, _| ())[0].summary;
     let row = old.arms.iter().find(|r| r.key.arm == "gangs").unwrap();
     assert_eq!((row.turns.parks_late, &row.turns.refused), (Some(0), &None));

@@ -72,7 +72,8 @@ fn host_idle_share(of: &[&RunResult]) -> Option<f64> {
     median(&of.iter().filter_map(|r| r.host_idle_share).collect::<Vec<_>>()).map(round)
 }
 
-/// Also known of VMs that the module leaves alone, except in older records.
+/// Machines that know the turns of a VM which the module leaves alone say so; for others the module
+/// counts.
 fn turns(of: &[&RunResult], over: Over) -> Turns {
     let count = |of_turns: fn(&VmTurns) -> u64, counted: fn(&ModuleStats) -> u64| {
         let of_vm = |v: &VmResult| {
