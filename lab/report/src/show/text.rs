@@ -49,26 +49,10 @@ fn document(out: &mut String, s: &Summary, width: usize) {
     out.push_str(&wakeups(s, width));
     out.push_str(&slowdowns(s, width));
     out.push_str(&headroom(s, width));
-    if s.arms.iter().any(|r| r.time.is_some()) {
-        let _ = writeln!(
-            out,
-            "vCPU time: useful + spinning for a running + for a preempted vCPU + switches and exits \
-             + halted + waiting for a pCPU"
-        );
-    }
-    if s.arms.iter().any(|r| r.adapted.is_some()) {
-        let _ = writeln!(
-            out,
-            "window: TSC cycles at the end, median over VMs and seeds, and the fewest rounds of 3 \
-             epochs of APLE in any VM"
-        );
-    }
-    if s.arms.iter().any(|r| r.share.is_some_and(|share| share.turn.is_some())) {
-        let _ = writeln!(
-            out,
-            "own turns: share of the measuring time in which a VM had its pCPUs to itself; VMs may have \
-             turns at the same time"
-        );
+    for (is_shown, legend) in LEGENDS {
+        if s.arms.iter().any(is_shown) {
+            let _ = writeln!(out, "{legend}");
+        }
     }
     let _ = writeln!(
         out,
@@ -81,6 +65,25 @@ fn document(out: &mut String, s: &Summary, width: usize) {
     }
     out.push('\n');
 }
+
+/// Which rows have a figure, and what it means.
+const LEGENDS: [(fn(&Row) -> bool, &str); 3] = [
+    (
+        |r| r.time.is_some(),
+        "vCPU time: useful + spinning for a running + for a preempted vCPU + switches and exits \
+         + halted + waiting for a pCPU",
+    ),
+    (
+        |r| r.adapted.is_some(),
+        "window: TSC cycles at the end, median over VMs and seeds, and the fewest rounds of 3 \
+         epochs of APLE in any VM",
+    ),
+    (
+        |r| r.share.is_some_and(|share| share.turn.is_some()),
+        "own turns: share of the measuring time in which a VM had its pCPUs to itself; VMs may have \
+         turns at the same time",
+    ),
+];
 
 /// The tables of one point.
 fn grids(out: &mut String, s: &Summary, place: &Place, width: usize) {
@@ -147,9 +150,8 @@ fn grids(out: &mut String, s: &Summary, place: &Place, width: usize) {
 
 /// The bands of arms over worlds, and the inputs that decide.
 fn worlds(s: &Summary, place: &Place, width: usize) -> String {
-    let title = "performance over worlds";
-    let table = Titled { title, keys: 2, right_from: Some(2) };
-    let table = table.text(&bands::HEAD, bands::lines(s, place), width);
+    let (title, lines) = ("performance over worlds", bands::lines(s, place));
+    let table = titled(title, 2, Some(2), &bands::HEAD, lines, width);
     let sentences = bands::sentences(s, place);
     table + &sentences.iter().map(|line| format!("{line}\n")).collect::<String>()
 }
@@ -169,11 +171,8 @@ fn spinners(s: &Summary, width: usize) -> String {
         }
     }
     let title = format!("where vCPUs of Linux guests were, under {}", baseline(s));
-    Titled { title: &title, keys: 4, right_from: None }.text(
-        &["profile", "VMs", "guest lock", "seen at", "where"],
-        rows,
-        width,
-    )
+    let head = ["profile", "VMs", "guest lock", "seen at", "where"];
+    titled(&title, 4, None, &head, rows, width)
 }
 
 fn linux_time_cell(r: &Row) -> String {
@@ -285,27 +284,23 @@ fn record(first: &str, rest: impl Iterator<Item = String>) -> Vec<String> {
     std::iter::once(first.to_string()).chain(rest).collect()
 }
 
-/// A table under its title.
-struct Titled<'a> {
-    title: &'a str,
-    /// Number of leading columns that identify a row.
+/// A table under its title; empty if there are no rows. `keys`: number of leading columns that
+/// identify a row. Columns from `right_from` on are right-aligned.
+fn titled(
+    title: &str,
     keys: usize,
-    /// Columns from this one on are right-aligned.
     right_from: Option<usize>,
-}
-
-impl Titled<'_> {
-    /// Empty if there are no rows.
-    fn text(&self, head: &[&str], rows: Vec<Vec<String>>, width: usize) -> String {
-        if rows.is_empty() {
-            return String::new();
-        }
-        let mut records = vec![head.iter().map(|h| h.to_string()).collect()];
-        records.extend(rows);
-        let (keys, right_from) = (self.keys, self.right_from);
-        let table = Framed { records, keys, right_from, right_titles: false };
-        format!("\n{}\n{}", self.title, table.text(width))
+    head: &[&str],
+    rows: Vec<Vec<String>>,
+    width: usize,
+) -> String {
+    if rows.is_empty() {
+        return String::new();
     }
+    let mut records = vec![head.iter().map(|h| h.to_string()).collect()];
+    records.extend(rows);
+    let table = Framed { records, keys, right_from, right_titles: false };
+    format!("\n{title}\n{}", table.text(width))
 }
 
 fn mean_performance(m: &Mean) -> Option<String> {
@@ -348,11 +343,7 @@ fn stalls(s: &Summary, width: usize) -> String {
          free ({}, {})",
         s.machine, s.kernel
     );
-    Titled { title: &title, keys: 4, right_from: None }.text(
-        &head,
-        s.stalls.iter().map(row).collect(),
-        width,
-    )
+    titled(&title, 4, None, &head, s.stalls.iter().map(row).collect(), width)
 }
 
 fn diagnoses(s: &Summary, width: usize) -> String {
@@ -365,7 +356,7 @@ fn diagnoses(s: &Summary, width: usize) -> String {
         "time that VMs lose, share of their vCPUs' time; ? is unknown{right} ({}, {})",
         s.machine, s.kernel
     );
-    Titled { title: &title, keys: 5, right_from: None }.text(&head(), lines(s), width)
+    titled(&title, 5, None, &head(), lines(s), width)
 }
 
 fn wakeups(s: &Summary, width: usize) -> String {
@@ -395,11 +386,7 @@ fn wakeups(s: &Summary, width: usize) -> String {
         ]
     };
     let title = format!("wake-up latency of host tasks ({}, {})", s.machine, s.kernel);
-    Titled { title: &title, keys: 4, right_from: None }.text(
-        &head,
-        s.wakeups.iter().map(row).collect(),
-        width,
-    )
+    titled(&title, 4, None, &head, s.wakeups.iter().map(row).collect(), width)
 }
 
 fn slowdowns(s: &Summary, width: usize) -> String {
@@ -448,7 +435,7 @@ fn slowdowns(s: &Summary, width: usize) -> String {
              are no factor's; dominant: the cause with the largest share, from 5 % on\n"
         }
     };
-    Titled { title: &title, keys: 4, right_from: Some(4) }.text(&head, rows, width) + legend
+    titled(&title, 4, Some(4), &head, rows, width) + legend
 }
 
 fn headroom(s: &Summary, width: usize) -> String {
@@ -467,11 +454,7 @@ fn headroom(s: &Summary, width: usize) -> String {
     };
     let title = format!("headroom to ideal ({}, {})", s.machine, s.kernel);
     let unseen: String = s.headroom.iter().filter_map(unseen).collect();
-    Titled { title: &title, keys: 3, right_from: None }.text(
-        &head,
-        s.headroom.iter().map(row).collect(),
-        width,
-    ) + &unseen
+    titled(&title, 3, None, &head, s.headroom.iter().map(row).collect(), width) + &unseen
 }
 
 /// A line about programs whose loss is not due to pause-loop exits.
