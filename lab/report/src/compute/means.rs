@@ -30,10 +30,9 @@ impl Limit<'_> {
 /// The points of the rows over all VMs, and the rows of each.
 fn by_place(rows: &[Row]) -> Vec<(Place, Vec<&Row>)> {
     let whole = || rows.iter().filter(|r| r.key.is_whole());
-    let at = |place: &Place| whole().filter(|r| r.key.place() == *place).collect();
     let places = distinct(whole().map(|r| r.key.place()));
     let with_rows = |place: Place| {
-        let rows = at(&place);
+        let rows = whole().filter(|r| r.key.place() == place).collect();
         (place, rows)
     };
     places.into_iter().map(with_rows).collect()
