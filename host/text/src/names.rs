@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lists of words, and the word that was probably meant.
+//! Lists of words and other values, and the word that was probably meant.
 
 /// `"a", "b" or "c"`.
 pub fn quoted(words: &[&str]) -> String {
@@ -11,6 +11,17 @@ pub fn quoted(words: &[&str]) -> String {
         out.push_str(&format!("{w:?}"));
     }
     out
+}
+
+/// Each value once, in the order in which they first come.
+pub fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut once = Vec::new();
+    for value in all {
+        if !once.contains(&value) {
+            once.push(value);
+        }
+    }
+    once
 }
 
 /// Longest word that is checked for a typing error, in bytes.

@@ -6,12 +6,10 @@
 
 mod compute;
 mod diagnosis;
-mod layout;
 mod lock_table;
 mod one_vm;
 mod read;
 mod show;
-mod stall;
 mod stat;
 mod summary;
 mod worlds;
@@ -32,9 +30,9 @@ pub use show::svg::{Chart, Kind};
 pub use show::text::text;
 pub use stat::median;
 pub use summary::{
-    Counted, Document, EpochTrace, Guest, Headroom, Key, Mean, Performance, Picks, Provenance, Row,
-    SlowdownRow, StallCount, StallRow, Summary, TimeShares, WaitCycles, WakeupRow, Waste,
-    WindowCycles, Windows, Yields,
+    Document, EpochTrace, Headroom, Key, Mean, Performance, Place, Point, Provenance, Row,
+    SlowdownRow, StallCount, StallRow, Summary, TimeShares, WaitCycles, WakeupRow, WindowCycles,
+    Yields,
 };
 pub use worlds::{Bands, Decides, OrderRow, WorldsMade};
 pub use write::write_dir;

@@ -4,7 +4,6 @@
 
 use crate::diagnosis::Diagnosis;
 use crate::one_vm::{Response, Share, Standing};
-pub use crate::stall::{StallCount, StallRow};
 use crate::worlds::{Bands, OrderRow, WorldsMade};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -23,11 +22,7 @@ pub struct Document {
 /// The windows of one VM over time, from the first repeat that has them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EpochTrace {
-    pub profile: String,
-    pub vms: u32,
-    pub cgroup: CgroupLayout,
-    /// The lock under which arms are compared, if locks are swept.
-    pub lock: String,
+    pub at: Point,
     pub arm: String,
     pub vm: u32,
     pub samples: Vec<EpochSample>,
@@ -94,11 +89,8 @@ pub struct Provenance {
 /// Share of the headroom that an arm closes, over all profiles with headroom together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Headroom {
-    pub vms: u32,
-    pub cgroup: CgroupLayout,
-    /// The lock under which arms are compared, if locks are swept.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub lock: String,
+    #[serde(flatten)]
+    pub place: Place,
     /// The lock of Linux guests under which arms are compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guest_lock: Option<&'static str>,
@@ -125,11 +117,8 @@ pub struct Headroom {
 /// Mean of an arm over the profiles that spin.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Mean {
-    pub vms: u32,
-    pub cgroup: CgroupLayout,
-    /// The lock under which arms are compared, if locks are swept.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub lock: String,
+    #[serde(flatten)]
+    pub place: Place,
     pub arm: String,
     pub performance: Option<f64>,
     pub performance_low: Option<f64>,
@@ -145,55 +134,98 @@ pub struct Mean {
     pub not_adapted: Vec<String>,
 }
 
-/// One arm at one profile, number of VMs and cgroup layout; all VMs, or one. In summary.json a row
-/// is flat, see `layout`.
-#[derive(Debug, Clone, PartialEq)]
+/// One arm at one profile, number of VMs and cgroup layout; all VMs, or one. In the order of
+/// summary.json and table.csv, where unknown values are null.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Row {
+    #[serde(flatten)]
     pub key: Key,
-    pub perf: Performance,
-    /// Rows of one VM only.
-    pub share: Option<Share>,
-    /// For rows of several VMs in runs with hogs: CPU time of the hogs, as a share of one pCPU
-    /// each, median over repeats.
-    pub hog_cpu_share: Option<f64>,
-    /// Share of the host's CPU time that was idle, median over repeats.
-    pub host_idle_share: Option<f64>,
-    /// Effects of turns on the row's VMs.
-    pub turns: Turns,
     /// Only rows of one VM whose vCPUs were watched.
+    #[serde(flatten)]
     pub diagnosis: Option<Diagnosis>,
-    /// Only rows of one VM in arms with asymmetric vCPUs.
-    pub standing: Option<Standing>,
-    /// For programs whose passes begin with a timer, all repeats together.
-    pub response: Option<Response>,
-    /// The module's counts. `None` if it did not count, and for `ideal`; the same holds for the
-    /// following fields.
-    pub module: Option<Counted>,
-    pub windows: Option<Windows>,
-    pub guest: Option<Guest>,
-    /// Machine `sim` only.
-    pub time: Option<TimeShares>,
-    pub cost: Option<CostNs>,
-    /// Linux guests only.
-    pub linux: Option<Linux>,
-    /// The distribution of the ratio to the baseline over worlds.
-    pub bands: Option<Bands>,
-}
-
-/// For Linux guests.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Linux {
-    pub guest: GuestKind,
-    pub time: Option<VcpuTime>,
+    /// This and the next four are for Linux guests only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guest: Option<GuestKind>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vcpu_time: Option<VcpuTime>,
     /// The places of its vCPUs at pause-loop exits: those of all VMs of the run, also in the row of
     /// one VM or of one group. Empty without exits or without watching, and in the row of one VM if
     /// the run's VMs differ in kernel or lock.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub spinners: Vec<Spinner>,
     /// The share of these exits at places with a name, 0 to 1. Exits at places that the record does
     /// not list have none. `None` without exits, and if `spinners` is left empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub spinners_named: Option<f64>,
-    /// The same for interrupts of the host.
+    /// The same as `spinners`, for interrupts of the host.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub interrupted: Vec<Spinner>,
+    #[serde(flatten)]
+    pub perf: Performance,
+    /// Cycles of spinning up to PLE exits and of handling them, as a share of all CPU cycles. `None`
+    /// if the module did not count, for `ideal`, and if the arm has no PLE.
+    pub inefficiency: Option<f64>,
+    pub inefficiency_min: Option<f64>,
+    pub inefficiency_max: Option<f64>,
+    /// Change from the baseline's: −0.5 is half of it.
+    pub inefficiency_change: Option<f64>,
+    /// Machine `sim` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<TimeShares>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<CostNs>,
+    /// The module's counts are medians over repeats. `None` if it did not count, and for `ideal`.
+    pub ple_exits: Option<u64>,
+    /// TSC cycles from a PLE exit to the re-entry, without the time scheduled out; mean.
+    pub exit_handling_cycles: Option<u64>,
+    /// The outcomes of PLE exits. `None` if KVM picks by itself.
+    pub yields: Option<Yields>,
+    pub picks_ran_next: Option<u64>,
+    /// Share of the yields that picked a vCPU.
+    pub picks_ran_next_share: Option<f64>,
+    pub window_cycles: WindowCycles,
+    pub epoch_ple_exits: Option<u32>,
+    pub epochs: Option<u64>,
+    /// Least number of rounds of APLE, of three epochs each, of any VM in any repeat.
+    pub rounds: Option<u64>,
+    /// Whether APLE moved the window of any VM in any repeat. `None`: nothing adapts, or unknown.
+    pub adapted: Option<bool>,
+    /// The arm changes only the window (APLE): KVM picks the targets of yields.
+    #[serde(skip)]
+    pub is_aple_alone: bool,
+    pub wait_cycles: WaitCycles,
+    /// Waits by power of two of cycles, all repeats together; for the pictures.
+    #[serde(skip)]
+    pub wait_hist: Vec<u64>,
+    /// Jain's index over the vCPUs of a VM, mean over VMs.
+    pub fairness: Option<f64>,
+    /// Over VMs, by their weights.
+    pub fairness_vms: Option<f64>,
+    /// CPU time of all vCPUs per second of the measuring time, s.
+    pub cpus_used: Option<f64>,
+    /// Rows of one VM only.
+    #[serde(flatten)]
+    pub share: Option<Share>,
+    /// For rows of several VMs in runs with hogs: CPU time of the hogs, as a share of one pCPU
+    /// each, median over repeats.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hog_cpu_share: Option<f64>,
+    /// Share of the host's CPU time that was idle, median over repeats.
+    pub host_idle_share: Option<f64>,
+    #[serde(flatten)]
+    pub turns: Turns,
+    /// Only rows of one VM in arms with asymmetric vCPUs.
+    #[serde(flatten)]
+    pub standing: Option<Standing>,
+    /// For programs whose passes begin with a timer, all repeats together.
+    #[serde(flatten)]
+    pub response: Option<Response>,
+    pub hypercalls_kick: Option<u64>,
+    pub hypercalls_sched_yield: Option<u64>,
+    pub fail_open_events: Option<u64>,
+    /// The distribution of the ratio to the baseline over worlds.
+    #[serde(flatten)]
+    pub bands: Option<Bands>,
 }
 
 /// A frequent place of vCPUs in the guest's kernel.
@@ -234,7 +266,7 @@ pub struct VcpuTime {
 }
 
 /// The subject of a row.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Key {
     pub profile: String,
     pub vms: u32,
@@ -251,7 +283,7 @@ pub struct Key {
 }
 
 /// Work, relative to the baseline's.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Performance {
     pub repeats: usize,
     /// Ratio of the medians; larger is better.
@@ -266,58 +298,21 @@ pub struct Performance {
     /// Units of work that all VMs finished in the measuring time, median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub work_units: Option<u64>,
-    /// CPU time of all vCPUs per second of the measuring time, s.
-    #[serde(skip)]
-    pub cpus_used: Option<f64>,
     /// Ratio to the baseline of each repeat, for means.
     #[serde(skip)]
     pub ratios: BTreeMap<u32, f64>,
 }
 
 /// Effects of the module's turns on VMs: their own turns and those of others.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Turns {
     /// How often vCPUs waited for a turn of another VM, and how often a wait timed out; medians
     /// over repeats.
     pub parks: Option<u64>,
     pub parks_late: Option<u64>,
     /// The reason why a VM has no turns, from the first repeat with one.
+    #[serde(rename = "turns_refused")]
     pub refused: Option<String>,
-}
-
-/// The module's counts, medians over repeats.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Counted {
-    /// `None` if the arm has no PLE.
-    pub waste: Option<Waste>,
-    pub ple_exits: u64,
-    /// TSC cycles from a PLE exit to the re-entry, without the time scheduled out; mean.
-    pub exit_handling_cycles: Option<u64>,
-    /// `None` if KVM picks by itself.
-    pub picks: Option<Picks>,
-    pub epochs: u64,
-    pub hypercalls_kick: u64,
-    pub hypercalls_sched_yield: u64,
-    pub fail_open_events: u64,
-}
-
-/// Cycles of spinning up to PLE exits and of handling them, as a share of all CPU cycles.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Waste {
-    pub inefficiency: f64,
-    pub min: f64,
-    pub max: f64,
-    /// Change from the baseline's: −0.5 is half of it.
-    pub change: Option<f64>,
-}
-
-/// The outcomes of PLE exits.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Picks {
-    pub yields: Yields,
-    pub ran_next: u64,
-    /// Share of the yields that picked a vCPU.
-    pub ran_next_share: Option<f64>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -332,19 +327,6 @@ pub struct Yields {
     pub failed: u64,
 }
 
-/// PLE windows, and how far they were adapted.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Windows {
-    pub cycles: WindowCycles,
-    pub epoch_ple_exits: Option<u32>,
-    /// Least number of rounds of APLE, of three epochs each, of any VM in any repeat.
-    pub rounds: Option<u64>,
-    /// Whether APLE moved the window of any VM in any repeat. `None`: nothing adapts, or unknown.
-    pub moved: Option<bool>,
-    /// The arm changes only the window (APLE): KVM picks the targets of yields.
-    pub is_aple_alone: bool,
-}
-
 /// PLE windows: over the traced epochs, and at the end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct WindowCycles {
@@ -352,18 +334,6 @@ pub struct WindowCycles {
     pub median: Option<u64>,
     pub max: Option<u64>,
     pub last: Option<u64>,
-}
-
-/// The guests' own counts.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Guest {
-    pub wait_cycles: WaitCycles,
-    /// Waits by power of two of cycles, all repeats together; for the pictures.
-    pub wait_hist: Vec<u64>,
-    /// Jain's index over the vCPUs of a VM, mean over VMs.
-    pub fairness: Option<f64>,
-    /// Over VMs, by their weights.
-    pub fairness_vms: Option<f64>,
 }
 
 /// Lengths of lock waits.
@@ -406,14 +376,34 @@ pub struct CostNs {
     pub waiting_ns: u64,
 }
 
+/// The long waits of one arm at one point, all VMs and repeats together.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StallRow {
+    pub profile: String,
+    pub vms: u32,
+    pub lock: String,
+    pub arm: String,
+    /// N of table 1.
+    pub acquisitions: u64,
+    pub waits: Vec<StallCount>,
+}
+
+/// Waits that reached this many iterations of their loop, by the state of the lock at that moment.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StallCount {
+    pub turns: u64,
+    /// N_h and N_w of table 1.
+    pub held: u64,
+    pub free: u64,
+    /// N_w ÷ (N_h + N_w); `None` without stalls.
+    pub free_share: Option<f64>,
+}
+
 /// One arm at one profile, number of VMs and cgroup layout.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SlowdownRow {
-    pub profile: String,
-    pub vms: u32,
-    pub cgroup: CgroupLayout,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub lock: String,
+    #[serde(flatten)]
+    pub at: Point,
     pub arm: String,
     /// Throughput of the program on the machine itself ÷ that of all VMs together − 1; null if VMs
     /// differ.
@@ -443,12 +433,8 @@ pub struct FactorShare {
 /// Lateness of host tasks beside the VMs of one arm at one point, for the median repeat.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WakeupRow {
-    pub profile: String,
-    pub vms: u32,
-    pub cgroup: CgroupLayout,
-    /// The lock under which arms are compared, if locks are swept.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub lock: String,
+    #[serde(flatten)]
+    pub at: Point,
     pub arm: String,
     pub baseline: String,
     /// Number of wake-ups of all repeats.
@@ -461,39 +447,42 @@ pub struct WakeupRow {
     pub p99_against_baseline: Option<f64>,
 }
 
-/// A point at which arms are compared, profile by profile.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub lock: String,
-    pub cgroup: CgroupLayout,
+/// A place at which arms are compared, profile by profile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Place {
     pub vms: u32,
+    pub cgroup: CgroupLayout,
+    /// The lock under which arms are compared, if locks are swept.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub lock: String,
+}
+
+/// A comparison of arms.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Point {
+    pub profile: String,
+    #[serde(flatten)]
+    pub place: Place,
 }
 
 impl Row {
-    /// Share of CPU time wasted, if the module counted it.
-    pub fn inefficiency(&self) -> Option<f64> {
-        Some(self.module.as_ref()?.waste?.inefficiency)
-    }
-
     /// The arm adapts its window, but never moved it.
     pub(crate) fn never_moved(&self) -> bool {
-        self.windows.as_ref().is_some_and(|w| w.moved == Some(false))
+        self.adapted == Some(false)
     }
 }
 
 impl Key {
     pub(crate) fn place(&self) -> Place {
-        Place { lock: self.lock.clone(), cgroup: self.cgroup, vms: self.vms }
+        Place { vms: self.vms, cgroup: self.cgroup, lock: self.lock.clone() }
+    }
+
+    pub(crate) fn point(&self) -> Point {
+        Point { profile: self.profile.clone(), place: self.place() }
     }
 
     /// Whether it is over all VMs, not one of them.
     pub fn is_whole(&self) -> bool {
         self.vm_index.is_none()
-    }
-}
-
-impl Mean {
-    pub(crate) fn place(&self) -> Place {
-        Place { lock: self.lock.clone(), cgroup: self.cgroup, vms: self.vms }
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Worlds in rows and summaries: the unknown values of a scenario, drawn many times.
 
+use crate::summary::Point;
 use serde::Serialize;
-use unspin_scenario::plan::CgroupLayout;
 use unspin_scenario::result::WorldDesign;
 use unspin_worlds::{Band, Share};
 
@@ -60,11 +60,8 @@ pub struct InputRow {
 /// The order of the arms of one point.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OrderRow {
-    pub profile: String,
-    pub vms: u32,
-    pub cgroup: CgroupLayout,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub lock: String,
+    #[serde(flatten)]
+    pub at: Point,
     /// The most probable order, the best first.
     pub order: Vec<String>,
     /// The share of worlds with this order.

@@ -3,11 +3,10 @@
 
 mod common;
 
-use common::{lines, plan};
+use common::{documents_of, lines, plan};
 use serde_json::{json, Value};
-use std::path::Path;
 use unspin_diagnosis::State;
-use unspin_report::{documents, read_str, text};
+use unspin_report::text;
 use unspin_scenario::plan::Run;
 use unspin_scenario::result::{ModuleStats, VcpuStates, VmResult};
 
@@ -40,8 +39,7 @@ fn watched(run: &Run, vm: &mut VmResult) {
 
 /// The table for a terminal, and the rows.
 fn report(tune: impl Fn(&Run, &mut VmResult)) -> (String, Value) {
-    let input = read_str(Path::new("x.jsonl"), &lines("6.12", &plan(CASES), tune));
-    let documents = documents(&input);
+    let documents = documents_of(&lines("6.12", &plan(CASES), tune));
     let summary = serde_json::to_value(&documents[0].summary).unwrap();
     (text(&documents, usize::MAX), summary["arms"].clone())
 }

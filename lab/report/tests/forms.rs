@@ -4,9 +4,9 @@
 
 mod common;
 
-use common::{lines, plan};
+use common::{lines, plan, read};
 use std::path::Path;
-use unspin_report::{csv, documents, html, lock_tables, matrix, read_str, text, Input};
+use unspin_report::{csv, documents, html, lock_tables, matrix, text, Input};
 use unspin_scenario::plan::Run;
 use unspin_scenario::result::{Attribution, Factors, Stalls, VmResult};
 
@@ -74,7 +74,7 @@ fn tune(run: &Run, v: &mut VmResult) {
 }
 
 fn input(scenario: &str) -> Input {
-    read_str(Path::new("results.jsonl"), &lines("6.12.57+deb13-amd64", &plan(scenario), tune))
+    read(&lines("6.12.57+deb13-amd64", &plan(scenario), tune))
 }
 
 #[test]

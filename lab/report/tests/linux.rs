@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rows of Linux guests: what they are of, their work, where their vCPUs were.
 
-use unspin_report::{documents, read_str, text, Document, Row};
+mod common;
+
+use common::{begin, read, written};
+use unspin_report::{documents, text, Document, Row};
 use unspin_scenario::plan::{Plan, Run};
 use unspin_scenario::result::{
-    Begin, FoundGuest, ModuleStats, Record, RunResult, SchedStats, SpinPlace, Spinners, VmResult,
+    FoundGuest, ModuleStats, RunResult, SchedStats, SpinPlace, Spinners, VmResult,
 };
 use unspin_scenario::{expand, parse_guest_program, parse_scenario, Selection, Workloads};
 
@@ -100,21 +103,11 @@ fn result(run: &Run) -> RunResult {
 }
 
 fn lines(results: Vec<RunResult>) -> String {
-    let begin: Begin = serde_json::from_value(serde_json::json!({
-        "schema": 1, "scenario": "x", "scenario_hash": "0", "kernel": "6.12.9", "cpu_model": "c",
-        "pcpus": 4, "tsc_khz": 200_000, "module": "0.1.0", "window_control": "vmx", "settings": {},
-        "machine": "emulated"
-    }))
-    .unwrap();
-    let runs = results.len() as u32;
-    let mut records = vec![Record::Begin(begin)];
-    records.extend(results.into_iter().map(|r| Record::Run(Box::new(r))));
-    records.push(Record::End { runs, failed: 0 });
-    records.iter().map(|r| serde_json::to_string(r).unwrap() + "\n").collect()
+    written(begin("6.12.9"), results)
 }
 
 fn document(results: Vec<RunResult>) -> Document {
-    let input = read_str(std::path::Path::new("x.jsonl"), &lines(results));
+    let input = read(&lines(results));
     assert_eq!(input.notices, Vec::<String>::new());
     documents(&input).remove(0)
 }
@@ -141,8 +134,7 @@ fn whole<'a>(d: &'a Document, profile: &str, arm: &str) -> &'a Row {
 }
 
 fn spinners(r: &Row) -> Vec<(&str, f64)> {
-    let linux = r.linux.as_ref().unwrap();
-    linux.spinners.iter().map(|s| (s.symbol.as_str(), s.share)).collect()
+    r.spinners.iter().map(|s| (s.symbol.as_str(), s.share)).collect()
 }
 
 #[test]
@@ -184,7 +176,7 @@ fn rows_say_which_guest_they_are_of_and_what_it_did() {
 fn counts_per_vcpu_are_refused_of_linux_guests() {
     let mut results: Vec<RunResult> = plan().runs.iter().map(result).collect();
     results[1].vm[0].units = vec![100; 4];
-    let input = read_str(std::path::Path::new("x.jsonl"), &lines(results));
+    let input = read(&lines(results));
     assert!(input.notices.iter().any(|n| n.contains("units")), "{:?}", input.notices);
 }
 
@@ -200,29 +192,7 @@ fn shares_are_of_all_exits_of_their_kind() {
     });
     let row = whole(&d, "hackbench", "stock");
     assert_eq!(spinners(row), [("native_queued_spin_lock_slowpath", 0.4), ("0x99", 0.1)]);
-    let linux = row.linux.as_ref().unwrap();
-    assert_eq!((linux.spinners_named, linux.interrupted[0].share), (Some(0.4), 0.75));
-}
-
-#[test]
-fn records_without_other_places_have_none() {
-    let text = lines(plan().runs.iter().map(result).collect());
-    let old: Vec<String> = text
-        .lines()
-        .map(|line| {
-            let mut record: serde_json::Value = serde_json::from_str(line).unwrap();
-            if let Some(s) = record.pointer_mut("/spinners").and_then(|s| s.as_object_mut()) {
-                let fields = ["others", "others_pause", "others_interrupted"];
-                assert!(fields.iter().all(|field| s.remove(*field).is_some()));
-            }
-            record.to_string() + "\n"
-        })
-        .collect();
-    assert!(!old.concat().contains("others") && text.contains("others"));
-    let d = documents(&read_str(std::path::Path::new("x.jsonl"), &old.concat())).remove(0);
-    let row = whole(&d, "hackbench", "stock");
-    assert_eq!(spinners(row)[0], ("native_queued_spin_lock_slowpath", 0.8));
-    assert_eq!(row.linux.as_ref().unwrap().spinners_named, Some(0.8));
+    assert_eq!((row.spinners_named, row.interrupted[0].share), (Some(0.4), 0.75));
 }
 
 /// Alone KVM polls for half of the VM's CPU time, with the other VM for a quarter of it.
@@ -249,10 +219,7 @@ fn polls_are_no_work_that_others_could_do() {
     let all_of_it =
         tuned(&plan(), |r| r.vm.iter_mut().for_each(|v| v.halt_poll_ns = Some(u64::MAX)));
     assert_eq!(whole(&all_of_it, "hackbench", "ideal").perf.performance, Some(1.25));
-    assert_eq!(
-        whole(&all_of_it, "hackbench", "stock").linux.as_ref().unwrap().time.unwrap().running,
-        0.0
-    );
+    assert_eq!(whole(&all_of_it, "hackbench", "stock").vcpu_time.unwrap().running, 0.0);
 }
 
 #[test]
@@ -273,7 +240,7 @@ fn polls_are_a_part_of_the_time_of_their_own() {
         polled(r);
         r.vm.last_mut().unwrap().halt_poll_ns = None;
     });
-    let time = whole(&d, "hackbench", "stock").linux.as_ref().unwrap().time.unwrap();
+    let time = whole(&d, "hackbench", "stock").vcpu_time.unwrap();
     assert_eq!((time.running, time.polling), (0.5, None));
     let page = text(&[d], usize::MAX);
     assert!(page.contains("running+waiting+halted, %") && page.contains("50+25+25"), "{page}");
@@ -363,8 +330,7 @@ fn one_vm_of_several_kinds_has_no_places() {
             assert_eq!(rows.len(), 2);
             for row in rows {
                 let expected = has_places || row.key.is_whole();
-                let linux = row.linux.as_ref().unwrap();
-                let found = (!spinners(row).is_empty(), linux.spinners_named.is_some());
+                let found = (!spinners(row).is_empty(), row.spinners_named.is_some());
                 assert_eq!(found, (expected, expected), "{second} {:?}", row.key);
             }
         }

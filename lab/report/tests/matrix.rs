@@ -3,9 +3,8 @@
 
 mod common;
 
-use common::{lines, plan};
-use std::path::Path;
-use unspin_report::{lock_tables, matrix, read_str, Matrix, MatrixError};
+use common::{lines, plan, read};
+use unspin_report::{lock_tables, matrix, Matrix, MatrixError};
 use unspin_scenario::plan::Run;
 use unspin_scenario::result::VmResult;
 
@@ -46,7 +45,7 @@ fn page_of(
     tune: impl Fn(&Run, &mut VmResult),
 ) -> Result<Matrix, MatrixError> {
     let text = lines(kernel, &plan(scenario), tune);
-    Ok(matrix(&lock_tables(&read_str(Path::new("results.jsonl"), &text))?, "matrix"))
+    Ok(matrix(&lock_tables(&read(&text))?, "matrix"))
 }
 
 fn times(v: &mut VmResult, n: u64) {
@@ -154,5 +153,5 @@ fn results_without_locks_or_without_the_base_are_refused() {
     let without = SCENARIO.replace("\"ticket\", \"tas\"", "\"mcs\", \"tas\"");
     let error = page(&without, |_, _| ()).unwrap_err().to_string();
     assert!(error.contains("\"stock\" with 1 VMs of ebizzy"), "{error}");
-    assert_eq!(lock_tables(&read_str(Path::new("x"), "")), Err(MatrixError::NoLocks));
+    assert_eq!(lock_tables(&read("")), Err(MatrixError::NoLocks));
 }

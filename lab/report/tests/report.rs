@@ -3,12 +3,9 @@
 
 mod common;
 
-use common::{lines, plan, plan_of};
+use common::{documents_of, lines, plan, plan_of, read};
 use serde_json::Value;
-use std::path::Path;
-use unspin_report::{
-    charts, csv, documents, html, read_str, text, Counted, Document, Guest, Input, Row, Windows,
-};
+use unspin_report::{charts, csv, documents, html, text, Document, Input, Row};
 use unspin_scenario::plan::{Run, Window};
 use unspin_scenario::result::{Attribution, EpochSample, Record, RunResult, Stalls, VmResult};
 
@@ -46,12 +43,8 @@ yield_to = "hvs"
 
 fn as_is(_: &Run, _: &mut VmResult) {}
 
-fn read(text: &str) -> Input {
-    read_str(Path::new("results.jsonl"), text)
-}
-
 fn one(tune: impl Fn(&Run, &mut VmResult)) -> Document {
-    let mut docs = documents(&read(&lines("6.12.57+deb13-amd64", &plan(SCENARIO), tune)));
+    let mut docs = documents_of(&lines("6.12.57+deb13-amd64", &plan(SCENARIO), tune));
     assert_eq!(docs.len(), 1);
     docs.remove(0)
 }
@@ -65,18 +58,6 @@ fn row<'a>(d: &'a Document, profile: &str, vms: u32, arm: &str) -> &'a Row {
             (k.profile.as_str(), k.vms, k.arm.as_str()) == (profile, vms, arm) && k.is_whole()
         })
         .unwrap_or_else(|| panic!("no row {profile} {vms} {arm}"))
-}
-
-fn counted(r: &Row) -> &Counted {
-    r.module.as_ref().expect("counts of the module")
-}
-
-fn windows(r: &Row) -> &Windows {
-    r.windows.as_ref().expect("windows")
-}
-
-fn guest(r: &Row) -> &Guest {
-    r.guest.as_ref().expect("counts of the guests")
 }
 
 fn near(x: Option<f64>, wanted: f64) {
@@ -122,7 +103,7 @@ fn swept_locks_are_compared_each_by_itself() {
             }
         }
     };
-    let docs = documents(&read(&lines("6.12.57+deb13-amd64", &plan(&scenario), tune)));
+    let docs = documents_of(&lines("6.12.57+deb13-amd64", &plan(&scenario), tune));
     let s = &docs[0].summary;
     let of = |lock: &str, arm: &str| {
         let own = s.arms.iter().filter(|r| (&*r.key.lock, &*r.key.arm) == (lock, arm));
@@ -139,7 +120,7 @@ fn swept_locks_are_compared_each_by_itself() {
         3.0 * of("ticket", "stock")[0].perf.throughput_per_s.unwrap(),
     );
     assert!(text(&docs, usize::MAX).contains("2 VMs, no cgroups, lock tas ("));
-    assert!(s.means.iter().any(|m| m.lock == "tas" && m.arm == "apples"));
+    assert!(s.means.iter().any(|m| m.place.lock == "tas" && m.arm == "apples"));
     let mut names: Vec<String> = charts(&docs[0]).into_iter().map(|c| c.name).collect();
     let all = names.len();
     names.sort();
@@ -155,8 +136,7 @@ fn runs_that_differ_in_their_vcpus_alone_are_both_kept() {
     let scenario = format!(
         "title = \"Sizes\"\n{vms}arm = [{{ name = \"stock\" }}]\n[host]\npcpus = 4\n[measure]\nalone = true\n"
     );
-    let docs =
-        documents(&read(&lines("6.12.57+deb13-amd64", &plan_of(&scenario, &["ebizzy"]), as_is)));
+    let docs = documents_of(&lines("6.12.57+deb13-amd64", &plan_of(&scenario, &["ebizzy"]), as_is));
     let ideal = |group: &str| {
         let of = |r: &&Row| r.key.arm == "ideal" && r.key.profile == group && r.key.is_whole();
         docs[0].summary.arms.iter().filter(of).count()
@@ -192,7 +172,7 @@ fn ideal_is_the_cpu_time_got_at_the_pace_alone() {
     let rich = one(|_, v| v.cpu_ns.iter_mut().for_each(|n| *n *= 4));
     let ideal = row(&rich, "ebizzy", 2, "ideal");
     near(ideal.perf.performance, 1000.0 / 375.0 / 4.0 * 2.0);
-    assert!(row(&d, "ebizzy", 2, "ideal").inefficiency().is_none());
+    assert!(row(&d, "ebizzy", 2, "ideal").inefficiency.is_none());
 }
 
 #[test]
@@ -203,7 +183,7 @@ fn headroom_is_pooled_over_profiles_that_have_any() {
             v.units.iter_mut().for_each(|u| *u = u64::from(1000 / run.vm_count()));
         }
     });
-    let h = d.summary.headroom.iter().find(|h| h.arm == "apples" && h.vms == 2).unwrap();
+    let h = d.summary.headroom.iter().find(|h| h.arm == "apples" && h.place.vms == 2).unwrap();
     assert_eq!(h.profiles, ["ebizzy", "dbench"]);
     near(h.closed, 0.9);
     near(h.stock_loss, 0.25);
@@ -221,7 +201,7 @@ fn headroom_of_the_bench_guest_is_whatever_exits_cost_it() {
         (m.wasteful_spin_cycles, m.wasteful_switch_cycles) = (0, 0);
         v.halt_poll_ns = Some(if run.alone { 100_000_000 } else { 0 });
     });
-    assert_eq!(row(&d, "ebizzy", 2, "stock").inefficiency(), Some(0.0));
+    assert_eq!(row(&d, "ebizzy", 2, "stock").inefficiency, Some(0.0));
     assert!(!plain.summary.headroom.is_empty());
     assert_eq!(d.summary.headroom, plain.summary.headroom);
 }
@@ -244,13 +224,13 @@ fn few_rounds_count_like_any() {
         }
     });
     let r = row(&d, "dbench", 2, "apples");
-    assert_eq!((windows(r).moved, windows(r).rounds), (Some(true), Some(1)));
-    let m = d.summary.means.iter().find(|m| m.arm == "apples" && m.vms == 2).unwrap();
+    assert_eq!((r.adapted, r.rounds), (Some(true), Some(1)));
+    let m = d.summary.means.iter().find(|m| m.arm == "apples" && m.place.vms == 2).unwrap();
     assert_eq!(m.profiles, ["ebizzy", "dbench"], "compute does not spin");
     let both = ["ebizzy", "dbench"].map(|p| row(&d, p, 2, "apples").perf.performance.unwrap());
     near(m.performance, (both[0] + both[1]) / 2.0);
     assert_eq!((m.performance_all, m.inefficiency_all), (m.performance, m.inefficiency));
-    let h = d.summary.headroom.iter().find(|h| h.arm == "apples" && h.vms == 2).unwrap();
+    let h = d.summary.headroom.iter().find(|h| h.arm == "apples" && h.place.vms == 2).unwrap();
     let room = ["ebizzy", "dbench"].map(|p| row(&d, p, 2, "ideal").perf.performance.unwrap() - 1.0);
     near(h.closed, (both[0] + both[1] - 2.0) / (room[0] + room[1]));
     assert_eq!(h.closed_all, h.closed);
@@ -271,13 +251,13 @@ fn a_window_that_never_moved_is_said_and_counts() {
         }
     });
     for (arm, is_alone) in [("aple", true), ("apples", false)] {
-        let w = windows(row(&d, "dbench", 2, arm));
-        assert_eq!((w.moved, w.is_aple_alone), (Some(false), is_alone));
-        assert_eq!(windows(row(&d, "dbench", 3, arm)).moved, Some(true));
-        let m = d.summary.means.iter().find(|m| m.arm == arm && m.vms == 2).unwrap();
+        let r = row(&d, "dbench", 2, arm);
+        assert_eq!((r.adapted, r.is_aple_alone), (Some(false), is_alone));
+        assert_eq!(row(&d, "dbench", 3, arm).adapted, Some(true));
+        let m = d.summary.means.iter().find(|m| m.arm == arm && m.place.vms == 2).unwrap();
         assert_eq!((m.profiles.len(), m.not_adapted.as_slice()), (2, &["dbench".to_string()][..]));
     }
-    assert_eq!(windows(row(&d, "dbench", 2, "hvs")).moved, None);
+    assert_eq!(row(&d, "dbench", 2, "hvs").adapted, None);
     let json = serde_json::to_value(row(&d, "dbench", 2, "aple")).unwrap();
     assert_eq!(json["adapted"], false);
     let said = "aple never moved its window at dbench: no epoch of 50 PLE exits ended";
@@ -297,8 +277,8 @@ fn one_vm_whose_window_moved_is_enough() {
             (m.epochs, m.rounds_total) = (u64::from(runs.get() % 2 == 1), 0);
         }
     });
-    let w = windows(row(&d, "dbench", 2, "aple"));
-    assert_eq!((w.moved, w.rounds), (Some(true), Some(0)));
+    let r = row(&d, "dbench", 2, "aple");
+    assert_eq!((r.adapted, r.rounds), (Some(true), Some(0)));
     assert!(!text(&[d], usize::MAX).contains("never moved"));
 }
 
@@ -306,35 +286,34 @@ fn one_vm_whose_window_moved_is_enough() {
 fn counters_become_shares() {
     let d = one(as_is);
     let stock = row(&d, "ebizzy", 2, "stock");
-    near(stock.inefficiency(), 0.1);
+    near(stock.inefficiency, 0.1);
     let apples = row(&d, "ebizzy", 2, "apples");
-    near(apples.inefficiency(), 0.075);
-    near(counted(apples).waste.unwrap().change, -0.25);
-    assert_eq!(counted(stock).ple_exits, 800, "of both VMs");
-    assert_eq!(counted(stock).exit_handling_cycles, Some(2500), "2 VMs of 400 exits");
-    let picks = counted(stock).picks.as_ref().unwrap();
-    assert_eq!(picks.yields.lock_waiter, 200);
-    near(picks.ran_next_share, 0.5);
-    near(guest(stock).fairness, 1.0);
-    near(guest(stock).fairness_vms, 1.0);
-    near(stock.perf.cpus_used, 4.0);
-    assert_eq!(guest(stock).wait_cycles.max, Some(1_500_000));
-    assert!((256..512).contains(&guest(stock).wait_cycles.p50.unwrap()));
-    assert!((1 << 20..1 << 21).contains(&guest(stock).wait_cycles.p99.unwrap()));
-    let w = &windows(apples).cycles;
+    near(apples.inefficiency, 0.075);
+    near(apples.inefficiency_change, -0.25);
+    assert_eq!(stock.ple_exits, Some(800), "of both VMs");
+    assert_eq!(stock.exit_handling_cycles, Some(2500), "2 VMs of 400 exits");
+    assert_eq!(stock.yields.as_ref().unwrap().lock_waiter, 200);
+    near(stock.picks_ran_next_share, 0.5);
+    near(stock.fairness, 1.0);
+    near(stock.fairness_vms, 1.0);
+    near(stock.cpus_used, 4.0);
+    assert_eq!(stock.wait_cycles.max, Some(1_500_000));
+    assert!((256..512).contains(&stock.wait_cycles.p50.unwrap()));
+    assert!((1 << 20..1 << 21).contains(&stock.wait_cycles.p99.unwrap()));
+    let w = &apples.window_cycles;
     assert_eq!((w.min, w.max, w.last), (Some(4096), Some(4096 + 19 * 512), Some(8192)));
-    assert_eq!(windows(apples).epoch_ple_exits, Some(50));
-    assert!(row(&d, "ebizzy", 2, "ple-off").inefficiency().is_none(), "nothing is counted there");
+    assert_eq!(apples.epoch_ple_exits, Some(50));
+    assert!(row(&d, "ebizzy", 2, "ple-off").inefficiency.is_none(), "nothing is counted there");
 }
 
 #[test]
 fn unknown_is_null() {
     let d = one(|_, v| v.module = None);
     let r = row(&d, "ebizzy", 2, "stock");
-    assert_eq!((&r.module, windows(r).rounds), (&None, None));
+    assert_eq!((r.ple_exits, r.rounds), (None, None));
     let json = serde_json::to_value(&d.summary).unwrap();
     assert!(json["arms"][0]["ple_exits"].is_null());
-    assert_eq!(windows(row(&d, "ebizzy", 2, "apples")).moved, None);
+    assert_eq!(row(&d, "ebizzy", 2, "apples").adapted, None);
 }
 
 #[test]
@@ -347,8 +326,8 @@ fn what_kvm_picked_by_itself_is_not_known() {
         }
     });
     let stock = row(&d, "ebizzy", 2, "stock");
-    assert_eq!((&counted(stock).picks, counted(stock).ple_exits), (&None, 800));
-    assert!(counted(row(&d, "ebizzy", 2, "hvs")).picks.is_some());
+    assert_eq!((&stock.yields, stock.ple_exits), (&None, Some(800)));
+    assert!(row(&d, "ebizzy", 2, "hvs").yields.is_some());
 }
 
 #[test]
@@ -397,7 +376,7 @@ fn kernels_are_told_apart_and_boots_joined() {
     let p = plan(SCENARIO);
     let parts = unspin_scenario::split(&p, 2);
     let joined = lines("6.12.1", &parts[0], as_is) + &lines("6.12.1", &parts[1], as_is);
-    let docs = documents(&read(&(joined + &lines("6.1.90", &p, as_is))));
+    let docs = documents_of(&(joined + &lines("6.1.90", &p, as_is)));
     assert_eq!(docs.len(), 2);
     assert_eq!(docs[0].summary.provenance.boots, 2);
     let split_rows: Vec<_> = docs[0]
@@ -414,7 +393,7 @@ fn kernels_are_told_apart_and_boots_joined() {
 #[test]
 fn runs_read_twice_count_once() {
     let text = lines("6.12.1", &plan(SCENARIO), as_is);
-    let docs = documents(&read(&(text.clone() + &text)));
+    let docs = documents_of(&(text.clone() + &text));
     assert_eq!(row(&docs[0], "ebizzy", 2, "stock").perf.repeats, 3);
     assert!(docs[0].summary.notices.is_empty());
 }
@@ -435,7 +414,7 @@ fn best_and_worst_fixed_windows_are_named() {
     let scenario = SCENARIO.to_string()
         + "[[arm]]\nname = \"fixed-512\"\nwindow = { fixed_cycles = 512 }\n"
         + "[[arm]]\nname = \"fixed-4096\"\nwindow = { fixed_cycles = 4096 }\n";
-    let docs = documents(&read(&lines("6.12.1", &plan(&scenario), as_is)));
+    let docs = documents_of(&lines("6.12.1", &plan(&scenario), as_is));
     let best = row(&docs[0], "ebizzy", 2, "best-fixed");
     assert_eq!(best.key.same_as.as_deref(), Some("fixed-4096"));
     assert_eq!(row(&docs[0], "ebizzy", 2, "worst-fixed").key.same_as.as_deref(), Some("fixed-512"));
@@ -451,8 +430,8 @@ fn weights_enter_fairness() {
     let p = plan(&scenario);
     let weights: Vec<_> = p.runs.last().unwrap().vms.iter().map(|vm| vm.weight).collect();
     assert_eq!(weights, [Some(200), Some(100)]);
-    let d = documents(&read(&lines("6.12.1", &p, as_is)));
-    near(guest(row(&d[0], "ebizzy", 2, "stock")).fairness_vms, 0.9);
+    let d = documents_of(&lines("6.12.1", &p, as_is));
+    near(row(&d[0], "ebizzy", 2, "stock").fairness_vms, 0.9);
 }
 
 #[test]
@@ -469,7 +448,7 @@ fn vms_that_differ_have_rows_of_their_own() {
             v.units.iter_mut().for_each(|n| *n /= 2);
         }
     };
-    let d = documents(&read(&lines("6.1", &plan, halve))).remove(0);
+    let d = documents_of(&lines("6.1", &plan, halve)).remove(0);
     assert_eq!(row(&d, "busy", 2, "stock").key.vms, 2);
     let members = |group: &str| -> Vec<u32> {
         let rows = d
@@ -529,8 +508,7 @@ fn what_was_not_counted_is_null_or_refused() {
             }
         }
     });
-    let r = row(&d, "ebizzy", 2, "stock");
-    assert_eq!(r.module, None);
+    assert_eq!(row(&d, "ebizzy", 2, "stock").ple_exits, None);
     let all = lines("6.12", &plan(SCENARIO), as_is);
     let without = all.replace("\"wasteful_spin_cycles\":1000000,", "");
     assert_ne!(all, without);

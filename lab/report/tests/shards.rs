@@ -3,8 +3,7 @@
 
 mod common;
 
-use std::path::Path;
-use unspin_report::{documents, read_str, Input};
+use unspin_report::{documents, Input};
 use unspin_scenario::plan::Plan;
 use unspin_scenario::result::Shard;
 use unspin_scenario::shard;
@@ -27,8 +26,7 @@ alone = true
 "#;
 
 fn records(plan: &Plan, shard: Option<Shard>, kernel: &str) -> Input {
-    let text = common::lines(kernel, plan, |_, _| {});
-    let mut input = read_str(Path::new("results.jsonl"), &text);
+    let mut input = common::read(&common::lines(kernel, plan, |_, _| {}));
     input.streams[0].begin.shard = shard;
     input
 }

@@ -3,10 +3,9 @@
 
 mod common;
 
-use common::{lines, plan};
+use common::{documents_of, edited, lines, plan};
 use serde_json::Value;
-use std::path::Path;
-use unspin_report::{documents, html, read_str, text, Document, Row};
+use unspin_report::{html, text, Document, Row};
 use unspin_scenario::plan::{Coscheduling, Run};
 use unspin_scenario::result::{VmResult, VmTurns};
 
@@ -46,24 +45,17 @@ fn records(tune: impl Fn(&Run, &mut VmResult)) -> String {
     lines("6.12.57+deb13-amd64", &plan(SCENARIO), tune)
 }
 
-fn read(records: &str) -> Vec<Document> {
-    documents(&read_str(Path::new("results.jsonl"), records))
-}
-
 fn made(tune: impl Fn(&Run, &mut VmResult)) -> Vec<Document> {
-    read(&records(tune))
+    documents_of(&records(tune))
 }
 
 /// The records with the module's counts of each VM, by number, changed.
-fn edited(records: &str, change: impl Fn(usize, &mut serde_json::Map<String, Value>)) -> String {
-    let line = |line: &str| {
-        let mut record: Value = serde_json::from_str(line).unwrap();
+fn recounted(records: &str, change: impl Fn(usize, &mut serde_json::Map<String, Value>)) -> String {
+    edited(records, |record| {
         for (vm, result) in record["vm"].as_array_mut().into_iter().flatten().enumerate() {
             change(vm, result["module"].as_object_mut().unwrap());
         }
-        record.to_string() + "\n"
-    };
-    records.lines().map(line).collect()
+    })
 }
 
 /// The rows of an arm in the JSON document: of all VMs, and of each.
@@ -96,7 +88,7 @@ fn shares_are_of_the_host_and_of_the_window() {
 #[test]
 fn a_vm_without_turns_of_its_own_has_none_of_others() {
     let records = records(with_turns([0.5; 3]));
-    let docs = read(&edited(&records, |vm, module| {
+    let docs = documents_of(&recounted(&records, |vm, module| {
         if vm == 1 {
             module.insert("turn_cycles".into(), 0.into());
         }
@@ -115,14 +107,13 @@ fn what_was_not_counted_is_no_field() {
         |docs: &[Document], key: &str| rows(docs, "gangs").1.iter().all(|vm| vm.get(key).is_none());
     assert!(without(&made(|_, _| ()), "turn_share"), "no turns were made");
     assert!(without(&made(|_, v| v.module = None), "turn_share"));
-    // A record from before turns were counted, and one whose rate of cycles nobody knows.
+    // A record whose rate of cycles nobody knows.
     let records = records(with_turns([0.5; 3]));
-    assert!(!without(&read(&records), "turn_share"));
-    let old = edited(&records, |_, module| module.retain(|key, _| !key.starts_with("turn")));
-    assert!(without(&read(&old), "turn_share"));
+    assert!(!without(&documents_of(&records), "turn_share"));
     let unknown = records.replace("\"tsc_khz\":200000", "\"tsc_khz\":null");
     assert_ne!(unknown, records);
-    assert!(without(&read(&unknown), "turn_share") && !without(&read(&unknown), "cpu_share"));
+    let unknown = documents_of(&unknown);
+    assert!(without(&unknown, "turn_share") && !without(&unknown, "cpu_share"));
 }
 
 #[test]
@@ -162,7 +153,7 @@ fn rows_say_why_a_vm_has_no_turns_and_how_often_it_waited_in_vain() {
     assert!(stock["turns_refused"].is_null() && stock.get("turns_refused").is_some());
     let said = "ebizzy, gangs: VM 1 has no turns: vCPUs of a real-time class";
     assert!(text(&docs, usize::MAX).contains(said), "{}", text(&docs, usize::MAX));
-    // Records of before have what the module counted, and no reason.
+    // Records of other machines have what the module counted, and no reason.
     let old = &made(|_, _| ())[0].summary;
     let row = old.arms.iter().find(|r| r.key.arm == "gangs").unwrap();
     assert_eq!((row.turns.parks_late, &row.turns.refused), (Some(0), &None));
@@ -170,17 +161,14 @@ fn rows_say_why_a_vm_has_no_turns_and_how_often_it_waited_in_vain() {
 
 #[test]
 fn every_row_says_how_idle_the_host_was() {
-    let idle = |line: &str| {
-        let mut record: Value = serde_json::from_str(line).unwrap();
+    let plain = records(|_, _| ());
+    let told = edited(&plain, |record| {
         if let Some(repeat) = record["run"]["repeat"].as_u64() {
             record["host_idle_share"] = serde_json::json!([0.5, 0.125, 0.25][repeat as usize]);
         }
-        record.to_string() + "\n"
-    };
-    let plain = lines("6.12.57+deb13-amd64", &plan(SCENARIO), |_, _| ());
-    let told: String = plain.lines().map(idle).collect();
+    });
     let rows_of = |records: &str| -> Vec<Value> {
-        let docs = documents(&read_str(Path::new("results.jsonl"), records));
+        let docs = documents_of(records);
         docs[0].summary.arms.iter().map(|row| serde_json::to_value(row).unwrap()).collect()
     };
     assert!(rows_of(&told).iter().all(|row| row["host_idle_share"] == 0.25), "the median");
@@ -191,20 +179,16 @@ fn every_row_says_how_idle_the_host_was() {
 /// Of runs beside two hogs of the host, one of which has half a pCPU and the other a quarter.
 #[test]
 fn hogs_have_a_share_of_a_pcpu_each() {
-    let with_hogs = |line: &str| {
-        let mut record: Value = serde_json::from_str(line).unwrap();
+    let plain = records(|_, _| ());
+    let beside = documents_of(&edited(&plain, |record| {
         if let Some(window_ns) = record["window_ns"].as_u64() {
             record["hogs_cpu_ns"] = serde_json::json!([window_ns / 2, window_ns / 4]);
         }
-        record.to_string() + "\n"
-    };
-    let plain = lines("6.12.57+deb13-amd64", &plan(SCENARIO), |_, _| ());
-    let beside: String = plain.lines().map(with_hogs).collect();
-    let documents_of = |records: &str| documents(&read_str(Path::new("results.jsonl"), records));
-    let rows = &documents_of(&beside)[0].summary.arms;
+    }));
+    let rows = &beside[0].summary.arms;
     let whole = |r: &&Row| r.key.vm_index.is_none() && r.key.arm != "ideal";
     assert!(rows.iter().filter(whole).all(|r| r.hog_cpu_share == Some(0.375)));
     assert!(rows.iter().filter(|r| r.key.vm_index.is_some()).all(|r| r.hog_cpu_share.is_none()));
     assert!(documents_of(&plain)[0].summary.arms.iter().all(|r| r.hog_cpu_share.is_none()));
-    assert!(text(&documents_of(&beside), usize::MAX).contains("CPU time of the host's hogs"));
+    assert!(text(&beside, usize::MAX).contains("CPU time of the host's hogs"));
 }

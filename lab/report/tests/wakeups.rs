@@ -3,10 +3,8 @@
 
 mod common;
 
-use common::{lines, plan};
-use serde_json::Value;
-use std::path::Path;
-use unspin_report::{documents, read_str, text, Document};
+use common::{documents_of, edited, lines, plan};
+use unspin_report::{text, Document};
 
 const SCENARIO: &str = r#"
 title = "Wake-ups"
@@ -27,8 +25,8 @@ wakeups_hz = 1000
 
 /// Every run has these wake-ups, p99 in µs by arm and repeat; `None`: it has none.
 fn made(p99_us: impl Fn(&str, u64) -> Option<u64>) -> Vec<Document> {
-    let with_wakeups = |line: &str| {
-        let mut record: Value = serde_json::from_str(line).unwrap();
+    let plain = lines("6.12.57+deb13-amd64", &plan(SCENARIO), |_, _| ());
+    documents_of(&edited(&plain, |record| {
         if record["record"] == "run" {
             let (arm, repeat) = (&record["run"]["arm"]["name"], &record["run"]["repeat"]);
             if let Some(us) = p99_us(arm.as_str().unwrap(), repeat.as_u64().unwrap()) {
@@ -37,13 +35,7 @@ fn made(p99_us: impl Fn(&str, u64) -> Option<u64>) -> Vec<Document> {
                 });
             }
         }
-        record.to_string() + "\n"
-    };
-    let records: String = lines("6.12.57+deb13-amd64", &plan(SCENARIO), |_, _| ())
-        .lines()
-        .map(with_wakeups)
-        .collect();
-    documents(&read_str(Path::new("results.jsonl"), &records))
+    }))
 }
 
 #[test]

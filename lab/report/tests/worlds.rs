@@ -3,12 +3,11 @@
 
 mod common;
 
-use common::{begin, plan, result};
+use common::{begin, documents_of, plan, result, written};
 use proptest::prelude::*;
-use std::path::Path;
-use unspin_report::{documents, html, read_str, text, Document};
+use unspin_report::{html, text, Document};
 use unspin_scenario::plan::{Plan, Run};
-use unspin_scenario::result::{Begin, Record, VmResult, World, WorldDesign, WorldInput};
+use unspin_scenario::result::{Begin, VmResult, World, WorldDesign, WorldInput};
 
 const KERNEL: &str = "6.12";
 const SCENARIO: &str = r#"
@@ -27,10 +26,6 @@ vms = [2]
 [measure]
 alone = true
 "#;
-
-fn line(record: &Record) -> String {
-    serde_json::to_string(record).unwrap() + "\n"
-}
 
 /// Records of a plan in a world whose arms but the baseline do so many times the work.
 fn world(plan: &Plan, design: WorldDesign, index: u32, of: u32, at: &[f64], times: f64) -> String {
@@ -55,17 +50,13 @@ fn world(plan: &Plan, design: WorldDesign, index: u32, of: u32, at: &[f64], time
             v.units.iter_mut().for_each(|u| *u = (*u as f64 * times) as u64);
         }
     };
-    let runs: Vec<&Run> = plan.runs.iter().filter(|r| !r.alone && r.repeat == 0).collect();
-    let mut all = line(&Record::Begin(begin));
-    for run in &runs {
-        all += &line(&Record::Run(Box::new(result(run, tune))));
-    }
-    all + &line(&Record::End { runs: runs.len() as u32, failed: 0 })
+    let runs = plan.runs.iter().filter(|r| !r.alone && r.repeat == 0);
+    written(begin, runs.map(|run| result(run, tune)).collect())
 }
 
 fn document(worlds: &str, plan: &Plan) -> Document {
     let usual = common::lines(KERNEL, plan, |_, _| ());
-    let mut docs = documents(&read_str(Path::new("x"), &(usual + worlds)));
+    let mut docs = documents_of(&(usual + worlds));
     assert_eq!(docs.len(), 1, "worlds are of the document of their plan");
     docs.remove(0)
 }

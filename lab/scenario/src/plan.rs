@@ -17,6 +17,7 @@ pub use crate::schema::scenario::{Host, Role};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use unspin_diagnosis::Cause;
+use unspin_text::names::distinct;
 
 /// Version of the plan and result formats. Both sides refuse other versions.
 pub const SCHEMA: u32 = 1;
@@ -293,12 +294,7 @@ impl Run {
 
     /// The VMs' numbers of vCPUs, for people: `4`, or `8+4` if they differ.
     pub fn vcpus_text(&self) -> String {
-        let mut sizes: Vec<u32> = Vec::new();
-        for vm in &self.vms {
-            if !sizes.contains(&vm.vcpus) {
-                sizes.push(vm.vcpus);
-            }
-        }
+        let sizes = distinct(self.vms.iter().map(|vm| vm.vcpus));
         sizes.iter().map(u32::to_string).collect::<Vec<_>>().join("+")
     }
 
@@ -332,13 +328,10 @@ impl Run {
     /// Names of the groups that are reported separately, in the order of their first VMs; the run's name
     /// for VMs without one.
     pub fn groups(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = Vec::new();
-        for vm in &self.vms {
-            let name = if vm.group.is_empty() { &self.profile } else { &vm.group };
-            if !names.contains(&name.as_str()) {
-                names.push(name);
-            }
-        }
+        let mut names = distinct(self.vms.iter().map(|vm| match vm.group.as_str() {
+            "" => self.profile.as_str(),
+            group => group,
+        }));
         if names.is_empty() {
             names.push(&self.profile);
         }

@@ -39,13 +39,7 @@ pub struct ModelError {
     pub least: f64,
     pub grows: f64,
     /// A factor, 1 or more.
-    #[serde(default = "no_more")]
     pub strange: f64,
-}
-
-/// For records without it.
-fn no_more() -> f64 {
-    1.0
 }
 
 impl ModelError {
@@ -129,12 +123,5 @@ mod tests {
             let of = error.deviation(&run, 0.5);
             assert!((of - 3.0 * error.deviation(&familiar(), 0.5)).abs() < 1e-12, "{run:?}");
         }
-    }
-
-    #[test]
-    fn records_from_before_have_one_error_for_all() {
-        let error: ModelError = serde_json::from_str(r#"{"least":0.005,"grows":0.05}"#).unwrap();
-        let strange = Run { hogs: 1, ..familiar() };
-        assert_eq!(error.deviation(&strange, 0.2), error.deviation(&familiar(), 0.2));
     }
 }

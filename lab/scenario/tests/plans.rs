@@ -7,10 +7,10 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use unspin_scenario::plan::{GuestProgram, Plan};
+use unspin_scenario::plan::Plan;
 use unspin_scenario::{
-    expand, parse_guest_program, parse_profile, parse_scenario, split, Profile, Ranges, Scenario,
-    Selection, Workloads,
+    expand, parse_guest_program, parse_profile, parse_scenario, split, Problems, Profile, Ranges,
+    Scenario, Selection, Workloads,
 };
 
 fn root() -> PathBuf {
@@ -47,26 +47,22 @@ fn of_all(root: &Path, kind: &str) -> BTreeMap<String, PathBuf> {
     found
 }
 
-/// The profiles scenarios name.
-fn profiles(root: &Path) -> BTreeMap<String, (Profile, String)> {
+/// The contents of these files, by their names, with their texts.
+fn contents<T>(
+    files: BTreeMap<String, PathBuf>,
+    parse: fn(&str, &str, &str) -> Result<T, Problems>,
+) -> BTreeMap<String, (T, String)> {
     let read = |(name, path): (String, PathBuf)| {
         let text = std::fs::read_to_string(&path).unwrap();
-        let profile = parse_profile(&path.display().to_string(), &name, &text);
-        (name, (profile.unwrap_or_else(|e| panic!("{e}")), text))
+        let read = parse(&path.display().to_string(), &name, &text);
+        (name, (read.unwrap_or_else(|e| panic!("{e}")), text))
     };
-    of_all(root, "profiles").into_iter().map(read).collect()
+    files.into_iter().map(read).collect()
 }
 
-/// The programs of Linux guests.
-fn programs(root: &Path) -> BTreeMap<String, (GuestProgram, String)> {
-    let mut found = BTreeMap::new();
-    files(&root.join("programs"), &mut found);
-    let read = |(name, path): (String, PathBuf)| {
-        let text = std::fs::read_to_string(&path).unwrap();
-        let program = parse_guest_program(&path.display().to_string(), &name, &text);
-        (name, (program.unwrap_or_else(|e| panic!("{e}")), text))
-    };
-    found.into_iter().map(read).collect()
+/// The profiles scenarios name.
+fn profiles() -> BTreeMap<String, (Profile, String)> {
+    contents(of_all(&root(), "profiles"), parse_profile)
 }
 
 /// What a plan asks for, whatever comments the files have.
@@ -84,20 +80,19 @@ struct Shipped {
 }
 
 fn workloads() -> Workloads {
-    Workloads { profiles: profiles(&root()), programs: programs(&root()) }
+    let mut programs = BTreeMap::new();
+    files(&root().join("programs"), &mut programs);
+    Workloads { profiles: profiles(), programs: contents(programs, parse_guest_program) }
 }
 
 fn shipped(workloads: &Workloads) -> Vec<Shipped> {
-    let scenarios = of_all(&root(), "scenarios");
-    assert!(scenarios.len() >= 30, "{}", scenarios.len());
-    let read = |(name, path): (String, PathBuf)| {
-        let text = std::fs::read_to_string(&path).unwrap();
-        let scenario = parse_scenario(&path.display().to_string(), &name, &text);
-        let scenario = scenario.unwrap_or_else(|e| panic!("{e}"));
+    let paths = of_all(&root(), "scenarios");
+    assert!(paths.len() >= 30, "{}", paths.len());
+    let expanded = |(name, (scenario, text)): (String, (Scenario, String))| {
         let plan = expand(&scenario, &text, workloads, &Selection::default()).unwrap();
-        Shipped { name, path, text, scenario, plan }
+        Shipped { path: paths[&name].clone(), name, text, scenario, plan }
     };
-    scenarios.into_iter().map(read).collect()
+    contents(paths.clone(), parse_scenario).into_iter().map(expanded).collect()
 }
 
 #[test]
@@ -152,7 +147,7 @@ fn baselines_are_what_they_should_be() {
 fn profiles_that_do_not_spin_say_so() {
     let mut own = BTreeMap::new();
     files(&root().join("profiles"), &mut own);
-    let all = profiles(&root());
+    let all = profiles();
     let calm: Vec<&str> =
         own.keys().filter(|name| !all[*name].0.spin_intensive).map(String::as_str).collect();
     let expected = [
@@ -277,20 +272,14 @@ fn papers_on_the_emulated_computer_are_the_papers() {
         found
     };
     let papers = of("profiles");
-    let mut profiles = BTreeMap::new();
-    for (name, path) in of("emulated/profiles") {
-        let text = std::fs::read_to_string(&path).unwrap();
-        let paper = std::fs::read_to_string(&papers[&name]).unwrap();
-        let paper = Ranges::read(&name, &paper).unwrap().usual();
-        assert_eq!(steps_divided_by(&text, 1.0), steps_divided_by(&paper, 12.0), "{name}");
-        let profile = parse_profile(&path.display().to_string(), &name, &text);
-        profiles.insert(name, (profile.unwrap_or_else(|e| panic!("{e}")), text));
+    let profiles = contents(of("emulated/profiles"), parse_profile);
+    for (name, (_, text)) in &profiles {
+        let paper = std::fs::read_to_string(&papers[name]).unwrap();
+        let paper = Ranges::read(name, &paper).unwrap().usual();
+        assert_eq!(steps_divided_by(text, 1.0), steps_divided_by(&paper, 12.0), "{name}");
     }
     let workloads = profiles.into();
-    for (name, path) in of("emulated/scenarios") {
-        let text = std::fs::read_to_string(&path).unwrap();
-        let scenario = parse_scenario(&path.display().to_string(), &name, &text);
-        let scenario = scenario.unwrap_or_else(|e| panic!("{e}"));
+    for (name, (scenario, text)) in contents(of("emulated/scenarios"), parse_scenario) {
         let plan = expand(&scenario, &text, &workloads, &Selection::default()).unwrap();
         assert!(!plan.runs.is_empty(), "{name}");
     }

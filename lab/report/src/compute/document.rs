@@ -14,12 +14,13 @@ use crate::compute::stalls::stalls;
 use crate::compute::wakeups::wakeups;
 use crate::compute::world_tables::tables;
 use crate::compute::worlds::Worlds;
-use crate::read::dedupe::{by_document, distinct_runs, point_of, Point};
+use crate::read::dedupe::{by_document, distinct_runs, point_of};
 use crate::read::input::{Input, Stream};
 use crate::read::shards;
-use crate::summary::{Document, EpochTrace, Key, Row, Summary};
+use crate::summary::{Document, EpochTrace, Key, Point, Row, Summary};
 use unspin_scenario::plan::{Window, SCHEMA};
 use unspin_scenario::result::{Begin, EpochSample, RunResult};
+use unspin_text::names::distinct;
 
 /// One document for each scenario, machine and kernel of the input, in order of appearance. Shares
 /// of a plan (`unspin-lab bench --shard`) are joined.
@@ -36,7 +37,8 @@ fn document(streams: &[&Stream], worlds: &[Stream], notices: &[String]) -> Docum
     let worlds = Worlds::of(&streams[0].begin, worlds, &mut notices);
     let runs = distinct_runs(streams, &mut notices);
     let begin = &streams[0].begin;
-    let arms = arms(&runs);
+    let compared = runs.iter().filter(|r| !r.run.alone);
+    let arms = distinct(compared.map(|r| r.run.arm.name.as_str()));
     let of_point = |p: &Point| rows_of_point(p, &arms, &runs, begin, &worlds);
     let rows = points(&runs).iter().flat_map(of_point).collect();
     let (rows, slowdowns) = slowdown::split(rows, &slowdown::arms_of_attribution(&runs));
@@ -63,27 +65,11 @@ fn document(streams: &[&Stream], worlds: &[Stream], notices: &[String]) -> Docum
 
 /// The points at which arms are compared, by lock, cgroups and number of VMs.
 fn points(runs: &[&RunResult]) -> Vec<Point> {
-    let mut points: Vec<Point> = Vec::new();
-    for r in runs.iter().filter(|r| !r.run.alone) {
-        let p = point_of(r);
-        if !points.contains(&p) {
-            points.push(p);
-        }
-    }
-    let locks: Vec<String> = points.iter().map(|p| p.lock.clone()).collect();
-    let of_lock = |p: &Point| locks.iter().position(|l| *l == p.lock);
-    points.sort_by_key(|p| (of_lock(p), p.cgroup as u8, p.vms));
+    let mut points = distinct(runs.iter().filter(|r| !r.run.alone).map(|r| point_of(r)));
+    let locks: Vec<String> = points.iter().map(|p| p.place.lock.clone()).collect();
+    let of_lock = |p: &Point| locks.iter().position(|l| *l == p.place.lock);
+    points.sort_by_key(|p| (of_lock(p), p.place.cgroup as u8, p.place.vms));
     points
-}
-
-fn arms<'a>(runs: &[&'a RunResult]) -> Vec<&'a str> {
-    let mut arms: Vec<&str> = Vec::new();
-    for r in runs.iter().filter(|r| !r.run.alone) {
-        if !arms.contains(&r.run.arm.name.as_str()) {
-            arms.push(&r.run.arm.name);
-        }
-    }
-    arms
 }
 
 fn rows_of_point(
@@ -100,7 +86,7 @@ fn rows_of_point(
             .collect()
     };
     let alone: Vec<&RunResult> =
-        runs.iter().copied().filter(|r| r.run.alone && r.run.lock_group == p.lock).collect();
+        runs.iter().copied().filter(|r| r.run.alone && r.run.lock_group == p.place.lock).collect();
     let present: Vec<&str> = arms.iter().copied().filter(|a| !of_arm(a).is_empty()).collect();
     let Some(baseline) = present.first().map(|a| of_arm(a)[0].run.baseline.clone()) else {
         return Vec::new();
@@ -110,7 +96,7 @@ fn rows_of_point(
     let Some(first) = base.first() else { return Vec::new() };
     for group in first.run.groups() {
         let whole = Over { group: Some(group), vm: None };
-        let members = (0..p.vms).filter(|vm| whole.has(first, *vm));
+        let members = (0..p.place.vms).filter(|vm| whole.has(first, *vm));
         let parts: Vec<Over> = std::iter::once(whole)
             .chain(members.map(|vm| Over { vm: Some(vm), ..whole }))
             .collect();
@@ -165,26 +151,12 @@ fn traces(runs: &[&RunResult]) -> Vec<EpochTrace> {
         for vm in 0..r.run.vm_count() {
             let samples: Vec<EpochSample> =
                 r.epochs.iter().filter(|e| e.vm == vm).cloned().collect();
-            if samples.is_empty() || out.iter().any(|t| is_of(t, r, vm)) {
-                continue;
+            let (at, arm) = (point_of(r), r.run.arm.name.clone());
+            let is_same = |t: &EpochTrace| (&t.at, &t.arm, t.vm) == (&at, &arm, vm);
+            if !samples.is_empty() && !out.iter().any(is_same) {
+                out.push(EpochTrace { at, arm, vm, samples });
             }
-            out.push(EpochTrace {
-                profile: r.run.profile.clone(),
-                vms: r.run.vm_count(),
-                cgroup: r.run.cgroup,
-                lock: r.run.lock_group.clone(),
-                arm: r.run.arm.name.clone(),
-                vm,
-                samples,
-            });
         }
     }
     out
-}
-
-/// Whether the trace belongs to the run's arm and point, and to this VM.
-fn is_of(t: &EpochTrace, r: &RunResult, vm: u32) -> bool {
-    (&t.profile, t.vms, t.cgroup, &t.lock)
-        == (&r.run.profile, r.run.vm_count(), r.run.cgroup, &r.run.lock_group)
-        && (&t.arm, t.vm) == (&r.run.arm.name, vm)
 }

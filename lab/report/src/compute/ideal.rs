@@ -3,9 +3,9 @@
 //! the CPU time per unit of work.
 
 use crate::compute::measures::{cpus_used, per_second, polled_ns, throughput, vms, Over};
-use crate::compute::row::{key, linux};
-use crate::stat::{median, round, spread};
-use crate::summary::{Key, Linux, Performance, Row, Turns};
+use crate::compute::row::{guest, key, with_spread};
+use crate::stat::{median, round};
+use crate::summary::{Key, Performance, Row};
 use std::collections::BTreeMap;
 use unspin_scenario::plan::Vm;
 use unspin_scenario::result::{RunResult, VmResult};
@@ -72,42 +72,17 @@ pub(crate) fn ideal_row(base: &[&RunResult], alone: &[&RunResult], over: Over) -
             ratios.insert(b.run.repeat, ideal / thr);
         }
     }
-    let s = spread(&ratios.values().copied().collect::<Vec<_>>());
     let ideal = median(&ideals)?;
     Some(Row {
         key: Key { arm: IDEAL_ARM.to_string(), ..key(&base.first()?.run, over) },
+        guest: guest(base, over),
         perf: Performance {
             repeats: ideals.len(),
             performance: (base_thr > 0.0).then(|| round(ideal / base_thr)),
-            performance_low: s.map(|s| round(s.low)),
-            performance_high: s.map(|s| round(s.high)),
-            performance_min: s.map(|s| round(s.min)),
-            performance_max: s.map(|s| round(s.max)),
-            verdict: None,
             throughput_per_s: Some(round(ideal)),
-            work_units: None,
-            cpus_used: cpus_used(base, over).map(round),
-            ratios,
+            ..with_spread(ratios).1
         },
-        share: None,
-        hog_cpu_share: None,
-        host_idle_share: None,
-        turns: Turns::default(),
-        standing: None,
-        response: None,
-        diagnosis: None,
-        module: None,
-        windows: None,
-        guest: None,
-        time: None,
-        cost: None,
-        linux: linux(base, over).map(|linux| Linux {
-            time: None,
-            spinners: Vec::new(),
-            spinners_named: None,
-            interrupted: Vec::new(),
-            ..linux
-        }),
-        bands: None,
+        cpus_used: cpus_used(base, over).map(round),
+        ..Row::default()
     })
 }

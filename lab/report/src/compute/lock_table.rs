@@ -10,7 +10,9 @@ use crate::read::dedupe::{by_document, distinct_runs};
 use crate::read::input::{Input, Stream};
 use crate::stat::{median, spread, Verdict};
 use std::collections::BTreeMap;
+use unspin_scenario::plan::Run;
 use unspin_scenario::result::RunResult;
+use unspin_text::names::distinct;
 
 /// The reason why results make no matrix.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -54,20 +56,18 @@ fn table(streams: &[&Stream]) -> Result<LockTable, MatrixError> {
         runs.into_iter().filter(|r| !r.run.alone && !r.run.lock_group.is_empty()).collect();
     // All boots have the same plan, whose order is that of the scenario.
     in_order.sort_by_key(|r| r.run.id);
+    let Some(last) = in_order.last() else { return Err(MatrixError::NoLocks) };
+    t.baseline.clone_from(&last.run.baseline);
+    let names = |of: fn(&Run) -> &String| distinct(in_order.iter().map(|r| of(&r.run).clone()));
+    t.profiles = names(|run| &run.profile);
+    t.locks = names(|run| &run.lock_group);
+    t.arms = names(|run| &run.arm.name);
+    t.vms = distinct(in_order.iter().map(|r| r.run.vm_count()));
+    t.vms.sort_unstable();
     let mut of: BTreeMap<CellKey, Repeats> = BTreeMap::new();
     for r in in_order {
-        let run = &r.run;
-        t.baseline.clone_from(&run.baseline);
-        note(&mut t.profiles, &run.profile);
-        note(&mut t.vms, &run.vm_count());
-        note(&mut t.locks, &run.lock_group);
-        note(&mut t.arms, &run.arm.name);
-        of.entry(key(r)).or_default().insert(run.repeat, r);
+        of.entry(key(r)).or_default().insert(r.run.repeat, r);
     }
-    if of.is_empty() {
-        return Err(MatrixError::NoLocks);
-    }
-    t.vms.sort_unstable();
     for (key, runs) in &of {
         let base_key =
             CellKey { lock: BASE_LOCK.to_string(), arm: t.baseline.clone(), ..key.clone() };
@@ -89,12 +89,6 @@ fn key(r: &RunResult) -> CellKey {
         vms: r.run.vm_count(),
         lock: r.run.lock_group.clone(),
         arm: r.run.arm.name.clone(),
-    }
-}
-
-fn note<T: PartialEq + Clone>(all: &mut Vec<T>, x: &T) {
-    if !all.contains(x) {
-        all.push(x.clone());
     }
 }
 
@@ -125,13 +119,9 @@ fn figures(runs: &Repeats, base: &Repeats, is_base: bool) -> Option<Figures> {
 
 fn origin(streams: &[&Stream], runs: &[&RunResult]) -> String {
     let begin = &streams[0].begin;
-    let mut ms: Vec<(u64, u64)> = Vec::new();
-    let (mut seeds, mut clocks) = (Vec::new(), Vec::new());
-    for r in runs {
-        note(&mut ms, &(r.run.warmup_ms, r.run.window_ms));
-        note(&mut seeds, &r.run.seed);
-        note(&mut clocks, &r.run.lock_clock_mhz);
-    }
+    let ms = distinct(runs.iter().map(|r| (r.run.warmup_ms, r.run.window_ms)));
+    let clocks = distinct(runs.iter().map(|r| r.run.lock_clock_mhz));
+    let mut seeds = distinct(runs.iter().map(|r| r.run.seed));
     seeds.sort_unstable();
     let list = |all: Vec<String>| all.join(" and ");
     let windows = list(ms.iter().map(|(w, m)| format!("{m} ms after {w} ms")).collect());

@@ -5,6 +5,7 @@ use crate::stat::{round, spread, Verdict};
 use crate::summary::{Headroom, Mean, Place, Row};
 use std::collections::BTreeSet;
 use unspin_scenario::IDEAL_ARM;
+use unspin_text::names::distinct;
 
 /// Least headroom (as a share of ideal) with which a profile counts in the share closed.
 const HEADROOM_MIN: f64 = 0.05;
@@ -28,25 +29,17 @@ impl Limit<'_> {
 
 /// The points of the rows over all VMs, and the rows of each.
 fn by_place(rows: &[Row]) -> Vec<(Place, Vec<&Row>)> {
-    let mut out: Vec<(Place, Vec<&Row>)> = Vec::new();
-    for r in rows.iter().filter(|r| r.key.is_whole()) {
-        let key = r.key.place();
-        match out.iter_mut().find(|(k, _)| *k == key) {
-            Some((_, v)) => v.push(r),
-            None => out.push((key, vec![r])),
-        }
-    }
-    out
+    let whole = || rows.iter().filter(|r| r.key.is_whole());
+    let places = distinct(whole().map(|r| r.key.place()));
+    let with_rows = |place: Place| {
+        let rows = whole().filter(|r| r.key.place() == place).collect();
+        (place, rows)
+    };
+    places.into_iter().map(with_rows).collect()
 }
 
 fn arms_of<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
-    let mut arms: Vec<&str> = Vec::new();
-    for r in rows {
-        if !arms.contains(&r.key.arm.as_str()) {
-            arms.push(&r.key.arm);
-        }
-    }
-    arms
+    distinct(rows.iter().map(|r| r.key.arm.as_str()))
 }
 
 pub(crate) fn headroom(rows: &[Row]) -> Vec<Headroom> {
@@ -81,7 +74,7 @@ fn limits<'a>(rows: &[&'a Row]) -> Vec<Limit<'a>> {
 /// Whether pause-loop exits took hardly any of a Linux guest's CPU time; false if they were not
 /// counted.
 fn is_unseen(base: &Row) -> bool {
-    base.linux.is_some() && base.inefficiency().is_some_and(|lost| lost < SEEN_MIN)
+    base.guest.is_some() && base.inefficiency.is_some_and(|lost| lost < SEEN_MIN)
 }
 
 fn closed(place: &Place, arm: &str, own: &[&&Row], limits: &[Limit]) -> Headroom {
@@ -115,10 +108,8 @@ fn closed(place: &Place, arm: &str, own: &[&&Row], limits: &[Limit]) -> Headroom
     let loss = if room > 0.0 { Some(room / of) } else { without_room() };
     let closed = (room > 0.0).then(|| round(won / room));
     Headroom {
-        vms: place.vms,
-        cgroup: place.cgroup,
-        lock: place.lock.clone(),
-        guest_lock: own.iter().find_map(|r| Some(r.linux.as_ref()?.guest.lock)),
+        place: place.clone(),
+        guest_lock: own.iter().find_map(|r| Some(r.guest.as_ref()?.lock)),
         arm: arm.to_string(),
         closed,
         closed_all: closed,
@@ -164,12 +155,10 @@ fn mean(place: &Place, arm: &str, own: &[&Row]) -> Mean {
     let is_measured = arm != IDEAL_ARM && !is_baseline;
     let still = own.iter().filter(|r| r.never_moved());
     let performance = average(own.iter().filter_map(|r| r.perf.performance).collect()).map(round);
-    let waste: Option<Vec<f64>> = own.iter().map(|r| r.inefficiency()).collect();
+    let waste: Option<Vec<f64>> = own.iter().map(|r| r.inefficiency).collect();
     let inefficiency = waste.and_then(average).map(round);
     Mean {
-        vms: place.vms,
-        cgroup: place.cgroup,
-        lock: place.lock.clone(),
+        place: place.clone(),
         arm: arm.to_string(),
         performance,
         performance_low: s.map(|s| round(s.low)),

@@ -7,6 +7,7 @@ use crate::summary::Provenance;
 use std::collections::BTreeSet;
 use unspin_scenario::plan::Window;
 use unspin_scenario::result::{Begin, RunResult};
+use unspin_text::names::distinct;
 
 pub(crate) fn provenance(streams: &[&Stream], runs: &[&RunResult]) -> Provenance {
     let b = &streams[0].begin;
@@ -47,12 +48,7 @@ fn set<T: Ord>(runs: &[&RunResult], f: impl Fn(&RunResult) -> Option<T>) -> Vec<
 
 /// All distinct values of the streams, in their order.
 fn each<'a>(streams: &[&'a Stream], f: impl Fn(&'a Begin) -> Option<&'a str>) -> Option<String> {
-    let mut all: Vec<&str> = Vec::new();
-    for x in streams.iter().filter_map(|s| f(&s.begin)) {
-        if !all.contains(&x) {
-            all.push(x);
-        }
-    }
+    let all = distinct(streams.iter().filter_map(|s| f(&s.begin)));
     (!all.is_empty()).then(|| all.join(", "))
 }
 

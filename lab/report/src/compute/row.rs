@@ -6,11 +6,8 @@ use crate::compute::measures::{
     is_aple_alone, median_count, merged_waits, picks_are_kvms_own, polled_ns, rounds, throughput,
     time_shares, vms, window_cycles, yields, Over,
 };
-use crate::stat::{log2_percentile, median, round, spread, Verdict};
-use crate::summary::{
-    Counted, Guest, GuestKind, Key, Linux, Performance, Picks, Row, Spinner, Turns, VcpuTime,
-    WaitCycles, Waste, Windows,
-};
+use crate::stat::{log2_percentile, median, round, spread, Spread, Verdict};
+use crate::summary::{GuestKind, Key, Performance, Row, Spinner, Turns, VcpuTime, WaitCycles};
 use std::collections::BTreeMap;
 use unspin_scenario::plan::{Run, Vm, Window};
 use unspin_scenario::result::{ModuleStats, RunResult, SpinPlace, Spinners, VmResult, VmTurns};
@@ -22,24 +19,42 @@ const SPINNERS_SHOWN: usize = 6;
 
 /// The row of the runs `of`, at least one, all of one arm, against those of the baseline.
 pub(crate) fn row(of: &[&RunResult], base: &[&RunResult], over: Over) -> Row {
-    Row {
+    let count = |counter: fn(&ModuleStats) -> u64| median_count(of, over, counter);
+    let of_median = |f: fn(&RunResult, Over) -> Option<f64>| {
+        median(&of.iter().filter_map(|r| f(r, over)).collect::<Vec<_>>())
+    };
+    let wait_hist = merged_waits(of, over);
+    let mut row = Row {
         key: key(&of[0].run, over),
+        guest: guest(of, over),
         perf: Performance { work_units: work_units(of, over), ..performance(of, base, over) },
-        share: None,
+        time: time_shares(of, over),
+        cost: cost(of, over),
+        ple_exits: count(|m| m.ple_exits),
+        exit_handling_cycles: of_median(exit_handling).map(|c| c.round() as u64),
+        window_cycles: window_cycles(of, over),
+        epoch_ple_exits: epoch_ple_exits(of[0]),
+        epochs: count(|m| m.epochs),
+        rounds: rounds(of, over),
+        adapted: any_epoch_ended(of, over),
+        is_aple_alone: is_aple_alone(of[0]),
+        wait_cycles: wait_cycles(of, over, &wait_hist),
+        wait_hist,
+        fairness: of_median(fairness_vcpus).map(round),
+        fairness_vms: of_median(fairness_vms).filter(|_| over.vm.is_none()).map(round),
+        cpus_used: cpus_used(of, over).map(round),
         hog_cpu_share: hog_cpu_share(of, over),
         host_idle_share: host_idle_share(of),
         turns: turns(of, over),
-        diagnosis: None,
-        standing: None,
-        response: None,
-        module: counted(of, base, over),
-        windows: Some(windows(of, over)),
-        guest: Some(guest(of, over)),
-        time: time_shares(of, over),
-        cost: cost(of, over),
-        linux: linux(of, over),
-        bands: None,
-    }
+        hypercalls_kick: count(|m| m.hypercalls_kick),
+        hypercalls_sched_yield: count(|m| m.hypercalls_sched_yield),
+        fail_open_events: count(|m| m.fail_open_events),
+        ..Row::default()
+    };
+    add_waste(&mut row, of, base, over);
+    add_picks(&mut row, of, over);
+    add_linux(&mut row, of, over);
+    row
 }
 
 /// Only in rows over all VMs of a kind.
@@ -57,7 +72,8 @@ fn host_idle_share(of: &[&RunResult]) -> Option<f64> {
     median(&of.iter().filter_map(|r| r.host_idle_share).collect::<Vec<_>>()).map(round)
 }
 
-/// Also known of VMs that the module leaves alone, except in older records.
+/// Machines that know the turns of a VM which the module leaves alone say so; for others the module
+/// counts.
 fn turns(of: &[&RunResult], over: Over) -> Turns {
     let count = |of_turns: fn(&VmTurns) -> u64, counted: fn(&ModuleStats) -> u64| {
         let of_vm = |v: &VmResult| {
@@ -103,21 +119,28 @@ fn performance(of: &[&RunResult], base: &[&RunResult], over: Over) -> Performanc
     let median_throughput =
         |of: &[&RunResult]| median(&of.iter().map(|r| throughput(r, over)).collect::<Vec<_>>());
     let (thr, base_thr) = (median_throughput(of), median_throughput(base));
-    let ratios = ratios(of, base, over);
-    let s = spread(&ratios.values().copied().collect::<Vec<_>>());
+    let (s, spread) = with_spread(ratios(of, base, over));
     Performance {
         repeats: of.len(),
         performance: thr.zip(base_thr.filter(|b| *b > 0.0)).map(|(t, b)| round(t / b)),
+        verdict: s.filter(|_| !is_baseline).map(|s| Verdict::of(&s).as_str()),
+        throughput_per_s: thr.map(round),
+        ..spread
+    }
+}
+
+/// The spread of these ratios, and the fields that follow from it.
+pub(crate) fn with_spread(ratios: BTreeMap<u32, f64>) -> (Option<Spread>, Performance) {
+    let s = spread(&ratios.values().copied().collect::<Vec<_>>());
+    let performance = Performance {
         performance_low: s.map(|s| round(s.low)),
         performance_high: s.map(|s| round(s.high)),
         performance_min: s.map(|s| round(s.min)),
         performance_max: s.map(|s| round(s.max)),
-        verdict: s.filter(|_| !is_baseline).map(|s| Verdict::of(&s).as_str()),
-        throughput_per_s: thr.map(round),
-        work_units: None,
-        cpus_used: cpus_used(of, over).map(round),
         ratios,
-    }
+        ..Performance::default()
+    };
+    (s, performance)
 }
 
 /// Ratio of each repeat to the baseline's repeat with the same seed.
@@ -132,55 +155,27 @@ fn ratios(of: &[&RunResult], base: &[&RunResult], over: Over) -> BTreeMap<u32, f
     out
 }
 
-fn counted(of: &[&RunResult], base: &[&RunResult], over: Over) -> Option<Counted> {
-    let exits: Vec<f64> = of.iter().filter_map(|r| exit_handling(r, over)).collect();
-    Some(Counted {
-        waste: waste(of, base, over),
-        ple_exits: median_count(of, over, |m| m.ple_exits)?,
-        exit_handling_cycles: median(&exits).map(|c| c.round() as u64),
-        picks: picks(of, over),
-        epochs: median_count(of, over, |m| m.epochs)?,
-        hypercalls_kick: median_count(of, over, |m| m.hypercalls_kick)?,
-        hypercalls_sched_yield: median_count(of, over, |m| m.hypercalls_sched_yield)?,
-        fail_open_events: median_count(of, over, |m| m.fail_open_events)?,
-    })
-}
-
-fn waste(of: &[&RunResult], base: &[&RunResult], over: Over) -> Option<Waste> {
+fn add_waste(row: &mut Row, of: &[&RunResult], base: &[&RunResult], over: Over) {
     let all = |of: &[&RunResult]| -> Vec<f64> {
         of.iter().filter_map(|r| inefficiency(r, over)).collect()
     };
-    let s = spread(&all(of))?;
+    let Some(s) = spread(&all(of)) else { return };
     let base = median(&all(base)).filter(|b| *b > 0.0);
-    Some(Waste {
-        inefficiency: round(s.median),
-        min: round(s.min),
-        max: round(s.max),
-        change: base.map(|b| round(s.median / b - 1.0)),
-    })
+    row.inefficiency = Some(round(s.median));
+    row.inefficiency_min = Some(round(s.min));
+    row.inefficiency_max = Some(round(s.max));
+    row.inefficiency_change = base.map(|b| round(s.median / b - 1.0));
 }
 
-fn picks(of: &[&RunResult], over: Over) -> Option<Picks> {
+fn add_picks(row: &mut Row, of: &[&RunResult], over: Over) {
     if picks_are_kvms_own(of, over) {
-        return None;
+        return;
     }
-    let ran_next = median_count(of, over, |m| m.picks_ran_next)?;
     let picked = median_count(of, over, ModuleStats::yields).filter(|p| *p > 0);
-    Some(Picks {
-        yields: yields(of, over)?,
-        ran_next,
-        ran_next_share: picked.map(|p| round(ran_next as f64 / p as f64)),
-    })
-}
-
-fn windows(of: &[&RunResult], over: Over) -> Windows {
-    Windows {
-        cycles: window_cycles(of, over),
-        epoch_ple_exits: epoch_ple_exits(of[0]),
-        rounds: rounds(of, over),
-        moved: any_epoch_ended(of, over),
-        is_aple_alone: is_aple_alone(of[0]),
-    }
+    row.yields = yields(of, over);
+    row.picks_ran_next = median_count(of, over, |m| m.picks_ran_next);
+    let ran_next = row.picks_ran_next.zip(picked);
+    row.picks_ran_next_share = ran_next.map(|(next, picked)| round(next as f64 / picked as f64));
 }
 
 /// PLE exits per epoch of the run; `None` without PLE or if none were counted.
@@ -198,25 +193,29 @@ fn work_units(of: &[&RunResult], over: Over) -> Option<u64> {
     median(&of.iter().map(units).collect::<Vec<_>>()).map(|units| units.round() as u64)
 }
 
-/// Properties of Linux guests, and how their vCPUs' time was spent; `None` for other guests.
-pub(crate) fn linux(of: &[&RunResult], over: Over) -> Option<Linux> {
+/// `None` for guests other than Linux.
+pub(crate) fn guest(of: &[&RunResult], over: Over) -> Option<GuestKind> {
     let first = *of.first()?;
     let vm = (0..first.run.vm_count()).find(|vm| over.has(first, *vm))?;
     let found = first.vm.get(vm as usize)?.guest.as_ref()?;
     let planned = &first.run.vms[vm as usize].linux.as_ref()?.guest;
-    let guest =
-        GuestKind { kind: "linux", kernel: printable(&found.kernel), lock: planned.lock.called() };
-    let looked: Vec<&Spinners> = match over.vm.is_some() && guests_differ(&first.run) {
+    let (kernel, lock) = (printable(&found.kernel), planned.lock.called());
+    Some(GuestKind { kind: "linux", kernel, lock })
+}
+
+/// How the time of a Linux guest's vCPUs was spent.
+fn add_linux(row: &mut Row, of: &[&RunResult], over: Over) {
+    if row.guest.is_none() {
+        return;
+    }
+    let looked: Vec<&Spinners> = match over.vm.is_some() && guests_differ(&of[0].run) {
         true => Vec::new(),
         false => of.iter().filter_map(|r| r.spinners.as_ref()).collect(),
     };
-    Some(Linux {
-        guest,
-        time: vcpu_time(of, over),
-        spinners: spinners(&looked, |s| &s.pause, |s| s.others_pause),
-        spinners_named: named(&looked),
-        interrupted: spinners(&looked, |s| &s.interrupted, |s| s.others_interrupted),
-    })
+    row.vcpu_time = vcpu_time(of, over);
+    row.spinners = spinners(&looked, |s| &s.pause, |s| s.others_pause);
+    row.spinners_named = named(&looked);
+    row.interrupted = spinners(&looked, |s| &s.interrupted, |s| s.others_interrupted);
 }
 
 /// Whether the VMs' kernels or locks differ. Then places of all VMs are not those of one of them.
@@ -292,24 +291,12 @@ fn vcpu_time(of: &[&RunResult], over: Over) -> Option<VcpuTime> {
     })
 }
 
-fn guest(of: &[&RunResult], over: Over) -> Guest {
-    let wait_hist = merged_waits(of, over);
-    let percentile = |q| log2_percentile(&wait_hist, q).map(|c| c as u64);
+fn wait_cycles(of: &[&RunResult], over: Over, wait_hist: &[u64]) -> WaitCycles {
+    let percentile = |q| log2_percentile(wait_hist, q).map(|c| c as u64);
     let longest = of.iter().flat_map(|r| vms(r, over)).map(|v| v.max_wait_cycles).max();
-    let of_median = |f: fn(&RunResult, Over) -> Option<f64>| {
-        median(&of.iter().filter_map(|r| f(r, over)).collect::<Vec<_>>()).map(round)
-    };
-    Guest {
-        wait_cycles: WaitCycles {
-            p50: percentile(0.5),
-            p99: percentile(0.99),
-            max: longest.filter(|_| wait_hist.iter().any(|n| *n > 0)),
-        },
-        fairness: of_median(fairness_vcpus),
-        fairness_vms: match over.vm {
-            None => of_median(fairness_vms),
-            Some(_) => None,
-        },
-        wait_hist,
+    WaitCycles {
+        p50: percentile(0.5),
+        p99: percentile(0.99),
+        max: longest.filter(|_| wait_hist.iter().any(|n| *n > 0)),
     }
 }

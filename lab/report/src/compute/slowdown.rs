@@ -64,10 +64,7 @@ fn slowdown(r: &Row, added: &[&Row]) -> Option<SlowdownRow> {
     let contention = share(cost.waiting_ns);
     let shares = factors.clone().map(|((_, factor), ns)| (factor.cause(), share(ns)));
     Some(SlowdownRow {
-        profile: key.profile.clone(),
-        vms: key.vms,
-        cgroup: key.cgroup,
-        lock: key.lock.clone(),
+        at: key.point(),
         arm: key.arm.clone(),
         slowdown: added
             .iter()

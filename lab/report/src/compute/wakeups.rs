@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The lateness of host tasks that wake up beside the VMs.
 
+use crate::read::dedupe::point_of;
 use crate::stat::{median, round};
 use crate::summary::WakeupRow;
 use unspin_scenario::result::{RunResult, Wakeups};
@@ -14,10 +15,11 @@ pub(crate) fn wakeups(runs: &[&RunResult]) -> Vec<WakeupRow> {
         if rows.iter().any(|row| is_of(row, r)) {
             continue;
         }
-        let key = key(r);
+        let like =
+            |x: &&&RunResult| (point_of(x), &x.run.arm.name) == (point_of(r), &r.run.arm.name);
         let repeats: Vec<Wakeups> =
-            with_tasks.iter().filter(|r| is_of(&key, r)).filter_map(|r| r.wakeups).collect();
-        rows.push(figures(key, &repeats));
+            with_tasks.iter().filter(like).filter_map(|r| r.wakeups).collect();
+        rows.push(figures(r, &repeats));
     }
     let baselines: Vec<Option<f64>> = rows.iter().map(|row| baseline_p99(row, &rows)).collect();
     for (row, baseline) in rows.iter_mut().zip(baselines) {
@@ -26,48 +28,30 @@ pub(crate) fn wakeups(runs: &[&RunResult]) -> Vec<WakeupRow> {
     rows
 }
 
-fn key(r: &RunResult) -> WakeupRow {
-    WakeupRow {
-        profile: r.run.profile.clone(),
-        vms: r.run.vm_count(),
-        cgroup: r.run.cgroup,
-        lock: r.run.lock_group.clone(),
-        arm: r.run.arm.name.clone(),
-        baseline: r.run.baseline.clone(),
-        count: 0,
-        p50_us: 0.0,
-        p99_us: 0.0,
-        max_us: 0.0,
-        p99_against_baseline: None,
-    }
-}
-
 fn is_of(row: &WakeupRow, r: &RunResult) -> bool {
-    let run = &r.run;
-    (&row.profile, row.vms, row.cgroup, &row.lock, &row.arm)
-        == (&run.profile, run.vm_count(), run.cgroup, &run.lock_group, &run.arm.name)
+    row.at == point_of(r) && row.arm == r.run.arm.name
 }
 
-/// Medians over the repeats; for the maximum, the largest of all.
-fn figures(key: WakeupRow, repeats: &[Wakeups]) -> WakeupRow {
+/// Medians over the repeats of a run; for the maximum, the largest of all.
+fn figures(r: &RunResult, repeats: &[Wakeups]) -> WakeupRow {
     let us = |ns: u64| ns as f64 / 1000.0;
     let middle = |of: fn(&Wakeups) -> u64| {
         median(&repeats.iter().map(|w| us(of(w))).collect::<Vec<_>>()).map_or(0.0, round)
     };
     WakeupRow {
+        at: point_of(r),
+        arm: r.run.arm.name.clone(),
+        baseline: r.run.baseline.clone(),
         count: repeats.iter().map(|w| w.count).sum(),
         p50_us: middle(|w| w.p50_ns),
         p99_us: middle(|w| w.p99_ns),
         max_us: repeats.iter().map(|w| round(us(w.max_ns))).fold(0.0, f64::max),
-        ..key
+        p99_against_baseline: None,
     }
 }
 
 /// The p99 of the arm with which this one is compared.
 fn baseline_p99(row: &WakeupRow, rows: &[WakeupRow]) -> Option<f64> {
-    let same = |other: &&WakeupRow| {
-        (&other.profile, other.vms, other.cgroup, &other.lock, &other.arm)
-            == (&row.profile, row.vms, row.cgroup, &row.lock, &row.baseline)
-    };
+    let same = |other: &&WakeupRow| (&other.at, &other.arm) == (&row.at, &row.baseline);
     rows.iter().find(same).map(|other| other.p99_us).filter(|&p99_us| p99_us > 0.0)
 }

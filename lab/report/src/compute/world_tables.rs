@@ -3,9 +3,8 @@
 //! SALib's format: X of a problem with bounds 0 and 1, and a column Y for each comparison.
 
 use crate::compute::measures::Over;
-use crate::compute::worlds::{name, outcome, Seen, Worlds};
-use crate::read::dedupe::{point_of, Point};
-
+use crate::compute::worlds::{first_repeat, name, outcome, Seen, Worlds};
+use crate::summary::Point;
 use std::collections::BTreeMap;
 use unspin_scenario::result::RunResult;
 use unspin_scenario::Named;
@@ -57,20 +56,19 @@ fn outcomes(worlds: &BTreeMap<u32, Seen>, compared: &[Compared]) -> Columns {
 }
 
 fn compared<'a>(p: &Point, runs: &[&'a RunResult]) -> Vec<Compared<'a>> {
-    let here = || runs.iter().filter(|r| !r.run.alone && point_of(r) == *p);
-    let repeat = here().map(|r| r.run.repeat).min().unwrap_or(0);
-    let first: Vec<&'a RunResult> = here().filter(|r| r.run.repeat == repeat).copied().collect();
-    let Some(base) = first.iter().find(|r| r.run.arm.name == r.run.baseline) else {
-        return Vec::new();
-    };
+    let Some((first, base)) = first_repeat(p, runs) else { return Vec::new() };
     let mut all = Vec::new();
-    for arm in first.iter().filter(|r| r.run.id != base.run.id) {
+    for arm in first.iter().filter(|r| r.run.id != base) {
         for group in arm.run.groups() {
-            let lock = if p.lock.is_empty() { String::new() } else { format!(" {}", p.lock) };
-            let at = format!("{} VM {}{lock}", p.vms, p.cgroup.called());
+            let place = &p.place;
+            let lock = match place.lock.as_str() {
+                "" => String::new(),
+                lock => format!(" {lock}"),
+            };
+            let at = format!("{} VM {}{lock}", place.vms, place.cgroup.called());
             all.push(Compared {
                 name: format!("{group}, {at}: {}", arm.run.arm.name),
-                ids: (arm.run.id, base.run.id),
+                ids: (arm.run.id, base),
                 over: Over { group: Some(group), vm: None },
             });
         }

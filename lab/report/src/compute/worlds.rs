@@ -2,8 +2,9 @@
 //! Computes bands, inputs that decide, and orders of arms from the same runs in many worlds.
 
 use crate::compute::measures::{throughput, Over};
-use crate::read::dedupe::{point_of, Point};
+use crate::read::dedupe::point_of;
 use crate::read::input::Stream;
+use crate::summary::Point;
 use crate::worlds::{Bands, Decides, InputRow, OrderRow, PairRow, Reason, WorldsMade};
 use std::collections::BTreeMap;
 use unspin_scenario::plan::Run;
@@ -215,11 +216,20 @@ fn made(design: WorldDesign, worlds: &BTreeMap<u32, Seen>) -> WorldsMade {
     }
 }
 
-fn order_at(p: &Point, runs: &[&RunResult], worlds: &BTreeMap<u32, Seen>) -> Option<OrderRow> {
+/// The runs of the first repeat at a point, and the id of the baseline's.
+pub(crate) fn first_repeat<'a>(
+    p: &Point,
+    runs: &[&'a RunResult],
+) -> Option<(Vec<&'a RunResult>, u32)> {
     let here = || runs.iter().filter(|r| !r.run.alone && point_of(r) == *p);
     let repeat = here().map(|r| r.run.repeat).min()?;
-    let first: Vec<&&RunResult> = here().filter(|r| r.run.repeat == repeat).collect();
+    let first: Vec<&RunResult> = here().filter(|r| r.run.repeat == repeat).copied().collect();
     let base = first.iter().find(|r| r.run.arm.name == r.run.baseline)?.run.id;
+    Some((first, base))
+}
+
+fn order_at(p: &Point, runs: &[&RunResult], worlds: &BTreeMap<u32, Seen>) -> Option<OrderRow> {
+    let (first, base) = first_repeat(p, runs)?;
     if first.len() < 2 {
         return None;
     }
@@ -230,10 +240,7 @@ fn order_at(p: &Point, runs: &[&RunResult], worlds: &BTreeMap<u32, Seen>) -> Opt
     let order = stat::order(&outcomes)?;
     let named = |i: usize| first[i].run.arm.name.clone();
     Some(OrderRow {
-        profile: p.profile.clone(),
-        vms: p.vms,
-        cgroup: p.cgroup,
-        lock: p.lock.clone(),
+        at: p.clone(),
         order: order.best_first.iter().map(|i| named(*i)).collect(),
         probability: order.probability,
         pairs: order

@@ -3,26 +3,13 @@
 
 use crate::read::input::Stream;
 use crate::show::place::count;
-use unspin_scenario::plan::{CgroupLayout, Run};
+use crate::summary::{Place, Point};
 use unspin_scenario::result::RunResult;
 
-/// A comparison of arms.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Point {
-    pub profile: String,
-    pub vms: u32,
-    pub cgroup: CgroupLayout,
-    /// The lock under which arms are compared, if locks are swept.
-    pub lock: String,
-}
-
 pub(crate) fn point_of(r: &RunResult) -> Point {
-    Point {
-        profile: r.run.profile.clone(),
-        vms: r.run.vm_count(),
-        cgroup: r.run.cgroup,
-        lock: r.run.lock_group.clone(),
-    }
+    let run = &r.run;
+    let place = Place { vms: run.vm_count(), cgroup: run.cgroup, lock: run.lock_group.clone() };
+    Point { profile: run.profile.clone(), place }
 }
 
 /// The streams of each scenario, machine, kernel and module, in order of appearance.
@@ -75,10 +62,7 @@ pub(crate) fn distinct_runs<'a>(
 
 fn same_run(a: &RunResult, b: &RunResult) -> bool {
     let (a, b) = (&a.run, &b.run);
-    fn point(run: &Run) -> (&str, usize, CgroupLayout, &str) {
-        (&run.profile, run.vms.len(), run.cgroup, &run.lock_group)
-    }
-    point(a) == point(b)
+    (&a.profile, a.cgroup, &a.lock_group) == (&b.profile, b.cgroup, &b.lock_group)
         && (a.repeat, a.seed, a.alone) == (b.repeat, b.seed, b.alone)
         && a.arm == b.arm
         // One workload may run alone in VMs of several kinds.

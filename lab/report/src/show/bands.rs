@@ -43,10 +43,10 @@ pub(crate) fn sentences(s: &Summary, place: &Place) -> Vec<String> {
         format!("{who}: {}", decides(&b.decides))
     };
     let mut all: Vec<String> = banded(s, place).into_iter().map(of_row).collect();
-    let here = |o: &&OrderRow| (o.vms, o.cgroup, &o.lock) == (place.vms, place.cgroup, &place.lock);
+    let here = |o: &&OrderRow| o.at.place == *place;
     all.extend(s.orders.iter().filter(here).map(|o| {
         let order = o.order.join(" > ");
-        format!("{}: {order} in {:.0} % of worlds", o.profile, 100.0 * o.probability)
+        format!("{}: {order} in {:.0} % of worlds", o.at.profile, 100.0 * o.probability)
     }));
     all
 }
@@ -129,5 +129,5 @@ pub(crate) fn chart(s: &Summary, place: &Place, at: &str, name: &str) -> Option<
 
 /// The name of a point on the page.
 pub(crate) fn heading(place: &Place) -> String {
-    format!("{}, cgroups {}", count(place.vms, "VM"), cgroups_and_lock(place.cgroup, &place.lock))
+    format!("{}, cgroups {}", count(place.vms, "VM"), cgroups_and_lock(place))
 }

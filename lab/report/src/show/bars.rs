@@ -6,10 +6,37 @@ use crate::show::svg::{paint, Axis, Chart, Kind, Svg, LEFT, MEDIUM, NARROW, RIGH
 use crate::summary::Row;
 use unspin_scenario::IDEAL_ARM;
 
-struct Bar {
-    value: f64,
-    ends: Option<(f64, f64)>,
-    tip: String,
+pub(crate) struct Bar {
+    pub value: f64,
+    /// The ends of its whisker.
+    pub ends: Option<(f64, f64)>,
+    pub tip: String,
+}
+
+/// Draws bars, each with the numbers of its group and of its name, above the groups' names.
+pub(crate) fn draw(
+    svg: &mut Svg,
+    axis: &Axis,
+    groups: &[&str],
+    names: &[&str],
+    bars: &[(usize, usize, Bar)],
+) {
+    let bottom = axis.y(0.0);
+    let group = (svg.width - LEFT - RIGHT) / groups.len().max(1) as f64;
+    let width = (group * 0.84 / names.len().max(1) as f64).min(44.0);
+    for (i, name) in groups.iter().enumerate() {
+        svg.text(LEFT + group * (i as f64 + 0.5), bottom + 18.0, "middle", name);
+    }
+    for (g, n, b) in bars {
+        let middle = LEFT + group * (*g as f64 + 0.5);
+        let x = middle + (*n as f64 - names.len() as f64 / 2.0) * width;
+        let y = axis.y(b.value);
+        svg.rect(x + 1.0, y, width - 2.0, (bottom - y).max(0.5), &paint(names, *n), &b.tip);
+        if let Some((low, high)) = b.ends.filter(|(l, h)| h > l) {
+            let mid = x + width / 2.0;
+            svg.line(mid, axis.y(low), mid, axis.y(high), "whisker");
+        }
+    }
 }
 
 /// Bars of the arms, grouped by profile.
@@ -39,21 +66,7 @@ fn grouped(
         .fold(if one { 1.0 } else { 0.0 }, f64::max);
     let axis = Axis::new(most, bottom, top + 6.0);
     axis.draw(&mut svg, label);
-    let group = (svg.width - LEFT - RIGHT) / profiles.len().max(1) as f64;
-    let width = (group * 0.84 / arms.len().max(1) as f64).min(44.0);
-    for (i, p) in profiles.iter().enumerate() {
-        svg.text(LEFT + group * (i as f64 + 0.5), bottom + 18.0, "middle", p);
-    }
-    for (p, a, b) in &bars {
-        let middle = LEFT + group * (*p as f64 + 0.5);
-        let x = middle + (*a as f64 - arms.len() as f64 / 2.0) * width;
-        let y = axis.y(b.value);
-        svg.rect(x + 1.0, y, width - 2.0, (bottom - y).max(0.5), &paint(&arms, *a), &b.tip);
-        if let Some((low, high)) = b.ends.filter(|(l, h)| h > l) {
-            let mid = x + width / 2.0;
-            svg.line(mid, axis.y(low), mid, axis.y(high), "whisker");
-        }
-    }
+    draw(&mut svg, &axis, &profiles, &arms, &bars);
     if one {
         svg.line(LEFT, axis.y(1.0), svg.width - RIGHT, axis.y(1.0), "one");
     }
@@ -90,7 +103,7 @@ pub(crate) fn performance(rows: &[&Row], at: &str, place: &str) -> Chart {
 }
 
 pub(crate) fn inefficiency(rows: &[&Row], at: &str, place: &str) -> Option<Chart> {
-    if rows.iter().all(|r| r.inefficiency().is_none()) {
+    if rows.iter().all(|r| r.inefficiency.is_none()) {
         return None;
     }
     let title = format!("Inefficiency (wasted ÷ CPU cycles), {place}");
@@ -101,17 +114,10 @@ pub(crate) fn inefficiency(rows: &[&Row], at: &str, place: &str) -> Option<Chart
         false,
         |v| format!("{:.1} %", v * 100.0),
         |r| {
-            let waste = r.module.as_ref()?.waste?;
-            Some(Bar {
-                value: waste.inefficiency,
-                ends: Some((waste.min, waste.max)),
-                tip: format!(
-                    "{} {}: {:.2} %",
-                    r.key.profile,
-                    r.key.arm,
-                    waste.inefficiency * 100.0
-                ),
-            })
+            let value = r.inefficiency?;
+            let ends = r.inefficiency_min.zip(r.inefficiency_max);
+            let tip = format!("{} {}: {:.2} %", r.key.profile, r.key.arm, value * 100.0);
+            Some(Bar { value, ends, tip })
         },
     );
     Some(Chart { name: format!("inefficiency-{at}"), kind: Kind::Inefficiency, title, svg })
@@ -124,7 +130,7 @@ pub(crate) fn yields(rows: &[&Row], at: &str, place: &str) -> Option<Chart> {
     let with: Vec<(&Row, [u64; OUTCOMES.len()])> = rows
         .iter()
         .filter_map(|r| {
-            let y = &r.module.as_ref()?.picks.as_ref()?.yields;
+            let y = r.yields.as_ref()?;
             let n = [
                 y.resource_waiter,
                 y.lock_waiter,

@@ -14,7 +14,7 @@ pub(crate) fn waits(rows: &[&Row], profile: &str, at: &str, place: &str) -> Opti
     let with: Vec<(&str, &[u64])> = rows
         .iter()
         .filter(|r| r.key.profile == profile)
-        .filter_map(|r| Some((r.key.arm.as_str(), r.guest.as_ref()?.wait_hist.as_slice())))
+        .map(|r| (r.key.arm.as_str(), r.wait_hist.as_slice()))
         .filter(|(_, hist)| hist.iter().any(|n| *n > 0))
         .collect();
     let title = format!("Lock waits, {profile}, {place}");
@@ -97,12 +97,8 @@ pub(crate) fn windows(
     at: &Place,
     place: &str,
 ) -> Option<Chart> {
-    let with: Vec<&EpochTrace> = traces
-        .iter()
-        .filter(|t| {
-            t.profile == profile && (&t.lock, t.cgroup, t.vms) == (&at.lock, at.cgroup, at.vms)
-        })
-        .collect();
+    let is_here = |t: &&EpochTrace| t.at.profile == profile && t.at.place == *at;
+    let with: Vec<&EpochTrace> = traces.iter().filter(is_here).collect();
     if with.is_empty() {
         return None;
     }

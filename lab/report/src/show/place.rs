@@ -2,19 +2,13 @@
 //! Points and their names, their rows, and arms and profiles in order.
 
 use crate::summary::{Document, Place, Row, Summary};
-use unspin_scenario::plan::CgroupLayout;
 use unspin_scenario::{Named, IDEAL_ARM};
 pub(crate) use unspin_text::counted as count;
+pub(crate) use unspin_text::names::distinct;
 
 /// The points at which arms are compared, in the order of the rows.
 pub(crate) fn places(s: &Summary) -> Vec<Place> {
-    let mut places = Vec::new();
-    for place in s.arms.iter().map(|r| r.key.place()) {
-        if !places.contains(&place) {
-            places.push(place);
-        }
-    }
-    places
+    distinct(s.arms.iter().map(|r| r.key.place()))
 }
 
 /// The rows of a point over all VMs.
@@ -25,16 +19,6 @@ pub(crate) fn rows_at<'a>(s: &'a Summary, place: &Place) -> Vec<&'a Row> {
 /// The reference arm.
 pub(crate) fn baseline(s: &Summary) -> &str {
     s.arms.first().map_or("the baseline", |r| r.key.baseline.as_str())
-}
-
-pub(crate) fn distinct<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut out = Vec::new();
-    for x in all {
-        if !out.contains(&x) {
-            out.push(x);
-        }
-    }
-    out
 }
 
 /// Arms in the order of the table; ideal last.
@@ -96,10 +80,10 @@ pub(crate) fn file_part(place: &Place) -> String {
     format!("{}vm-{}{lock}", place.vms, place.cgroup.called())
 }
 
-pub(crate) fn cgroups_and_lock(cgroup: CgroupLayout, lock: &str) -> String {
-    match lock {
-        "" => cgroup.called().to_string(),
-        lock => format!("{}, {lock}", cgroup.called()),
+pub(crate) fn cgroups_and_lock(place: &Place) -> String {
+    match place.lock.as_str() {
+        "" => place.cgroup.called().to_string(),
+        lock => format!("{}, {lock}", place.cgroup.called()),
     }
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A plot of any series: lines if every x is a number, bars if they are names.
 
+use crate::show::bars::{draw, Bar};
 use crate::show::place::distinct;
-use crate::show::svg::{colour, curve, paint, Axis, Svg, LEFT, RIGHT, WIDTH};
+use crate::show::svg::{colour, curve, Axis, Svg, LEFT, RIGHT, WIDTH};
 
 /// A line, or the bars of one colour.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,7 +24,7 @@ pub struct Plot {
 
 /// Draws the plot. Negative values are drawn at zero, NaN is left out.
 pub fn plot_svg(plot: &Plot) -> String {
-    let mut svg = Svg::new(0.0);
+    let mut svg = Svg::of_width(WIDTH, 0.0);
     let names: Vec<&str> = plot.series.iter().map(|s| s.name.as_str()).collect();
     let top = svg.legend(&names);
     let bottom = top + 250.0;
@@ -39,7 +40,7 @@ pub fn plot_svg(plot: &Plot) -> String {
         .collect();
     match xs {
         Some(xs) if !xs.is_empty() => lines(&mut svg, plot, &names, &axis, &xs, bottom),
-        _ => bars(&mut svg, plot, &names, &axis, bottom),
+        _ => bars(&mut svg, plot, &names, &axis),
     }
     svg.finish(&plot.title)
 }
@@ -70,29 +71,17 @@ fn lines(svg: &mut Svg, plot: &Plot, names: &[&str], axis: &Axis, xs: &[f64], bo
     }
 }
 
-fn bars(svg: &mut Svg, plot: &Plot, names: &[&str], axis: &Axis, bottom: f64) {
+fn bars(svg: &mut Svg, plot: &Plot, names: &[&str], axis: &Axis) {
     let groups = distinct(plot.series.iter().flat_map(|s| &s.points).map(|(x, _)| x.as_str()));
-    let group = (WIDTH - LEFT - RIGHT) / groups.len().max(1) as f64;
-    let width = (group * 0.84 / plot.series.len().max(1) as f64).min(44.0);
-    for (i, g) in groups.iter().enumerate() {
-        svg.text(LEFT + group * (i as f64 + 0.5), bottom + 18.0, "middle", g);
-    }
+    let mut all = Vec::new();
     for (n, s) in plot.series.iter().enumerate() {
         for (x, value) in s.points.iter().filter(|(_, y)| y.is_finite()) {
             let at = groups.iter().position(|g| g == x).unwrap_or(0);
-            let middle = LEFT + group * (at as f64 + 0.5);
-            let left = middle + (n as f64 - plot.series.len() as f64 / 2.0) * width;
-            let y = axis.y(*value);
-            svg.rect(
-                left + 1.0,
-                y,
-                width - 2.0,
-                (bottom - y).max(0.5),
-                &paint(names, n),
-                &format!("{x} {}: {value:.3}", s.name),
-            );
+            let tip = format!("{x} {}: {value:.3}", s.name);
+            all.push((at, n, Bar { value: *value, ends: None, tip }));
         }
     }
+    draw(svg, axis, &groups, names, &all);
 }
 
 #[cfg(test)]

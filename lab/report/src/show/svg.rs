@@ -107,10 +107,6 @@ pub(crate) struct Svg {
 }
 
 impl Svg {
-    pub(crate) fn new(height: f64) -> Self {
-        Svg::of_width(WIDTH, height)
-    }
-
     pub(crate) fn of_width(width: f64, height: f64) -> Self {
         Svg { body: String::new(), width, height }
     }

@@ -49,26 +49,10 @@ fn document(out: &mut String, s: &Summary, width: usize) {
     out.push_str(&wakeups(s, width));
     out.push_str(&slowdowns(s, width));
     out.push_str(&headroom(s, width));
-    if s.arms.iter().any(|r| r.time.is_some()) {
-        let _ = writeln!(
-            out,
-            "vCPU time: useful + spinning for a running + for a preempted vCPU + switches and exits \
-             + halted + waiting for a pCPU"
-        );
-    }
-    if s.arms.iter().any(|r| r.windows.as_ref().is_some_and(|w| w.moved.is_some())) {
-        let _ = writeln!(
-            out,
-            "window: TSC cycles at the end, median over VMs and seeds, and the fewest rounds of 3 \
-             epochs of APLE in any VM"
-        );
-    }
-    if s.arms.iter().any(|r| r.share.is_some_and(|share| share.turn.is_some())) {
-        let _ = writeln!(
-            out,
-            "own turns: share of the measuring time in which a VM had its pCPUs to itself; VMs may have \
-             turns at the same time"
-        );
+    for (is_shown, legend) in LEGENDS {
+        if s.arms.iter().any(is_shown) {
+            let _ = writeln!(out, "{legend}");
+        }
     }
     let _ = writeln!(
         out,
@@ -82,15 +66,34 @@ fn document(out: &mut String, s: &Summary, width: usize) {
     out.push('\n');
 }
 
+/// Which rows have a figure, and what it means.
+const LEGENDS: [(fn(&Row) -> bool, &str); 3] = [
+    (
+        |r| r.time.is_some(),
+        "vCPU time: useful + spinning for a running + for a preempted vCPU + switches and exits \
+         + halted + waiting for a pCPU",
+    ),
+    (
+        |r| r.adapted.is_some(),
+        "window: TSC cycles at the end, median over VMs and seeds, and the fewest rounds of 3 \
+         epochs of APLE in any VM",
+    ),
+    (
+        |r| r.share.is_some_and(|share| share.turn.is_some()),
+        "own turns: share of the measuring time in which a VM had its pCPUs to itself; VMs may have \
+         turns at the same time",
+    ),
+];
+
 /// The tables of one point.
 fn grids(out: &mut String, s: &Summary, place: &Place, width: usize) {
     let grid =
         |what: &str, rows: &[&Row], cell: Cell, means: Means| grid(what, rows, cell, means, width);
     let rows = rows_at(s, place);
-    let means: Vec<&Mean> = s.means.iter().filter(|m| m.place() == *place).collect();
+    let means: Vec<&Mean> = s.means.iter().filter(|m| m.place == *place).collect();
     out.push_str(&grid("performance", &rows, &performance, Some((&means, mean_performance))));
     let rows: Vec<&Row> = rows.into_iter().filter(|r| r.key.arm != IDEAL_ARM).collect();
-    if rows.iter().any(|r| r.inefficiency().is_some()) {
+    if rows.iter().any(|r| r.inefficiency.is_some()) {
         out.push_str(&grid(
             "inefficiency",
             &rows,
@@ -136,7 +139,7 @@ fn grids(out: &mut String, s: &Summary, place: &Place, width: usize) {
         out.push_str(&grid("response time, µs: mean, p50, p99, p99.9", &rows, &times, None));
     }
     for is_polling_known in [false, true] {
-        let of = |r: &&Row| linux_time(r).is_some_and(|t| t.polling.is_some() == is_polling_known);
+        let of = |r: &&Row| r.vcpu_time.is_some_and(|t| t.polling.is_some() == is_polling_known);
         let rows: Vec<&Row> = rows.iter().copied().filter(of).collect();
         if !rows.is_empty() {
             let what = format!("{}, %", linux_parts(is_polling_known));
@@ -147,9 +150,8 @@ fn grids(out: &mut String, s: &Summary, place: &Place, width: usize) {
 
 /// The bands of arms over worlds, and the inputs that decide.
 fn worlds(s: &Summary, place: &Place, width: usize) -> String {
-    let title = "performance over worlds";
-    let table = Titled { title, keys: 2, right_from: Some(2) };
-    let table = table.text(&bands::HEAD, bands::lines(s, place), width);
+    let (title, lines) = ("performance over worlds", bands::lines(s, place));
+    let table = titled(title, 2, Some(2), &bands::HEAD, lines, width);
     let sentences = bands::sentences(s, place);
     table + &sentences.iter().map(|line| format!("{line}\n")).collect::<String>()
 }
@@ -158,31 +160,23 @@ fn worlds(s: &Summary, place: &Place, width: usize) -> String {
 fn spinners(s: &Summary, width: usize) -> String {
     let mut rows = Vec::new();
     for r in s.arms.iter().filter(|r| r.key.is_whole() && r.key.arm == r.key.baseline) {
-        let Some(linux) = &r.linux else { continue };
-        let kinds = [("pause-loop exits", &linux.spinners), ("interrupts", &linux.interrupted)];
+        let Some(guest) = &r.guest else { continue };
+        let kinds = [("pause-loop exits", &r.spinners), ("interrupts", &r.interrupted)];
         for (kind, places) in kinds.into_iter().filter(|(_, places)| !places.is_empty()) {
             let place = |p: &Spinner| format!("{} {:.0} %", p.symbol, 100.0 * p.share);
             let places: Vec<String> = places.iter().take(3).map(place).collect();
             let (profile, vms) = (r.key.profile.clone(), r.key.vms.to_string());
-            let lock = linux.guest.lock.to_string();
+            let lock = guest.lock.to_string();
             rows.push(vec![profile, vms, lock, kind.to_string(), places.join(", ")]);
         }
     }
     let title = format!("where vCPUs of Linux guests were, under {}", baseline(s));
-    Titled { title: &title, keys: 4, right_from: None }.text(
-        &["profile", "VMs", "guest lock", "seen at", "where"],
-        rows,
-        width,
-    )
-}
-
-/// The time of a Linux guest's vCPUs, from the host's scheduler.
-fn linux_time(r: &Row) -> Option<VcpuTime> {
-    r.linux.as_ref()?.time
+    let head = ["profile", "VMs", "guest lock", "seen at", "where"];
+    titled(&title, 4, None, &head, rows, width)
 }
 
 fn linux_time_cell(r: &Row) -> String {
-    let Some(t) = linux_time(r) else { return "-".to_string() };
+    let Some(t) = r.vcpu_time else { return "-".to_string() };
     let parts = std::iter::once(t.running).chain(t.polling).chain([t.waiting, t.halted]);
     parts.map(|x| format!("{:.0}", 100.0 * x)).collect::<Vec<_>>().join("+")
 }
@@ -198,7 +192,7 @@ fn linux_parts(is_polling_known: bool) -> &'static str {
 fn linux_legend(s: &Summary) -> String {
     let mut out = String::new();
     let shown = s.arms.iter().filter(|r| r.key.is_whole());
-    let times: Vec<VcpuTime> = shown.filter_map(linux_time).collect();
+    let times: Vec<VcpuTime> = shown.filter_map(|r| r.vcpu_time).collect();
     for is_polling_known in [false, true] {
         if times.iter().any(|t| t.polling.is_some() == is_polling_known) {
             let polling = match is_polling_known {
@@ -225,8 +219,8 @@ fn heading(s: &Summary, place: &Place) -> String {
     };
     let vms = count(place.vms, "VM");
     let lock = if place.lock.is_empty() { String::new() } else { format!(", lock {}", place.lock) };
-    let linux = rows_at(s, place).into_iter().find_map(|r| r.linux.as_ref());
-    let guests = linux.map(|linux| format!(" with Linux {}", linux.guest.kernel));
+    let guest = rows_at(s, place).into_iter().find_map(|r| r.guest.as_ref());
+    let guests = guest.map(|guest| format!(" with Linux {}", guest.kernel));
     let guests = guests.unwrap_or_default();
     format!("{vms}{guests}, {layout}{lock} ({}, {})", s.machine, s.kernel)
 }
@@ -251,12 +245,11 @@ fn performance(r: &Row) -> String {
 }
 
 fn inefficiency(r: &Row) -> String {
-    r.inefficiency().map_or("-".to_string(), |x| format!("{:.1} %", x * 100.0))
+    r.inefficiency.map_or("-".to_string(), |x| format!("{:.1} %", x * 100.0))
 }
 
 fn exit_handling(r: &Row) -> String {
-    let cycles = r.module.as_ref().and_then(|m| m.exit_handling_cycles);
-    cycles.map_or("-".to_string(), |x| x.to_string())
+    r.exit_handling_cycles.map_or("-".to_string(), |x| x.to_string())
 }
 
 /// The text of an arm's mean over the profiles that spin.
@@ -291,27 +284,23 @@ fn record(first: &str, rest: impl Iterator<Item = String>) -> Vec<String> {
     std::iter::once(first.to_string()).chain(rest).collect()
 }
 
-/// A table under its title.
-struct Titled<'a> {
-    title: &'a str,
-    /// Number of leading columns that identify a row.
+/// A table under its title; empty if there are no rows. `keys`: number of leading columns that
+/// identify a row. Columns from `right_from` on are right-aligned.
+fn titled(
+    title: &str,
     keys: usize,
-    /// Columns from this one on are right-aligned.
     right_from: Option<usize>,
-}
-
-impl Titled<'_> {
-    /// Empty if there are no rows.
-    fn text(&self, head: &[&str], rows: Vec<Vec<String>>, width: usize) -> String {
-        if rows.is_empty() {
-            return String::new();
-        }
-        let mut records = vec![head.iter().map(|h| h.to_string()).collect()];
-        records.extend(rows);
-        let (keys, right_from) = (self.keys, self.right_from);
-        let table = Framed { records, keys, right_from, right_titles: false };
-        format!("\n{}\n{}", self.title, table.text(width))
+    head: &[&str],
+    rows: Vec<Vec<String>>,
+    width: usize,
+) -> String {
+    if rows.is_empty() {
+        return String::new();
     }
+    let mut records = vec![head.iter().map(|h| h.to_string()).collect()];
+    records.extend(rows);
+    let table = Framed { records, keys, right_from, right_titles: false };
+    format!("\n{title}\n{}", table.text(width))
 }
 
 fn mean_performance(m: &Mean) -> Option<String> {
@@ -354,11 +343,7 @@ fn stalls(s: &Summary, width: usize) -> String {
          free ({}, {})",
         s.machine, s.kernel
     );
-    Titled { title: &title, keys: 4, right_from: None }.text(
-        &head,
-        s.stalls.iter().map(row).collect(),
-        width,
-    )
+    titled(&title, 4, None, &head, s.stalls.iter().map(row).collect(), width)
 }
 
 fn diagnoses(s: &Summary, width: usize) -> String {
@@ -371,7 +356,7 @@ fn diagnoses(s: &Summary, width: usize) -> String {
         "time that VMs lose, share of their vCPUs' time; ? is unknown{right} ({}, {})",
         s.machine, s.kernel
     );
-    Titled { title: &title, keys: 5, right_from: None }.text(&head(), lines(s), width)
+    titled(&title, 5, None, &head(), lines(s), width)
 }
 
 fn wakeups(s: &Summary, width: usize) -> String {
@@ -389,9 +374,9 @@ fn wakeups(s: &Summary, width: usize) -> String {
     let us = |us: f64| format!("{us:.0} µs");
     let row = |r: &WakeupRow| {
         vec![
-            r.profile.clone(),
-            r.vms.to_string(),
-            r.cgroup.called().to_string(),
+            r.at.profile.clone(),
+            r.at.place.vms.to_string(),
+            r.at.place.cgroup.called().to_string(),
             r.arm.clone(),
             r.count.to_string(),
             us(r.p50_us),
@@ -401,11 +386,7 @@ fn wakeups(s: &Summary, width: usize) -> String {
         ]
     };
     let title = format!("wake-up latency of host tasks ({}, {})", s.machine, s.kernel);
-    Titled { title: &title, keys: 4, right_from: None }.text(
-        &head,
-        s.wakeups.iter().map(row).collect(),
-        width,
-    )
+    titled(&title, 4, None, &head, s.wakeups.iter().map(row).collect(), width)
 }
 
 fn slowdowns(s: &Summary, width: usize) -> String {
@@ -433,9 +414,9 @@ fn slowdowns(s: &Summary, width: usize) -> String {
         let dominant = r.dominant.unwrap_or("nothing").to_string();
         let rest = [r.kernel_spin, r.other_host, r.contention].map(|x| format!("{:.1}", 100.0 * x));
         let first = [
-            r.profile.clone(),
-            r.vms.to_string(),
-            cgroups_and_lock(r.cgroup, &r.lock),
+            r.at.profile.clone(),
+            r.at.place.vms.to_string(),
+            cgroups_and_lock(&r.at.place),
             r.arm.clone(),
             percent(r.slowdown),
         ];
@@ -454,7 +435,7 @@ fn slowdowns(s: &Summary, width: usize) -> String {
              are no factor's; dominant: the cause with the largest share, from 5 % on\n"
         }
     };
-    Titled { title: &title, keys: 4, right_from: Some(4) }.text(&head, rows, width) + legend
+    titled(&title, 4, Some(4), &head, rows, width) + legend
 }
 
 fn headroom(s: &Summary, width: usize) -> String {
@@ -463,8 +444,8 @@ fn headroom(s: &Summary, width: usize) -> String {
     let row = |h: &Headroom| {
         let names = if h.profiles.is_empty() { "none".into() } else { h.profiles.join(" ") };
         vec![
-            h.vms.to_string(),
-            cgroups_and_lock(h.cgroup, &h.lock),
+            h.place.vms.to_string(),
+            cgroups_and_lock(&h.place),
             h.arm.clone(),
             percent(h.stock_loss),
             percent(h.closed),
@@ -473,11 +454,7 @@ fn headroom(s: &Summary, width: usize) -> String {
     };
     let title = format!("headroom to ideal ({}, {})", s.machine, s.kernel);
     let unseen: String = s.headroom.iter().filter_map(unseen).collect();
-    Titled { title: &title, keys: 3, right_from: None }.text(
-        &head,
-        s.headroom.iter().map(row).collect(),
-        width,
-    ) + &unseen
+    titled(&title, 3, None, &head, s.headroom.iter().map(row).collect(), width) + &unseen
 }
 
 /// A line about programs whose loss is not due to pause-loop exits.
@@ -485,8 +462,8 @@ fn unseen(h: &Headroom) -> Option<String> {
     if h.unseen.is_empty() {
         return None;
     }
-    let place =
-        format!("{}, {}, {}", count(h.vms, "VM"), cgroups_and_lock(h.cgroup, &h.lock), h.arm);
+    let vms = count(h.place.vms, "VM");
+    let place = format!("{vms}, {}, {}", cgroups_and_lock(&h.place), h.arm);
     let programs = h.unseen.join(" ");
     Some(format!(
         "{place}: not in it, as pause-loop exits see nothing of their headroom: {programs}\n"

@@ -3,19 +3,16 @@
 //! never moved.
 
 use crate::show::place::arm_order;
-use crate::summary::{Row, Windows};
+use crate::summary::Row;
 
 /// The rows of arms that adapt their windows.
 pub(crate) fn adapting<'a>(rows: &[&'a Row]) -> Vec<&'a Row> {
-    let adapts = |r: &&Row| r.windows.as_ref().is_some_and(|w| w.moved.is_some());
-    rows.iter().copied().filter(adapts).collect()
+    rows.iter().copied().filter(|r| r.adapted.is_some()).collect()
 }
 
 /// A row's window at the end and its rounds.
 pub(crate) fn window(r: &Row) -> String {
-    let last = r.windows.as_ref().and_then(|w| w.cycles.last);
-    let rounds = r.windows.as_ref().and_then(|w| w.rounds);
-    match (last, rounds) {
+    match (r.window_cycles.last, r.rounds) {
         (Some(cycles), Some(rounds)) => format!("{cycles} ({rounds})"),
         _ => "-".to_string(),
     }
@@ -25,14 +22,11 @@ pub(crate) fn window(r: &Row) -> String {
 pub(crate) fn still(rows: &[&Row]) -> Vec<String> {
     let sentence = |arm: &str| {
         let of_arm = rows.iter().filter(|r| r.key.arm == arm && r.never_moved());
-        let still: Vec<(&Row, &Windows)> = of_arm
-            .filter_map(|r| Some((*r, r.windows.as_ref()?)))
-            .filter(|(_, w)| w.is_aple_alone)
-            .collect();
-        let (_, first) = still.first()?;
-        let profiles: Vec<&str> = still.iter().map(|(r, _)| r.key.profile.as_str()).collect();
+        let still: Vec<&&Row> = of_arm.filter(|r| r.is_aple_alone).collect();
+        let first = still.first()?;
+        let profiles: Vec<&str> = still.iter().map(|r| r.key.profile.as_str()).collect();
         let epoch = first.epoch_ple_exits.map(|n| format!(" of {n} PLE exits"));
-        let window = first.cycles.last.map(|n| format!(" of {n} cycles"));
+        let window = first.window_cycles.last.map(|n| format!(" of {n} cycles"));
         Some(format!(
             "{arm} never moved its window at {}: no epoch{} ended while it was measured. Its \
              figures there are those of a fixed window{}.",

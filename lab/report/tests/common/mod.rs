@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Results made from a plan by formulas, so that every figure of a report can be known.
 
+#![allow(dead_code)] // each test binary uses its part
+
+use serde_json::Value;
 use std::collections::BTreeMap;
+use std::path::Path;
+use unspin_report::{documents, read_str, Document, Input};
 use unspin_scenario::plan::{Plan, Run, Window, YieldTo, SCHEMA};
 use unspin_scenario::result::{Begin, EpochSample, ModuleStats, Record, RunResult, VmResult};
 use unspin_scenario::{expand, parse_profile, parse_scenario, Selection};
@@ -13,7 +18,6 @@ pub fn plan(scenario: &str) -> Plan {
 }
 
 /// With profiles of VMs besides those that are swept.
-#[allow(dead_code)]
 pub fn plan_of(scenario: &str, more: &[&str]) -> Plan {
     let s = parse_scenario("test.toml", "test", scenario).unwrap();
     let mut profiles = BTreeMap::new();
@@ -124,10 +128,32 @@ fn vm_result(run: &Run, vcpus: u32) -> VmResult {
 }
 
 pub fn lines(kernel: &str, plan: &Plan, tune: impl Fn(&Run, &mut VmResult)) -> String {
-    let mut records = vec![Record::Begin(begin(kernel))];
-    for r in &plan.runs {
-        records.push(Record::Run(Box::new(result(r, &tune))));
-    }
-    records.push(Record::End { runs: plan.runs.len() as u32, failed: 0 });
+    written(begin(kernel), plan.runs.iter().map(|r| result(r, &tune)).collect())
+}
+
+/// The records of these runs.
+pub fn written(begin: Begin, results: Vec<RunResult>) -> String {
+    let runs = results.len() as u32;
+    let mut records = vec![Record::Begin(begin)];
+    records.extend(results.into_iter().map(|r| Record::Run(Box::new(r))));
+    records.push(Record::End { runs, failed: 0 });
     records.iter().map(|r| serde_json::to_string(r).unwrap() + "\n").collect()
+}
+
+/// The records with each one changed, as JSON.
+pub fn edited(records: &str, change: impl Fn(&mut Value)) -> String {
+    let line = |line: &str| {
+        let mut record: Value = serde_json::from_str(line).unwrap();
+        change(&mut record);
+        record.to_string() + "\n"
+    };
+    records.lines().map(line).collect()
+}
+
+pub fn read(records: &str) -> Input {
+    read_str(Path::new("results.jsonl"), records)
+}
+
+pub fn documents_of(records: &str) -> Vec<Document> {
+    documents(&read(records))
 }

@@ -7,12 +7,13 @@ use crate::expand::workload::{Used, Work, Workloads};
 use crate::plan::{Plan, Run, Vm, SCHEMA};
 use crate::schema::arm::{Arm, Window, YieldTo};
 use crate::schema::host::CgroupLayout;
-use crate::schema::linux::{GuestLock, LinuxGuest, LinuxVm};
+use crate::schema::linux::{GuestLock, LinuxVm};
 use crate::schema::lock::LockChoice;
 use crate::schema::names::{is_name, Named, ALONE_ARM};
 use crate::schema::scenario::{
     quota_point, usual_layout, vms_beside, Case, Host, Pin, Role, Scenario, Sweep, VmGroup,
 };
+use unspin_text::names::distinct;
 
 /// Expands `scenario`, whose text is `text`, with the workloads it names.
 pub fn expand(
@@ -111,25 +112,10 @@ fn swept_of(scenario: &Scenario) -> Vec<(&str, Option<&str>)> {
 /// Booting Linux guests takes long. So runs with the same guests are grouped, and within a group
 /// runs of one workload with their repeats. Other runs keep their order, before these.
 fn boot_guests_once(runs: &mut [Run]) {
-    let guests_of = |r: &Run| {
-        let guests = r.vms.iter().filter_map(|vm| Some(vm.linux.as_ref()?.guest.clone()));
-        guests.fold(Vec::new(), |mut kinds, guest| {
-            if !kinds.contains(&guest) {
-                kinds.push(guest);
-            }
-            kinds
-        })
-    };
-    let (mut sets, mut workloads) = (vec![Vec::new()], Vec::new());
-    for r in runs.iter() {
-        let guests = guests_of(r);
-        if !sets.contains(&guests) {
-            sets.push(guests);
-        }
-        if !workloads.contains(&r.profile) {
-            workloads.push(r.profile.clone());
-        }
-    }
+    let guests_of =
+        |r: &Run| distinct(r.vms.iter().filter_map(|vm| Some(vm.linux.as_ref()?.guest.clone())));
+    let sets = distinct(std::iter::once(Vec::new()).chain(runs.iter().map(guests_of)));
+    let workloads = distinct(runs.iter().map(|r| r.profile.clone()));
     runs.sort_by_cached_key(|r| match sets.iter().position(|set| *set == guests_of(r)) {
         None | Some(0) => (0, 0, 0),
         Some(set) => {
@@ -244,38 +230,16 @@ fn lock_of(g: &VmGroup, point: &Point, arm: &Arm) -> LockChoice {
     arm.lock.or(point.locks.bench).unwrap_or(g.lock)
 }
 
-/// The properties in which kinds of VMs differ.
-#[derive(PartialEq)]
-struct Kind<'a> {
-    name: &'a Option<String>,
-    workload: &'a str,
-    vcpus: u32,
-    lock: LockChoice,
-    cpl: u8,
-    mode_off: bool,
-    gang: Option<bool>,
-    role: Role,
-    quota_ppm: Option<u32>,
-    threads: Option<u32>,
-    tick_hz: u32,
-    linux: &'a Option<LinuxGuest>,
+/// A kind of VMs: a group of it with its workload, without what VMs of one kind may differ in.
+fn kind_of(g: &VmGroup, swept: &str) -> VmGroup {
+    let workload = Some(g.workload.as_deref().unwrap_or(swept).to_string());
+    VmGroup { workload, count: 0, pin: Pin::None, weight: 0, ..g.clone() }
 }
 
-fn kind_of<'a>(g: &'a VmGroup, swept: &'a str) -> Kind<'a> {
-    Kind {
-        name: &g.name,
-        workload: g.workload.as_deref().unwrap_or(swept),
-        vcpus: g.vcpus,
-        lock: g.lock,
-        cpl: g.cpl,
-        mode_off: g.mode_off,
-        gang: g.gang,
-        role: g.role,
-        quota_ppm: g.quota_ppm,
-        threads: g.threads,
-        tick_hz: g.tick_hz,
-        linux: &g.linux,
-    }
+/// The group as if its VMs had neither names nor roles beside others.
+fn nameless(g: &VmGroup) -> VmGroup {
+    let (name, gang, role) = (None, None, Role::default());
+    VmGroup { name, mode_off: false, gang, role, quota_ppm: None, ..g.clone() }
 }
 
 /// The quota of a group's VMs at that point.
@@ -286,7 +250,7 @@ fn quota_of(g: &VmGroup, point: &Point) -> Option<u32> {
 /// Whether all VMs of the point are alike, and none has a name. Then they have the name of the
 /// point.
 fn is_of_alike(point: &Point) -> bool {
-    let kind = |g| kind_of(g, point.swept);
+    let kind = |g: &VmGroup| kind_of(g, point.swept);
     let first = kind(point.groups[0]);
     let is_usual = |g: &VmGroup| {
         let runs_usual = g.threads.is_none() && g.tick_hz == 0;
@@ -331,20 +295,21 @@ fn vms(s: &Scenario, point: &Point, arm: &Arm) -> Vec<Vm> {
 /// The names of each VM's rows; VMs of one kind share a name.
 fn group_names(s: &Scenario, point: &Point) -> Vec<String> {
     let sweeps = s.sweep.profiles.len() > 1 || point.quota_on.is_some();
-    let one_kind = |g: &&VmGroup| kind_of(g, point.swept) == kind_of(point.groups[0], point.swept);
-    if !s.cases.is_empty() && point.groups.iter().all(one_kind) {
+    let kind = |g: &VmGroup| kind_of(g, point.swept);
+    let is_of_first = |g: &&VmGroup| kind(g) == kind(point.groups[0]);
+    if !s.cases.is_empty() && point.groups.iter().all(is_of_first) {
         return vec![point.swept.to_string(); point.groups.len()];
     }
-    let mut names: Vec<(String, Kind)> = Vec::new();
+    let mut names: Vec<(String, VmGroup)> = Vec::new();
     let mut all = Vec::new();
     for g in &point.groups {
-        let kind = kind_of(g, point.swept);
+        let kind = kind(g);
         let base = match (&g.name, &g.workload) {
             (Some(name), _) if !s.cases.is_empty() => format!("{}-{name}", point.swept),
             (Some(name), _) if sweeps => format!("{name}-{}", point.name),
             (Some(name), _) => name.clone(),
             (None, Some(own)) if sweeps => format!("{own}-beside-{}", point.swept),
-            (None, _) => kind.workload.to_string(),
+            (None, _) => kind.workload.clone().unwrap_or_default(),
         };
         let same = names.iter().find(|(_, k)| *k == kind).map(|(name, _)| name.clone());
         all.push(same.unwrap_or_else(|| {
@@ -361,20 +326,12 @@ fn group_names(s: &Scenario, point: &Point) -> Vec<String> {
 
 /// The runs alone, for ideal: every workload in every kind of VM that runs it.
 fn lonely<'a>(s: &'a Scenario, used: &Used<'a>) -> Vec<(Work<'a>, &'a VmGroup)> {
-    let mut seen: Vec<Kind> = Vec::new();
+    let mut seen: Vec<VmGroup> = Vec::new();
     let mut all = Vec::new();
     for swept in &s.sweep.profiles {
         for g in &s.vms {
-            let kind = Kind {
-                name: &None,
-                mode_off: false,
-                gang: None,
-                role: Role::default(),
-                quota_ppm: None,
-                threads: None,
-                tick_hz: 0,
-                ..kind_of(g, swept)
-            };
+            let plain = VmGroup { threads: None, tick_hz: 0, ..nameless(g) };
+            let kind = kind_of(&plain, swept);
             if !seen.contains(&kind) {
                 seen.push(kind);
                 all.push((used.work(g, swept), g));
@@ -400,15 +357,7 @@ fn alone_run(
         observe: true,
         ..Arm::default()
     };
-    let swept = VmGroup {
-        workload: None,
-        name: None,
-        mode_off: false,
-        gang: None,
-        role: Role::default(),
-        quota_ppm: None,
-        ..group.clone()
-    };
+    let swept = VmGroup { workload: None, ..nameless(group) };
     let cgroup = match group.linux {
         None => CgroupLayout::Flat,
         Some(_) => s.sweep.cgroups[0],

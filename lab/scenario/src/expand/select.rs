@@ -53,38 +53,31 @@ fn point_names(s: &Scenario) -> (&'static str, Vec<String>) {
 }
 
 pub(crate) fn check_selection(s: &Scenario, select: &Selection) -> Result<(), ExpandError> {
-    let arms: Vec<&str> = s.arms.iter().map(|a| a.name.as_str()).collect();
+    fn texts<T>(all: &[T], text: impl Fn(&T) -> String) -> Vec<String> {
+        all.iter().map(text).collect()
+    }
     let (one, points) = point_names(s);
-    let profiles: Vec<&str> = points.iter().map(String::as_str).collect();
-    let missing = |what, name: &str, has: &[&str]| ExpandError::NotInScenario {
-        what,
-        name: name.to_string(),
-        has: if has.is_empty() { "none".to_string() } else { has.join(", ") },
-        suggestion: nearest(name, has.iter().copied()).map(str::to_string),
-    };
-    if let Some(a) = select.arms.iter().find(|a| !arms.contains(&a.as_str())) {
-        return Err(missing("arm", a, &arms));
-    }
-    if let Some(p) = select.profiles.iter().find(|p| !profiles.contains(&p.as_str())) {
-        return Err(missing(one, p, &profiles));
-    }
-    let counts: Vec<String> = s.sweep.vms.iter().map(u32::to_string).collect();
-    if let Some(n) = select.vms.iter().find(|n| !s.sweep.vms.contains(n)) {
-        let has: Vec<&str> = counts.iter().map(String::as_str).collect();
-        return Err(missing("number of VMs", &n.to_string(), &has));
-    }
-    if let Some(c) = select.cgroups.iter().find(|c| !s.sweep.cgroups.contains(c)) {
-        let has = format!("{:?}", s.sweep.cgroups).to_lowercase();
-        return Err(missing("cgroup layout", &format!("{c:?}").to_lowercase(), &[&has]));
-    }
-    if let Some(l) = select.guest_locks.iter().find(|l| !s.sweep.guest_locks.contains(l)) {
-        let has: Vec<&str> = s.sweep.guest_locks.iter().map(|l| l.called()).collect();
-        return Err(missing("swept lock of Linux guests", l.called(), &has));
-    }
-    let locks: Vec<String> = s.sweep.locks.iter().map(LockChoice::label).collect();
-    if let Some(l) = select.locks.iter().find(|l| !locks.contains(l)) {
-        let has: Vec<&str> = locks.iter().map(String::as_str).collect();
-        return Err(missing("swept lock", l, &has));
+    let layout = |layout: &CgroupLayout| layout.called().to_string();
+    let lock = |lock: &GuestLock| lock.called().to_string();
+    let (sweep, arms) = (&s.sweep, texts(&s.arms, |arm| arm.name.clone()));
+    let parts = [
+        ("arm", select.arms.clone(), arms),
+        (one, select.profiles.clone(), points),
+        ("number of VMs", texts(&select.vms, u32::to_string), texts(&sweep.vms, u32::to_string)),
+        ("cgroup layout", texts(&select.cgroups, layout), texts(&sweep.cgroups, layout)),
+        (
+            "swept lock of Linux guests",
+            texts(&select.guest_locks, lock),
+            texts(&sweep.guest_locks, lock),
+        ),
+        ("swept lock", select.locks.clone(), texts(&sweep.locks, LockChoice::label)),
+    ];
+    for (what, wanted, has) in parts {
+        if let Some(name) = wanted.into_iter().find(|name| !has.contains(name)) {
+            let suggestion = nearest(&name, has.iter().map(String::as_str)).map(str::to_string);
+            let has = if has.is_empty() { "none".to_string() } else { has.join(", ") };
+            return Err(ExpandError::NotInScenario { what, name, has, suggestion });
+        }
     }
     Ok(())
 }

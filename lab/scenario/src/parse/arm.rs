@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `[[arm]]`: windows, choices of yield targets, and the other settings of an arm.
 
-use crate::parse::keys::OfKeys;
-use crate::parse::keys::Read;
+use crate::parse::keys::{read_all, OfKeys, Read};
 use crate::parse::vm::read_lock;
 use crate::parse::window::read_window;
 use crate::schema::arm::{
@@ -118,31 +117,27 @@ fn read_arm(
             "observe only if window and yield_to are KVM's",
         );
     }
-    let idle = t.read(&keys::GUEST_IDLE);
     let coscheduling = t.read(&keys::COSCHEDULING);
     let coscheduling_mechanism = read_mechanism(t, coscheduling);
-    let turn_us = t.read(&keys::TURN_US);
     let has_slots = coscheduling_mechanism == Some(CoschedulingMechanism::SchedExt)
         || scheduler.is_some_and(|s| s.has_slots());
     let has_none = coscheduling == Some(Coscheduling::None) && !has_slots;
     if let Some(v) = t.at(&keys::TURN_US).filter(|_| has_none) {
         v.problem("without coscheduling no VM has turns", "turn_us with coscheduling");
     }
-    let asym = or(t.at(&keys::ASYM), Asym::default(), |v| read_asym(&v, scheduler));
-    let platform = read_platform(t);
-    Some(Arm {
-        name,
-        window,
-        yield_to,
-        queue_aware,
-        observe,
-        lock,
-        idle: idle?,
-        coscheduling: coscheduling?,
-        coscheduling_mechanism: coscheduling_mechanism?,
-        turn_us: turn_us?,
-        asym: asym?,
-        platform: platform?,
+    read_all!(Arm {
+        name: Some(name),
+        window: Some(window),
+        yield_to: Some(yield_to),
+        queue_aware: Some(queue_aware),
+        observe: Some(observe),
+        lock: Some(lock),
+        idle: t.read(&keys::GUEST_IDLE),
+        coscheduling: coscheduling,
+        coscheduling_mechanism: coscheduling_mechanism,
+        turn_us: t.read(&keys::TURN_US),
+        asym: or(t.at(&keys::ASYM), Asym::default(), |v| read_asym(&v, scheduler)),
+        platform: read_platform(t),
     })
 }
 
@@ -175,18 +170,14 @@ fn read_mechanism(t: &Table, coscheduling: Option<Coscheduling>) -> Option<Cosch
 fn read_asym(v: &Value, scheduler: Option<HostScheduler>) -> Option<Asym> {
     let t = v.table(keys::ASYM.takes.0)?;
     t.only_of(&keys::ASYM_PARTS);
-    let period_ms = t.read(&keys::ASYM_PERIOD_MS);
-    let (time, latency) = (t.read(&keys::TIME), t.read(&keys::LATENCY));
-    let resolver = t.read(&keys::RESOLVER);
-    let (weight, uncorrected) = (t.read(&keys::WEIGHT), t.read(&keys::UNCORRECTED));
-    let asym = Asym {
-        time: time?,
-        latency: latency?,
-        resolver: resolver?,
-        weight: weight?,
-        uncorrected: uncorrected?,
-        period_ms: period_ms?,
-    };
+    let asym = read_all!(Asym {
+        time: t.read(&keys::TIME),
+        latency: t.read(&keys::LATENCY),
+        resolver: t.read(&keys::RESOLVER),
+        weight: t.read(&keys::WEIGHT),
+        uncorrected: t.read(&keys::UNCORRECTED),
+        period_ms: t.read(&keys::ASYM_PERIOD_MS),
+    })?;
     if asym != Asym::default() && scheduler.is_some_and(|s| s.is_credit()) {
         v.problem(
             "Credit does not support different weights of vCPUs",
@@ -197,14 +188,10 @@ fn read_asym(v: &Value, scheduler: Option<HostScheduler>) -> Option<Asym> {
 }
 
 fn read_platform(t: &Table) -> Option<Platform> {
-    let physical = t.read(&keys::PHYSICAL);
-    let apicv = t.read(&keys::APICV);
-    let halt_poll_us = t.read(&keys::HALT_POLL_US);
-    let without = t.read(&keys::WITHOUT);
-    Some(Platform {
-        physical: physical?,
-        apicv: apicv?,
-        halt_poll_us: halt_poll_us?,
-        without: without?.unwrap_or_default(),
+    read_all!(Platform {
+        physical: t.read(&keys::PHYSICAL),
+        apicv: t.read(&keys::APICV),
+        halt_poll_us: t.read(&keys::HALT_POLL_US),
+        without: t.read(&keys::WITHOUT).map(Option::unwrap_or_default),
     })
 }

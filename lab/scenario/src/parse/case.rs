@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `[[case]]`: VMs that lose time to known causes.
 
-use crate::parse::keys::OfKeys;
+use crate::parse::keys::{read_all, OfKeys};
 use crate::schema::arm::Arm;
 use crate::schema::keys::scenario as keys;
 use crate::schema::scenario::{Case, VmGroup};
@@ -40,11 +40,12 @@ pub(crate) fn read_cases(top: &Table) -> Option<Vec<Written>> {
 fn read_case(v: &Value) -> Option<Written> {
     let t = v.table("a [[case]] table")?;
     t.only_of(&keys::CASE_TABLE);
-    let name = t.read(&keys::CASE_NAME);
-    let inject = t.read(&keys::INJECT);
-    let vms = t.read(&keys::CASE_VMS);
-    let arm = t.read(&keys::CASE_ARM);
-    Some(Written { name: name?, inject: inject?.unwrap_or_default(), vms: vms?, arm: arm? })
+    read_all!(Written {
+        name: t.read(&keys::CASE_NAME),
+        inject: t.read(&keys::INJECT).map(Option::unwrap_or_default),
+        vms: t.read(&keys::CASE_VMS),
+        arm: t.read(&keys::CASE_ARM),
+    })
 }
 
 /// The cases with their VMs and arms; `baseline` is the default arm.

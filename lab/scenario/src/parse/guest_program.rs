@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs that Linux guests run.
 
-use crate::parse::keys::read_list;
-use crate::parse::keys::OfKeys;
+use crate::parse::keys::{read_all, read_list, OfKeys};
 use crate::schema::countable::countable;
 use crate::schema::key::{Form, Key, List, Maybe};
 use crate::schema::keys::guest_program as keys;
@@ -21,36 +20,27 @@ pub fn parse_guest_program(file: &str, name: &str, text: &str) -> Result<GuestPr
 
 fn read_program(top: &Table, expected_name: &str) -> Option<GuestProgram> {
     top.only_of(&keys::GUEST_PROGRAM);
-    let name = top.needed(&keys::NAME).and_then(|v| {
+    let named = |v: Value| {
         let s = v.str(keys::NAME.takes.0)?;
         if s != expected_name {
             v.problem(format!("{s:?} is not the file's name"), format!("{expected_name:?}"));
         }
         Some(s.to_string())
-    });
-    let title = line(top, &keys::TITLE);
-    let packages = words(top, &keys::PACKAGES);
-    let sources = words(top, &keys::SOURCES);
-    let flags = words(top, &keys::FLAGS);
-    let prepare = match top.at(&keys::PREPARE) {
-        None => Some(String::new()),
-        Some(v) => read_line(&v, keys::PREPARE.takes.0),
     };
-    let command = line(top, &keys::COMMAND);
-    let unit = line(top, &keys::UNIT);
-    let counts = counts(top);
-    let from = line(top, &keys::FROM);
-    Some(GuestProgram {
-        name: name?,
-        title: title?,
-        packages: packages?,
-        sources: sources?,
-        flags: flags?,
-        prepare: prepare?,
-        command: command?,
-        unit: unit?,
-        counts: counts?,
-        from: from?,
+    read_all!(GuestProgram {
+        name: top.needed(&keys::NAME).and_then(named),
+        title: line(top, &keys::TITLE),
+        packages: words(top, &keys::PACKAGES),
+        sources: words(top, &keys::SOURCES),
+        flags: words(top, &keys::FLAGS),
+        prepare: match top.at(&keys::PREPARE) {
+            None => Some(String::new()),
+            Some(v) => read_line(&v, keys::PREPARE.takes.0),
+        },
+        command: line(top, &keys::COMMAND),
+        unit: line(top, &keys::UNIT),
+        counts: counts(top),
+        from: line(top, &keys::FROM),
     })
 }
 

@@ -184,6 +184,16 @@ impl<'r, 't> OfKeys<'r, 't> for Table<'r, 't> {
     }
 }
 
+/// A value whose fields are all read, so that every problem is recorded. Returns `None` from the
+/// function if one has no value.
+macro_rules! read_all {
+    ($of:ident { $($field:ident: $value:expr),+ $(,)? }) => {{
+        let ($($field,)+) = ($($value,)+);
+        Some($of { $($field: $field?),+ })
+    }};
+}
+pub(crate) use read_all;
+
 /// A table that may be left out, with all its keys.
 pub(crate) fn optional<'r, 't, Of>(
     v: Option<Value<'r, 't>>,

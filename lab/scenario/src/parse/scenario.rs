@@ -4,8 +4,7 @@
 use crate::parse::arm::read_arms;
 use crate::parse::case::{cases, read_cases};
 use crate::parse::host::read_host;
-use crate::parse::keys::OfKeys;
-use crate::parse::keys::{optional, read_in};
+use crate::parse::keys::{optional, read_all, read_in, OfKeys};
 use crate::parse::linux::{check_guests, choose_kernels, read_series, Said};
 use crate::parse::quota::{check_quotas, Quotas};
 use crate::parse::ranges::Ranges;
@@ -142,28 +141,22 @@ fn read_measure(v: Option<Value>) -> Option<Measure> {
         &keys::MEASURE,
         "[measure] with warmup_ms, window_ms, stagger_ms, alone, wakeups_hz, hogs, states",
     )?;
-    let warmup = read_in(&t, &keys::WARMUP_MS);
-    let window = read_in(&t, &keys::WINDOW_MS);
-    let stagger = read_in(&t, &keys::STAGGER_MS);
-    let alone = read_in(&t, &keys::ALONE);
-    let wakeups = t.as_ref().map_or(Some(None), |t| t.read(&keys::WAKEUPS_HZ));
-    let hogs = read_in(&t, &keys::HOGS);
-    let states = read_in(&t, &keys::STATES);
-    Some(Measure {
-        warmup_ms: warmup?,
-        window_ms: window?,
-        stagger_ms: stagger?,
-        alone: alone?,
-        wakeups_hz: wakeups?,
-        hogs: hogs?,
-        states: states?,
+    read_all!(Measure {
+        warmup_ms: read_in(&t, &keys::WARMUP_MS),
+        window_ms: read_in(&t, &keys::WINDOW_MS),
+        stagger_ms: read_in(&t, &keys::STAGGER_MS),
+        alone: read_in(&t, &keys::ALONE),
+        wakeups_hz: read_in(&t, &keys::WAKEUPS_HZ),
+        hogs: read_in(&t, &keys::HOGS),
+        states: read_in(&t, &keys::STATES),
     })
 }
 
 fn read_trace(v: Option<Value>) -> Option<Trace> {
     let t = optional(v, &keys::TRACE, "[trace] with epochs, picks, stalls")?;
-    let epochs = read_in(&t, &keys::EPOCHS);
-    let picks = read_in(&t, &keys::PICKS);
-    let stalls = read_in(&t, &keys::STALLS);
-    Some(Trace { epochs: epochs?, picks: picks?, stalls: stalls? })
+    read_all!(Trace {
+        epochs: read_in(&t, &keys::EPOCHS),
+        picks: read_in(&t, &keys::PICKS),
+        stalls: read_in(&t, &keys::STALLS),
+    })
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `[[vm]]`: number, size, placement and lock of VMs.
 
-use crate::parse::keys::OfKeys;
-use crate::parse::keys::Read;
+use crate::parse::keys::{read_all, OfKeys, Read};
 use crate::parse::linux::read_linux;
 use crate::schema::keys::vm::PIN_FORMS;
 use crate::schema::keys::{self, vm};
@@ -80,43 +79,29 @@ pub(crate) fn read_vms(v: &Value, host: Option<&Host>, swept: Swept) -> Option<V
 fn read_vm(v: &Value, host: Option<&Host>, swept: Swept) -> Option<VmGroup> {
     let t = v.table("a [[vm]] table")?;
     t.only_of(&vm::VM);
-    let threads = t.read(&vm::THREADS);
-    let tick_hz = t.read(&vm::TICK_HZ);
-    let name = t.read(&vm::NAME);
-    let mode = t.read(&vm::MODE);
-    let gang = t.read(&vm::GANG);
-    let role = t.read(&vm::ROLE);
     if let Some(v) = t.at(&vm::COUNT).filter(|_| swept.vms) {
         v.problem("sweep.vms already sets the number of VMs", "one of the two");
     }
-    let count = t.read(&vm::COUNT);
     let vcpus = t.read(&vm::VCPUS);
-    let pin = or(t.at(&vm::PIN), Pin::None, |v| read_pin(&v, vcpus, host));
-    let weight = t.read(&vm::WEIGHT);
-    let quota = t.read(&vm::QUOTA);
-    let lock = or(t.at(&vm::LOCK), LockChoice::plain(LockKind::Ticket), |v| read_lock(&v));
-    let cpl = or(t.at(&vm::CPL), 0, |v| read_cpl(&v));
-    let linux = read_linux(&t);
-    let workload = match t.at(&vm::WORKLOAD) {
-        None if swept.profiles => None,
-        _ => Some(t.read(&vm::WORKLOAD)?),
-    };
-    Some(VmGroup {
-        name: name?,
-        workload,
-        mode_off: mode? == Mode::Off,
-        gang: gang?,
-        role: role?,
-        threads: threads?,
-        tick_hz: tick_hz?,
-        count: count?,
-        vcpus: vcpus?,
-        pin: pin?,
-        weight: weight?,
-        quota_ppm: quota?,
-        lock: lock?,
-        cpl: cpl?,
-        linux: linux?,
+    read_all!(VmGroup {
+        name: t.read(&vm::NAME),
+        workload: match t.at(&vm::WORKLOAD) {
+            None if swept.profiles => Some(None),
+            _ => t.read(&vm::WORKLOAD).map(Some),
+        },
+        mode_off: t.read(&vm::MODE).map(|mode| mode == Mode::Off),
+        gang: t.read(&vm::GANG),
+        role: t.read(&vm::ROLE),
+        threads: t.read(&vm::THREADS),
+        tick_hz: t.read(&vm::TICK_HZ),
+        count: t.read(&vm::COUNT),
+        vcpus: vcpus,
+        pin: or(t.at(&vm::PIN), Pin::None, |v| read_pin(&v, vcpus, host)),
+        weight: t.read(&vm::WEIGHT),
+        quota_ppm: t.read(&vm::QUOTA),
+        lock: or(t.at(&vm::LOCK), LockChoice::plain(LockKind::Ticket), |v| read_lock(&v)),
+        cpl: or(t.at(&vm::CPL), 0, |v| read_cpl(&v)),
+        linux: read_linux(&t),
     })
 }
 

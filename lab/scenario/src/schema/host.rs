@@ -68,10 +68,12 @@ pub enum LoopDetection {
 }
 
 /// How vCPU threads are laid out in cgroups.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, EnumIter, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, EnumIter, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CgroupLayout {
+    #[default]
     Flat,
     /// A cgroup per VM.
     Vm,

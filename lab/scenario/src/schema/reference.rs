@@ -18,43 +18,62 @@ and the machines that support it. A machine refuses unsupported keys before anyt
 source instead ([simulator.md](simulator.md#worlds)).
 ";
 
-/// The reference, in Markdown.
-pub fn reference() -> String {
-    let mut out = HEAD.to_string();
-    section(&mut out, "Scenario", &scenario::SCENARIO);
-    section(&mut out, "", &host::HOST);
-    section(&mut out, "", &vm::VM);
-    section(&mut out, "", &scenario::CASE_TABLE);
-    section(&mut out, "", &scenario::SWEEP);
-    section(&mut out, "", &scenario::MEASURE);
-    section(&mut out, "", &scenario::TRACE);
-    section(&mut out, "", &arm::ARM);
-    section(&mut out, "", &window::WINDOW);
-    section(&mut out, "", &window::ADAPTED);
-    section(&mut out, "", &arm::ASYM_PARTS);
-    section(&mut out, "", &lock::LOCK);
-    section(&mut out, "", &lock::PV_TICKET);
-    locks(&mut out);
-    section(&mut out, "Profile", &profile::PROFILE);
-    section(&mut out, "", &profile::RECORD);
-    section(&mut out, "", &profile::STEP);
-    section(&mut out, "", &profile::DRAWN);
-    steps(&mut out);
-    section(&mut out, "Program of Linux guests", &guest_program::GUEST_PROGRAM);
-    out
+/// A table of a file.
+struct Section {
+    /// The heading of the file, if the table begins one.
+    title: &'static str,
+    heading: &'static str,
+    about: &'static str,
+    rows: Vec<Row>,
 }
 
-/// A table of a file. The keys at a file's top have their own heading.
-fn section<Of>(out: &mut String, title: &str, table: &Table<Of>) {
-    match title {
-        "" => *out += &format!("\n### `{}`\n", table.heading),
-        title => *out += &format!("\n## {title}\n"),
-    }
-    *out += table.about;
-    *out += "\n\n| key | meaning | values | default | machines |\n|---|---|---|---|---|\n";
-    for row in table.rows() {
-        *out += &line(&row);
-    }
+fn section<Of>(title: &'static str, table: &Table<Of>) -> Section {
+    Section { title, heading: table.heading, about: table.about, rows: table.rows() }
+}
+
+/// All tables, by the file that has them: scenarios, profiles, and programs of Linux guests.
+fn files() -> [Vec<Section>; 3] {
+    let of_scenario = vec![
+        section("Scenario", &scenario::SCENARIO),
+        section("", &host::HOST),
+        section("", &vm::VM),
+        section("", &scenario::CASE_TABLE),
+        section("", &scenario::SWEEP),
+        section("", &scenario::MEASURE),
+        section("", &scenario::TRACE),
+        section("", &arm::ARM),
+        section("", &window::WINDOW),
+        section("", &window::ADAPTED),
+        section("", &arm::ASYM_PARTS),
+        section("", &lock::LOCK),
+        section("", &lock::PV_TICKET),
+    ];
+    let of_profile = vec![
+        section("Profile", &profile::PROFILE),
+        section("", &profile::RECORD),
+        section("", &profile::STEP),
+        section("", &profile::DRAWN),
+    ];
+    let of_program = vec![section("Program of Linux guests", &guest_program::GUEST_PROGRAM)];
+    [of_scenario, of_profile, of_program]
+}
+
+/// The reference, in Markdown.
+pub fn reference() -> String {
+    let [scenario, profile, program] = files().map(|tables| tables.iter().map(text).collect());
+    let parts: [String; 6] = [HEAD.to_string(), scenario, locks(), profile, steps(), program];
+    parts.concat()
+}
+
+/// A table. The keys at a file's top have their own heading.
+fn text(table: &Section) -> String {
+    let title = match table.title {
+        "" => format!("\n### `{}`\n", table.heading),
+        title => format!("\n## {title}\n"),
+    };
+    let head = "\n\n| key | meaning | values | default | machines |\n|---|---|---|---|---|\n";
+    let rows: String = table.rows.iter().map(line).collect();
+    title + table.about + head + &rows
 }
 
 fn line(row: &Row) -> String {
@@ -70,21 +89,21 @@ fn on(machines: Machines) -> String {
     }
 }
 
-fn locks(out: &mut String) {
+fn locks() -> String {
     let names = |halts: bool| {
         let all = LockKind::choices().into_iter().filter(|(_, kind)| kind.halts() == halts);
         all.map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ")
     };
-    *out += &format!(
+    format!(
         "\n### Locks\nSpinning: {}. With waiters that halt, for `cpl = 0`: {}. \
          [locks.md](locks.md) describes each.\n",
         names(false),
         names(true)
-    );
+    )
 }
 
-fn steps(out: &mut String) {
-    *out += &format!(
+fn steps() -> String {
+    let mut out = format!(
         "\n### Steps\nA program is 1 to {STEPS_MAX} of these. Inside a lock no step may wait for other \
          threads. Programs with sockets may have no step that waits for all threads.\n\n\
          | op | what it does | length | lock | chance | machines |\n|---|---|---|---|---|---|\n"
@@ -98,8 +117,9 @@ fn steps(out: &mut String) {
         let lock = if *lock { "optional" } else { "–" };
         let chance = if *chance == Chance::May { "optional" } else { "–" };
         let machines = on(*machines);
-        *out += &format!("| `{name}` | {help} | {length} | {lock} | {chance} | {machines} |\n");
+        out += &format!("| `{name}` | {help} | {length} | {lock} | {chance} | {machines} |\n");
     }
+    out
 }
 
 #[cfg(test)]
@@ -112,27 +132,7 @@ mod tests {
     /// One phrase, no full stop, as uapi/unspin.h asks of its own.
     #[test]
     fn keys_are_declared_in_full() {
-        let tables = [
-            scenario::SCENARIO.rows(),
-            host::HOST.rows(),
-            vm::VM.rows(),
-            scenario::CASE_TABLE.rows(),
-            scenario::SWEEP.rows(),
-            scenario::MEASURE.rows(),
-            scenario::TRACE.rows(),
-            arm::ARM.rows(),
-            window::WINDOW.rows(),
-            window::ADAPTED.rows(),
-            arm::ASYM_PARTS.rows(),
-            lock::LOCK.rows(),
-            lock::PV_TICKET.rows(),
-            profile::PROFILE.rows(),
-            profile::RECORD.rows(),
-            profile::STEP.rows(),
-            profile::DRAWN.rows(),
-            guest_program::GUEST_PROGRAM.rows(),
-        ];
-        for rows in tables {
+        for Section { rows, .. } in files().into_iter().flatten() {
             let names: BTreeSet<&str> = rows.iter().map(|row| row.name).collect();
             assert_eq!(names.len(), rows.len(), "a key twice: {names:?}");
             for row in rows {

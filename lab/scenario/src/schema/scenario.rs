@@ -10,6 +10,7 @@ use crate::schema::names::{is_default, named, Named};
 use serde::{Deserialize, Serialize};
 use strum::{EnumIter, IntoStaticStr};
 use unspin_diagnosis::Cause;
+use unspin_text::names::distinct;
 
 named!(Mode, Role, GuestKind, Beside);
 
@@ -305,15 +306,8 @@ impl Scenario {
     /// The workloads of the VMs of a kind: the swept one if one of them runs it, and their own.
     fn workloads_of(&self, is_of_kind: impl Fn(&VmGroup) -> bool) -> Vec<String> {
         let groups = || self.vms.iter().filter(|g| is_of_kind(g));
-        let mut names = Vec::new();
-        if groups().any(|g| g.workload.is_none()) {
-            names.clone_from(&self.sweep.profiles);
-        }
-        for own in groups().filter_map(|g| g.workload.as_ref()) {
-            if !names.contains(own) {
-                names.push(own.clone());
-            }
-        }
-        names
+        let swept = groups().any(|g| g.workload.is_none()).then_some(&self.sweep.profiles);
+        let own = groups().filter_map(|g| g.workload.as_ref());
+        distinct(swept.into_iter().flatten().chain(own).cloned())
     }
 }

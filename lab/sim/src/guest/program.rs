@@ -214,62 +214,43 @@ fn capacity(program: &[plan::Step]) -> Result<u32, ProgramError> {
     ))
 }
 
+/// Steps in which a thread sleeps or waits for its siblings' vCPUs, besides those in [`WAITS`].
+const SLEEPS: [Op; 5] = [Op::Mutex, Op::MutexRead, Op::Shootdown, Op::ShootdownLazy, Op::Block];
+/// Steps in which a thread waits for other threads.
+const WAITS: [Op; 7] = [
+    Op::Barrier,
+    Op::SpinBarrier,
+    Op::UserBarrier,
+    Op::CondBarrier,
+    Op::SerialFirst,
+    Op::SerialRotating,
+    Op::SocketWait,
+];
+
 /// One mutex at a time, released, outside spin-locks, and no barrier while it is held.
 fn check_mutexes(program: &[plan::Step]) -> Result<(), String> {
     let (mut held, mut spin_locks) = (None, 0);
     for (index, step) in program.iter().enumerate() {
-        let wrong = |text: &str| Err(format!("step {index}: {text}"));
-        match step.op {
-            Op::Mutex | Op::MutexRead | Op::MutexUnlock if step.lock as usize >= abi::LOCKS_MAX => {
-                return wrong("mutexes are 0 to 15");
-            }
-            Op::Lock => spin_locks += 1,
-            Op::Unlock => spin_locks -= 1,
-            Op::Mutex | Op::MutexRead | Op::Shootdown | Op::ShootdownLazy | Op::Block
-                if spin_locks > 0 =>
-            {
-                return wrong("sleeps or waits for all while holding a spin-lock");
-            }
-            Op::Mutex | Op::MutexRead if held.is_some() => {
-                return wrong("a mutex while holding another");
-            }
-            Op::Mutex | Op::MutexRead => held = Some(step.lock),
-            Op::MutexUnlock if held != Some(step.lock) => return wrong("the mutex is not held"),
-            Op::MutexUnlock if step.permille != 1000 => {
-                return wrong("an unlock must always be taken; put the chance on its mutex");
-            }
-            Op::MutexUnlock => held = None,
-            Op::Barrier
-            | Op::SpinBarrier
-            | Op::UserBarrier
-            | Op::CondBarrier
-            | Op::SerialFirst
-            | Op::SerialRotating
-            | Op::SocketWait
-                if held.is_some() =>
-            {
-                return wrong("waits for others while holding a mutex: they could never come");
-            }
-            Op::Barrier
-            | Op::SpinBarrier
-            | Op::UserBarrier
-            | Op::CondBarrier
-            | Op::SerialFirst
-            | Op::SerialRotating
-            | Op::SocketWait
-            | Op::SocketLock
-            | Op::SocketUnlock
-            | Op::Shootdown
-            | Op::ShootdownLazy
-            | Op::Block
-            | Op::Wake
-            | Op::Compute
-            | Op::ComputeFirst
-            | Op::ComputeRotating
-            | Op::ComputeMoving
-            | Op::Critical
-            | Op::Share => {}
-        }
+        let takes = matches!(step.op, Op::Mutex | Op::MutexRead);
+        let gives = step.op == Op::MutexUnlock;
+        spin_locks += i32::from(step.op == Op::Lock) - i32::from(step.op == Op::Unlock);
+        let wrong = if (takes || gives) && step.lock as usize >= abi::LOCKS_MAX {
+            "mutexes are 0 to 15"
+        } else if spin_locks > 0 && SLEEPS.contains(&step.op) {
+            "sleeps or waits for all while holding a spin-lock"
+        } else if takes && held.is_some() {
+            "a mutex while holding another"
+        } else if gives && held != Some(step.lock) {
+            "the mutex is not held"
+        } else if gives && step.permille != 1000 {
+            "an unlock must always be taken; put the chance on its mutex"
+        } else if held.is_some() && WAITS.contains(&step.op) {
+            "waits for others while holding a mutex: they could never come"
+        } else {
+            held = if takes { Some(step.lock) } else { held.filter(|_| !gives) };
+            continue;
+        };
+        return Err(format!("step {index}: {wrong}"));
     }
     held.map_or(Ok(()), |lock| Err(format!("mutex {lock} is never released")))
 }

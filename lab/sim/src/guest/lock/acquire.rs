@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A vCPU takes a lock, releases it, or checks the one for which it waits. This file has the common
-//! part of all protocols. A file per family determines the next owner and the behaviour of waiters.
+//! part of all protocols, and those without a choice (core/locks/ticket.h, mcs.h, tas.h). For the
+//! others a file per family determines the next owner and the behaviour of waiters.
 
 use super::super::state::{Doing, Guest};
 use super::protocol::Protocol;
@@ -95,8 +96,18 @@ impl Guest {
             return;
         }
         match lock.protocol {
-            Protocol::Fifo { .. } => self.fifo_release(core, index),
-            Protocol::Tas => self.tas_release(core, index),
+            Protocol::Fifo { .. } => {
+                lock.releases += 1;
+                let next = lock.head;
+                self.hand_over(core, next, index);
+            }
+            Protocol::Tas => {
+                lock.releases += 1;
+                let next = self.draw_spinner(core, index, |_| true);
+                if next != VcpuId::NONE {
+                    self.hand_over(core, next, index);
+                }
+            }
             Protocol::Preemptable(_) => self.preemptable_release(core, v, index),
             Protocol::PvTicket { kicks, .. } => self.pv_ticket_release(core, v, index, kicks),
             Protocol::PvQueued { .. } => self.pv_queued_release(core, v, index),

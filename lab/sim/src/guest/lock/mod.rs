@@ -3,7 +3,6 @@
 //! waiters.
 
 mod acquire;
-mod fifo;
 mod halt;
 mod hand_over;
 mod lease;
@@ -14,7 +13,6 @@ mod pv_queued;
 mod pv_ticket;
 mod stall;
 mod state;
-mod tas;
 
 pub use params::{Budgets, TURNS_PER_US};
 pub use protocol::Protocol;

@@ -6,9 +6,12 @@ use crate::engine::VcpuId;
 /// How vCPUs wait for a held lock. Times in ns; [`FOREVER`](super::params::FOREVER): without end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
-    /// In order of arrival, spinning (`ticket`, `mcs`). `shared_word`: all spin on one word.
+    /// In order of arrival, spinning (`ticket`, `mcs`). The first waiter has the lock as soon as it
+    /// is released, even while it has no pCPU: lock waiter preemption. `shared_word`: all spin on one
+    /// word.
     Fifo { shared_word: bool },
-    /// Any vCPU that spins when the lock is released may get it.
+    /// Any vCPU whose guest spins when the lock is released may get it. The others check when they
+    /// return.
     Tas,
     /// In order of arrival, until their time has passed.
     Preemptable(Preemptable),
