@@ -29,14 +29,15 @@ const OF_CAUSES: [&str; 6] = [
 /// The facts at one point in time.
 #[derive(Default)]
 pub struct Facts {
-    kvm: Kvm,
+    pub kvm: Kvm,
     tsc_khz: Option<u32>,
     numa_balancing: bool,
     /// The module's names of VMs, and their processes; `None` if the module is not loaded.
     module: Option<BTreeMap<String, Option<u32>>>,
     /// Last-level caches by the CPUs that they serve.
     caches: BTreeMap<BTreeSet<u32>, Option<usize>>,
-    sched_ext: Option<SchedExt>,
+    /// The scheduler that replaces the kernel's own, if one is enabled.
+    pub sched_ext: Option<SchedExt>,
     /// The cgroups of all VMs.
     groups: Arc<Groups>,
     /// Index of the VM whose settings are read next.
@@ -250,16 +251,6 @@ impl Facts {
         last.checked_sub(first)
     }
 
-    /// The scheduler that replaces the kernel's own, if one is enabled.
-    pub fn sched_ext(&self) -> Option<&SchedExt> {
-        self.sched_ext.as_ref()
-    }
-
-    /// Whether spinning vCPUs exit on this host.
-    pub fn pause_loop_exits(&self) -> Option<bool> {
-        self.kvm.pause_loop_exits
-    }
-
     /// Spinning before a pause-loop exit: as counted by the module since `before`, or else the window of
     /// the VM or of KVM.
     pub fn spin_ns_per_exit(&self, before: &Facts, pid: u32) -> Option<f64> {
@@ -415,6 +406,6 @@ mod tests {
         let (host, sysfs) = (fake.host(), fake.path("sys"));
         let facts =
             Facts::of_host().renewed(Places { sysfs: &sysfs, host: &host }, &[], Detail::Causes);
-        assert_eq!(facts.sched_ext().unwrap().name, "lavd");
+        assert_eq!(facts.sched_ext.unwrap().name, "lavd");
     }
 }

@@ -193,7 +193,7 @@ pub fn did<'s>(
         window_ns: times.total() / count.max(1) as u64,
         times,
         exits,
-        pause_loop_exits: facts.pause_loop_exits(),
+        pause_loop_exits: facts.kvm.pause_loop_exits,
         spin_ns_per_exit: facts.spin_ns_per_exit(before, pid),
         user_spin_share: facts.user_spin_share(before, pid),
         caches: facts.caches(pid),

@@ -33,7 +33,7 @@ pub struct OfVm {
     name: Option<String>,
     /// The VM's names, by kind.
     names: Names,
-    pid: u32,
+    pub pid: u32,
     uuid: Option<String>,
     monitor: &'static str,
     /// The number of its vCPUs. `vcpu` has those whose threads are known.
@@ -57,16 +57,18 @@ pub struct OfVm {
     remainder: Option<f64>,
     #[serde(flatten)]
     cost: Cost,
-    advice: Vec<Advice>,
+    pub advice: Vec<Advice>,
+    /// The name in messages.
     #[serde(skip)]
-    title: String,
+    pub title: String,
     /// Whether its vCPUs' threads take turns.
     #[serde(skip)]
     take_turns: bool,
     #[serde(skip)]
     held: Option<Held>,
+    /// What its vCPUs did.
     #[serde(skip)]
-    did: Did,
+    pub did: Did,
     /// The title of the vCPU, or of the VM for all its vCPUs.
     #[serde(skip)]
     lines: (Vec<Line>, Line),
@@ -116,7 +118,7 @@ pub fn titled(title: &str, pid: u32) -> String {
 impl Document {
     pub fn new(watched: &[Watched], before: &Sample, after: &Sample) -> Document {
         let vms = watched.iter().map(|watched| OfVm::new(watched, before, after)).collect();
-        let sched_ext = after.facts.sched_ext().map(ToString::to_string);
+        let sched_ext = after.facts.sched_ext.as_ref().map(ToString::to_string);
         Document { schema: 1, sched_ext, not_watched: 0, vms }
     }
 
@@ -203,24 +205,6 @@ impl OfVm {
             lines: (of_vcpus, line),
             did: all,
         }
-    }
-
-    /// The name in messages.
-    pub fn title(&self) -> &str {
-        &self.title
-    }
-
-    pub fn advice(&self) -> &[Advice] {
-        &self.advice
-    }
-
-    pub fn pid(&self) -> u32 {
-        self.pid
-    }
-
-    /// What its vCPUs did.
-    pub fn did(&self) -> &Did {
-        &self.did
     }
 
     /// The result in one sentence.

@@ -211,7 +211,7 @@ fn of_exporter(collector: &Collector, own: &Own, took: Duration, text: &mut Text
     let counters = [
         (
             "left_out_vcpus",
-            collector.left_out_total(),
+            collector.left_out_total,
             "vCPUs that were not exported, because the limit was reached",
         ),
         ("scrapes", own.scrapes.load(Ordering::Relaxed), "Requests for metrics"),

@@ -400,7 +400,7 @@ impl<'a> Taking<'a> {
     pub fn document(&self) -> anyhow::Result<Document> {
         let report = self.scheduler.report()?;
         let cpus = (&self.cpus, &self.left);
-        let outside = self.outside.vms();
+        let outside = &self.outside.vms;
         Ok(Document::new(cpus, &self.scheduler, &report, &self.vms, &self.refused, outside))
     }
 }

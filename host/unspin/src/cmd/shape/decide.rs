@@ -103,12 +103,12 @@ pub struct Own {
 /// A VM: its vCPUs, its original weights, and its CPU time.
 #[derive(Debug)]
 pub struct Shaper {
-    parts: Parts,
+    pub parts: Parts,
     params: Params,
     vcpus: Vec<Vcpu>,
     /// The lasting need of each vCPU, which determines the weights.
     needs: Vec<Lasting>,
-    own: Own,
+    pub own: Own,
     /// The VM's CPU time, and the correction of its own weight.
     pub due: Due,
 }
@@ -121,14 +121,6 @@ impl Shaper {
         parts.latency &= !own.slices_ns.is_empty();
         let due = Due::new(own.due_cpus);
         Shaper { parts, params, vcpus, needs, own, due }
-    }
-
-    pub fn parts(&self) -> Parts {
-        self.parts
-    }
-
-    pub fn own(&self) -> &Own {
-        &self.own
     }
 
     /// Ends `periods` periods in which the vCPUs did `seen`, and decides about the next. `is_own`: the

@@ -97,7 +97,7 @@ impl Document {
 
     fn add(&mut self, decided: &Decided) {
         let Decided { vm, cpus } = decided;
-        let (process, is, places) = (&vm.placed.vm, vm.is(), vm.places());
+        let (process, is, places) = (&vm.placed.vm, &vm.is, vm.places());
         for (index, (vcpu, decision)) in process.vcpus.iter().zip(&vm.decisions).enumerate() {
             let slice = is.slices.get(index).copied().zip(decision.slice_ns);
             let now = cpus[index];

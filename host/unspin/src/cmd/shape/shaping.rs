@@ -226,7 +226,7 @@ impl<'a> Shaping<'a> {
 
     /// How many periods to take together before the next look; `number` is the period of the round.
     fn taken_together(&self, number: u32) -> u32 {
-        let steady = self.vms.iter().map(Shaped::steady).min().unwrap_or(0);
+        let steady = self.vms.iter().map(|vm| vm.steady).min().unwrap_or(0);
         if number < OWN || self.asked.parts.uncorrected {
             1
         } else {

@@ -87,18 +87,18 @@ pub fn draw(app: &mut App, area: Rect, buffer: &mut Buffer) {
     titles(app.page, &columns, rows(area, 0, 1), buffer);
     let body = rows(area, 1, area.height);
     if app.lines.is_empty() {
-        let text = match app.latest() {
+        let text = match &app.after {
             Some(sample) if sample.vms.is_empty() => "no VM runs on this host",
             Some(_) if app.has_figures() && !app.filter.is_empty() => "no VM name matches",
             _ => "watching",
         };
         return put(buffer, body, text, Style::new());
     }
-    let first = (app.at() + 1).saturating_sub(body.height.into());
+    let first = (app.at + 1).saturating_sub(body.height.into());
     let names = names(&app.lines, columns.name);
     let shown = app.lines.iter().zip(&names).enumerate().skip(first).take(body.height.into());
     for (y, (index, (line, name))) in (body.y..).zip(shown) {
-        let style = if index == app.at() { MARKED } else { Style::new() };
+        let style = if index == app.at { MARKED } else { Style::new() };
         buffer.set_style(Rect { y, height: 1, ..body }, style);
         draw_line(line, name, &columns.at(y), style, buffer);
     }

@@ -104,7 +104,7 @@ impl Args {
             _ => true,
         };
         let restored = match is_there {
-            true => Undo::open(&self.journal, proc)?.left().to_vec(),
+            true => Undo::open(&self.journal, proc)?.left,
             false => Vec::new(),
         };
         if restored.is_empty() {
