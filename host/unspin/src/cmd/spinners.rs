@@ -104,7 +104,7 @@ fn series(name: &str) -> anyhow::Result<&'static str> {
 
 fn of_file(path: &Path) -> anyhow::Result<Names> {
     let symbols = Symbols::read(path).map_err(|e| Usage(e.to_string()))?;
-    Ok(Names::OfFile { symbols, path: path.to_path_buf() })
+    Ok(Names::of_file(symbols, path))
 }
 
 /// As in unspin-lab, which fetches the kernel: the one next to this program, or else the one in the PATH.
@@ -126,7 +126,7 @@ fn of_series(args: &Args, series: &'static str) -> anyhow::Result<Names> {
     }
     let name = format!("the symbols of Debian's kernel {series}");
     let symbols = Symbols::parse(&String::from_utf8_lossy(&took.stdout), Path::new(&name))?;
-    Ok(Names::OfSeries { symbols, series })
+    Ok(Names::of_series(symbols, series))
 }
 
 /// The selected VMs.
