@@ -93,7 +93,6 @@ impl Undo {
         self.host.starters(self.journal.changes(), pid)
     }
 
-    /// The present value of a target.
     pub fn read(&self, target: &Target) -> anyhow::Result<String> {
         self.host.read(target).with_context(|| format!("cannot read {target}"))
     }

@@ -9,7 +9,6 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use unspin_scratch::{Killed, Scratch};
 
-/// A host: its module's files, its processes, its configuration.
 struct Host(Scratch);
 
 const CONFIG: &str = "[default]\nmode = \"observe\"\n[vm.\"web,1\"]\nmode = \"apples\"\n";

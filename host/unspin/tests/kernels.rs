@@ -5,7 +5,6 @@ use std::fs;
 use std::process::{Command, Output, Stdio};
 use unspin_scratch::Scratch;
 
-/// Another host in a directory.
 struct Other(Scratch);
 
 impl Other {

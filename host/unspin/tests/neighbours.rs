@@ -53,7 +53,6 @@ fn vms_are_shown_where_they_compete() {
     assert!(said(&hidden).contains("/../elsewhere is not in the tree"), "{}", said(&hidden));
 }
 
-/// A signal that comes before the measurement ends the command.
 #[test]
 fn what_was_watched_until_ctrl_c_is_shown() {
     let host = Fake::new();

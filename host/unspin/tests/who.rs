@@ -9,7 +9,6 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 use unspin_scratch::Scratch;
 
-/// A host in a directory.
 struct Other(Scratch);
 
 impl Other {

@@ -129,7 +129,6 @@ fn of_series(args: &Args, series: &'static str) -> anyhow::Result<Names> {
     Ok(Names::of_series(symbols, series))
 }
 
-/// The selected VMs.
 fn chosen(args: &Args, host: &Host) -> anyhow::Result<Vec<VmProcess>> {
     vms::say_unseen(host);
     let all = vms::processes(host)?;

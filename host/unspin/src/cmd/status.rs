@@ -100,13 +100,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     })
 }
 
-/// Describes the last decisions of `unspin shape`.
 fn of_shape(written: &Written<shape::Document>, width: usize) -> String {
     let head = wrapped(&format!("unspin shape (process {}):", written.process), width);
     head + &written.document.text(width)
 }
 
-/// Describes what `unspin schedule` does.
 fn of_schedule(written: &Written<schedule::Document>, width: usize) -> String {
     let text = written.document.text();
     let lines: String = text.lines().map(|line| wrapped(line, width)).collect();
@@ -125,7 +123,6 @@ fn typed(files: &BTreeMap<String, String>) -> BTreeMap<String, Value> {
     files.iter().map(|(k, v)| (k.clone(), value(v))).collect()
 }
 
-/// The files of a VM, and its name.
 fn known(vm: &Vm, files: &Files) -> BTreeMap<String, Value> {
     let mut all = typed(files);
     if let Some(text) = files.get(TURNS_REFUSED) {
@@ -220,7 +217,6 @@ fn table(module: &Module, vms: &[(Vm, Files)], width: usize) -> String {
     text + &turns + &refusals(vms, width)
 }
 
-/// Which VMs have no turns, and why.
 fn refusals(vms: &[(Vm, Files)], width: usize) -> String {
     let of_vm = |(vm, files): &(Vm, Files)| {
         let reason = files.get(TURNS_REFUSED).and_then(|text| turns_refused(text))?;

@@ -26,7 +26,6 @@ const OF_CAUSES: [&str; 6] = [
     MODE,
 ];
 
-/// The facts at one point in time.
 #[derive(Default)]
 pub struct Facts {
     pub kvm: Kvm,
@@ -38,7 +37,6 @@ pub struct Facts {
     caches: BTreeMap<BTreeSet<u32>, Option<usize>>,
     /// The scheduler that replaces the kernel's own, if one is enabled.
     pub sched_ext: Option<SchedExt>,
-    /// The cgroups of all VMs.
     groups: Arc<Groups>,
     /// Index of the VM whose settings are read next.
     turn: usize,
@@ -55,7 +53,6 @@ struct OfVm {
     counts: Counts,
 }
 
-/// The settings of a VM.
 #[derive(Default)]
 struct Set {
     allowed: BTreeSet<u32>,
@@ -71,7 +68,6 @@ fn threads(vm: &VmProcess) -> Vec<u32> {
     vm.vcpus.iter().map(|vcpu| vcpu.tid).collect()
 }
 
-/// What a sample contains of a VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
     /// The module's files from which causes are computed.
@@ -230,7 +226,6 @@ impl Facts {
         Some(self.seen.get(&pid)?.since(before.seen.get(&pid)?))
     }
 
-    /// Whether the module is loaded.
     pub fn has_module(&self) -> bool {
         self.module.is_some()
     }

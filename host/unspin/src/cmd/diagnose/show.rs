@@ -31,7 +31,6 @@ pub struct Document {
 #[derive(Serialize)]
 pub struct OfVm {
     name: Option<String>,
-    /// The VM's names, by kind.
     names: Names,
     pub pid: u32,
     uuid: Option<String>,
@@ -66,7 +65,6 @@ pub struct OfVm {
     take_turns: bool,
     #[serde(skip)]
     held: Option<Held>,
-    /// What its vCPUs did.
     #[serde(skip)]
     pub did: Did,
     /// The title of the vCPU, or of the VM for all its vCPUs.
@@ -96,7 +94,6 @@ fn seconds_by_state(times: &Times) -> Option<Map<String, Value>> {
     (times.total() > 0).then(|| by_state(times, |time| seconds(time).into()))
 }
 
-/// A number per observed state.
 fn by_state(times: &Times, number: impl Fn(u64) -> Value) -> Map<String, Value> {
     times.spent().map(|(state, time)| (state.name().to_string(), number(time))).collect()
 }
@@ -154,7 +151,6 @@ impl Document {
         }
     }
 
-    /// A line per VM, in the given order.
     pub fn table(&self, width: usize) -> String {
         let lines: Vec<&Line> = self.vms.iter().map(|vm| &vm.lines.1).collect();
         printable_lines(&table::of_vms(&lines, width))
@@ -207,7 +203,6 @@ impl OfVm {
         }
     }
 
-    /// The result in one sentence.
     pub fn sentence(&self) -> String {
         if self.did.vcpus == 0 && self.did.unseen > 0 {
             return "What its vCPUs do is unknown: none of them has left the guest, slept or waited.".into();
@@ -293,7 +288,6 @@ impl OfVm {
         in_words(named, rest, self.pid)
     }
 
-    /// Everything about the VM, in lines of at most `width` cells.
     fn text(&self, width: usize) -> String {
         let vcpus = if self.vcpus == 1 { "vCPU" } else { "vCPUs" };
         let size = format!("{} {vcpus}, {:.1} s", self.vcpus, self.window_s);

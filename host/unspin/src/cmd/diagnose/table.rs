@@ -17,7 +17,6 @@ fn in_percent(share: Option<f64>) -> String {
     or_unknown(share, |share| format!("{:.1}", 100.0 * share))
 }
 
-/// Columns of VMs and of vCPUs.
 const OF_ALL: [Column; 7] = [
     Column::number("lost%", 1),
     Column::text("cause", 3),
@@ -46,12 +45,10 @@ fn of_each_cause(row: &Line) -> impl Iterator<Item = String> + '_ {
     row.lost.iter().map(|lost| in_percent(*lost))
 }
 
-/// The titles of [`of_each_cause`].
 fn causes() -> impl Iterator<Item = Column> {
     Cause::ALL.into_iter().map(|cause| Column::number(cause.name(), 9))
 }
 
-/// A line per VM, in the given order.
 pub fn of_vms(rows: &[&Line], width: usize) -> String {
     let mut columns = vec![Column::text("VM", 0), Column::number("vCPUs", 5)];
     columns.extend(OF_ALL);
@@ -68,7 +65,6 @@ pub fn of_vms(rows: &[&Line], width: usize) -> String {
     table_of_vms(&columns, &rows.iter().map(line).collect::<Vec<_>>(), &selectors, width)
 }
 
-/// A line per vCPU.
 pub fn of_vcpus(rows: &[Line], width: usize) -> String {
     let mut columns = vec![Column::text("vCPU", 0)];
     columns.extend(OF_ALL);

@@ -10,7 +10,6 @@ use unspin_probe::{Seen, Thread};
 
 pub struct Collector {
     source: Box<dyn Source + Send>,
-    /// Limit of exported vCPUs.
     vcpus_max: usize,
     before: Option<Sample>,
     /// By process id.
@@ -51,7 +50,6 @@ impl Collector {
         }
     }
 
-    /// Starts watching new VMs.
     pub fn look(&mut self) -> anyhow::Result<()> {
         self.source.look()
     }
@@ -76,7 +74,6 @@ impl Collector {
         self.vms.values()
     }
 
-    /// Facts of the last collection.
     pub fn facts(&self) -> Option<&Facts> {
         self.before.as_ref().map(|sample| &*sample.facts)
     }
@@ -86,7 +83,6 @@ impl Collector {
         self.before.as_ref().map_or(0, |sample| sample.left_out)
     }
 
-    /// vCPUs that are exported now.
     pub fn exported(&self) -> usize {
         self.vms.values().map(|vm| vm.vcpus.len()).sum()
     }

@@ -21,7 +21,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use unspin_host::{place, Groups, Host, Rival, Tree, Used};
 
-/// The default measuring time, in seconds.
 const TIME: &str = "5";
 
 const HELP: &str = "\

@@ -8,10 +8,8 @@ use std::fmt::Write;
 use unspin_host::{cpus, VmProcess};
 use unspin_schedule::{Error, Gang, Report, Scheduler, Vm, WEIGHT_USUAL};
 
-/// Of the JSON.
 const SCHEMA: u32 = 1;
 
-/// Whether this kernel can have it.
 #[derive(Debug, Serialize)]
 pub struct Checked {
     schema: u32,
@@ -48,7 +46,6 @@ pub struct Document {
     pushed: u64,
 }
 
-/// A VM that is taken.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Taken {
     pub process: u32,
@@ -68,7 +65,6 @@ pub struct Taken {
     pub gang: String,
 }
 
-/// A VM that is not taken.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Refused {
     pub process: u32,
@@ -181,7 +177,6 @@ impl Document {
         }
     }
 
-    /// What is said of the VM of a process.
     pub fn of_process(&self, pid: u32) -> Option<String> {
         let taken = self.vms.iter().find(|vm| vm.process == pid).map(Taken::line);
         let refused = self.refused.iter().find(|vm| vm.process == pid).map(Refused::line);
@@ -189,7 +184,6 @@ impl Document {
         taken.or(refused).or(outside).map(|line| format!("unspin schedule: {line}"))
     }
 
-    /// A line for each VM, and one for the scheduler.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let taken = self.vms.iter().map(Taken::line);

@@ -8,7 +8,6 @@ use unspin_schedule::OTHERS;
 /// A VM, by its process and the start of that.
 pub type Key = (u32, Option<u64>);
 
-/// What is known of the host at a look.
 pub struct Seen<'a> {
     pub host: &'a Host,
     pub tree: &'a Tree,
@@ -17,7 +16,6 @@ pub struct Seen<'a> {
     pub cpus: &'a BTreeSet<u32>,
 }
 
-/// A VM that can be taken.
 #[derive(Debug, PartialEq)]
 pub struct Fit {
     pub vcpus: u32,

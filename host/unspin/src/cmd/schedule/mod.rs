@@ -178,7 +178,6 @@ impl Readers {
         Readers { json: args.json, file, has_no_file: false, has_no_output: false }
     }
 
-    /// Other commands.
     fn write(&mut self, document: &Document) {
         first_error(self.file.write(document), &mut self.has_no_file);
     }
@@ -201,7 +200,6 @@ fn first_error(done: anyhow::Result<()>, said: &mut bool) {
     }
 }
 
-/// Until it is stopped.
 fn go_on(
     args: &Args,
     taking: &mut Taking,

@@ -8,7 +8,6 @@ use unspin_host::{cpus, policy, Host, VmProcess};
 /// A thread that is neither new, nor a vCPU's, nor the first of its process is looked at every so many looks.
 const ALL_EVERY: u32 = 10;
 
-/// What was found at the last look.
 #[derive(Default)]
 pub struct Outside {
     /// On which of these CPUs each may run, and which process each is.
@@ -22,7 +21,6 @@ pub struct Outside {
     threads: BTreeMap<Key, Threads>,
 }
 
-/// Threads of a VM.
 #[derive(Default)]
 struct Threads {
     looks: u32,
@@ -88,7 +86,6 @@ impl Outside {
     }
 }
 
-/// What is said of a VM.
 pub fn line(name: &str, cpus: &str) -> String {
     format!("{name}: not taken, and may run on CPUs {cpus}, where it runs before VMs that are")
 }

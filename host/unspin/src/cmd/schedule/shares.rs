@@ -43,7 +43,6 @@ fn parent(way: &[(Step, f64)], at: usize) -> Option<&Step> {
     way[..at].last().map(|(step, _)| step)
 }
 
-/// From the root to a VM.
 fn way(tree: &Tree, groups: &Groups, (pid, vcpus): (u32, u32)) -> Vec<(Step, f64)> {
     let place = groups.place(tree, pid).ok();
     let is_own = place.as_ref().is_some_and(|place| place.is_own);

@@ -95,7 +95,6 @@ impl<'a> Taking<'a> {
         self.vms.is_empty()
     }
 
-    /// The VMs that are not taken, and why.
     pub fn refusals(&self) -> String {
         let each = self.refused.iter().map(|(vm, why)| format!("{}: {why}", vm.title()));
         each.collect::<Vec<_>>().join("; ")
@@ -210,7 +209,6 @@ impl<'a> Taking<'a> {
         (vm.pid, self.host.start_time(vm.pid))
     }
 
-    /// Since the last look.
     fn is_taken(&self, pid: u32) -> bool {
         self.vms.iter().any(|(process, _)| process.pid == pid)
     }
@@ -340,7 +338,6 @@ impl<'a> Taking<'a> {
         done
     }
 
-    /// Keeps what is to be tried again.
     fn note(&mut self, pid: u32, done: anyhow::Result<()>) {
         if let Some(line) = self.pending.note(pid, done) {
             say!("unspin: {line}");
@@ -426,7 +423,6 @@ fn inherited(undo: &Undo, pid: u32, heirs: &[u32]) -> Vec<(Target, String, Strin
     heirs.iter().copied().flat_map(of).collect()
 }
 
-/// Whether the journal could not be written.
 fn is_of_journal(e: &anyhow::Error) -> bool {
     e.downcast_ref::<Error>().is_some_and(Error::is_of_journal)
 }

@@ -50,7 +50,6 @@ fn conflicts(seen: &Seen, periods: u32, waited_ns: u64, latency_us: u32) -> u64 
     preempted + (waited_ns / 1000 / u64::from(latency_us.max(1))).min(seen.wakes / periods)
 }
 
-/// The parts of shaping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parts {
     /// The vCPUs' shares of the VM's CPU time (5.4.1).
@@ -66,7 +65,6 @@ pub struct Parts {
     pub uncorrected: bool,
 }
 
-/// The decision about a vCPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     pub weight: u64,
@@ -78,7 +76,6 @@ pub struct Decision {
     pub given_ns: u64,
     pub used_ns: u64,
     pub next_ns: u64,
-    /// Its lasting need.
     pub need: Lasting,
     pub ready: bool,
     /// How soon it should get a CPU, in us.

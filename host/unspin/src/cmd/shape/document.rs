@@ -19,7 +19,6 @@ pub struct Document {
     refused: Vec<Refused>,
 }
 
-/// A present and a next value.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Change<T> {
     now: T,
@@ -126,7 +125,6 @@ impl Document {
         });
     }
 
-    /// Lines of at most `width` cells.
     pub fn text(&self, width: usize) -> String {
         let columns = [
             Column::text("VM", 0),
@@ -215,7 +213,6 @@ impl Document {
 }
 
 impl OfVm {
-    /// The VM's name in messages.
     fn title(&self) -> String {
         titled(&self.vm, self.pid)
     }

@@ -14,10 +14,8 @@ use unspin_probe::Seen;
 /// The weight of a VM without one of its own. Its vCPUs' weights are relative to it.
 const WHOLE: u64 = 100;
 
-/// The largest weight of a cgroup.
 const WEIGHT_MAX: u64 = 10_000;
 
-/// The settings of a VM.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Values {
     /// Weights of its vCPUs, and its own.
@@ -36,7 +34,6 @@ impl Values {
     }
 }
 
-/// A shaped VM.
 pub struct Shaped {
     pub placed: Placed,
     pub shaper: Shaper,
@@ -139,7 +136,6 @@ impl Shaped {
         }
     }
 
-    /// Its vCPUs as input of the resolver.
     pub fn movable(&mut self) -> Option<Movable<'_>> {
         let cpus = self.placed.cpus.as_ref().ok()?;
         (!self.movers.is_empty()).then_some(Movable { cpus, vcpus: &mut self.movers })
@@ -157,7 +153,6 @@ impl Shaped {
         }
     }
 
-    /// The wanted CPUs of its vCPUs.
     pub fn places(&self) -> Vec<u32> {
         self.movers.iter().map(|mover| mover.cpu).collect()
     }
@@ -185,7 +180,6 @@ impl Shaped {
         wanted
     }
 
-    /// The texts of the wanted values of all targets.
     fn texts(&self, wanted: &Values) -> Vec<String> {
         if *wanted == self.is {
             return self.texts.clone();

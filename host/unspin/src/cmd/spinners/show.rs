@@ -44,7 +44,6 @@ impl Names {
     }
 }
 
-/// A VM and its counts.
 pub struct Watched<'a> {
     pub vm: &'a VmProcess,
     pub threads: usize,
@@ -70,7 +69,6 @@ struct OfVm {
     /// `web1 (process 4242)`.
     #[serde(skip)]
     title: String,
-    /// Number of watched threads.
     threads: usize,
     /// Whether these are its vCPUs, or all its threads.
     #[serde(skip)]
@@ -128,7 +126,6 @@ impl Document {
         self.vms.iter().filter_map(of).collect()
     }
 
-    /// Lines of at most `width` cells.
     pub fn text(&self, width: usize) -> String {
         let vms = self.vms.iter().map(|vm| vm.text(self.seconds, width));
         let text = vms.collect::<Vec<_>>().join("\n");
@@ -342,7 +339,6 @@ interrupted by the host: 40, 8 per second
         assert_eq!(vm["spinners"], serde_json::json!([]));
     }
 
-    /// A name from another kernel would be wrong.
     #[test]
     fn symbols_of_another_kernel_name_nothing() {
         let vm = vm(Some("web1"), 1);

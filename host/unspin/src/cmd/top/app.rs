@@ -8,7 +8,6 @@ use crate::cmd::{schedule, shape};
 use crate::watch::{Running, Sample};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// Longest filter text.
 const FILTER_MAX: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +84,6 @@ impl App {
         }
     }
 
-    /// Takes a new sample.
     pub fn feed(&mut self, sample: Sample) {
         self.before = self.after.replace(sample);
         self.make_lines();

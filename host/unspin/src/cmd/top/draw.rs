@@ -14,7 +14,6 @@ use std::time::Duration;
 use unspin_diagnosis::Cause;
 use unspin_text::printable_lines;
 
-/// Number of lines above the list.
 const HEAD: u16 = 3;
 
 pub fn draw(app: &mut App, every: Duration, area: Rect, buffer: &mut Buffer) {
@@ -89,7 +88,6 @@ fn foot(app: &App, area: Rect, buffer: &mut Buffer) {
     Text::from_iter(spans).render(area, buffer);
 }
 
-/// The columns by which lines can be sorted.
 fn menu(marked: usize, area: Rect, buffer: &mut Buffer) {
     let height = (Column::ALL.len() as u16 + 2).min(area.height);
     let area = Rect { width: 24.min(area.width), height, ..area };

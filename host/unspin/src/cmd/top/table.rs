@@ -20,11 +20,9 @@ const NUMBER: u16 = 6;
 const WORD: u16 = 7;
 const CAUSE: u16 = 12;
 
-/// The places of the columns.
 struct Columns {
     name: Rect,
     numbers: Rect,
-    /// How long it waited, in the terms of other tools.
     words: Rect,
     causes: Option<Rect>,
     bar: Rect,
@@ -76,7 +74,6 @@ fn numbers(buffer: &mut Buffer, area: Rect, width: u16, texts: &[String], style:
     }
 }
 
-/// A number with one decimal; `None` is unknown.
 fn plain(percent: Option<f64>) -> String {
     percent.map_or_else(|| "?".into(), |percent| format!("{percent:.1}"))
 }

@@ -19,7 +19,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-/// Requests from signals.
 pub struct Signals {
     end: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,

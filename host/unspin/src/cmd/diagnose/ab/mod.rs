@@ -63,7 +63,6 @@ pub struct Args {
     synthetic_states: Option<Mixes>,
 }
 
-/// The result of --put-back.
 #[derive(Serialize)]
 struct PutBack {
     schema: u32,
@@ -79,7 +78,6 @@ fn causes() -> impl TypedValueParser<Value = Cause> {
         .map(move |name| of(name).unwrap_or(Cause::Cache))
 }
 
-/// Further options of diagnose.
 pub struct Asking<'a> {
     pub vm: &'a OsStr,
     pub seconds: Option<Duration>,
