@@ -3,16 +3,15 @@
 //! settings and refusals, and that it restores everything, for any end.
 
 mod common;
-#[path = "common/vm_host.rs"]
-mod vm_host;
 
+use common::vm_host::{allowed, comes_to, guard_if_any, guard_of, signal, started, VmHost};
+use common::{json, said, text};
 use serde_json::Value;
 use std::fs;
 use std::ops::Deref;
 use std::path::Path;
 use std::process::{Child, Command};
 use unspin_scratch::Killed;
-use vm_host::{allowed, comes_to, guard_if_any, guard_of, said, signal, started, VmHost};
 
 const SCOPE: &str = r"machine.slice/machine-qemu\x2d1\x2dweb.scope";
 /// The first vCPU was runnable at the end, the second was idle.
@@ -125,7 +124,7 @@ fn a_dry_run_says_what_would_be_set_and_changes_nothing() {
     let fake = Fake::new();
     let out = fake.shape(&["web", "--dry-run", "--once", "--json"]).output().unwrap();
     assert!(out.status.success(), "{}", said(&out));
-    let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let json = json(&out);
     assert_eq!((&json["schema"], &json["refused"]), (&1.into(), &Value::Array(vec![])));
     let decisions = json["decisions"].as_array().unwrap();
     // Due are 0.5 and 1 of the time, which is 0.75 each. Demands are 1.1 of the first vCPU's part, and the
@@ -145,7 +144,7 @@ fn a_dry_run_says_what_would_be_set_and_changes_nothing() {
     fake.is_as_before();
 
     let out = fake.shape(&["--dry-run", "--once"]).output().unwrap();
-    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let text = text(&out.stdout);
     assert!(text.contains("was idle at the end") && text.contains("gets 0.75 CPUs"), "{text}");
     let missing = fake.shape(&["db", "--dry-run", "--once"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(1));
@@ -205,7 +204,7 @@ fn without_a_cgroup_each_they_get_nice_values() {
     signal(child.id(), libc::SIGTERM);
     let out = child.wait_with_output().unwrap();
     assert!(out.status.success(), "{}", said(&out));
-    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let text = text(&out.stdout);
     assert!(text.contains("(set as nice values of the vCPUs)"), "{text}");
     assert_eq!(nice_of(&fake), own);
     fake.is_as_before();
@@ -311,7 +310,7 @@ fn vcpus_that_are_pinned_stay() {
     unspin_host::cpus::set_affinity(fake.vcpus[0], &first).unwrap();
     let out =
         fake.shape(&["--dry-run", "--once", "--json", "--parts", "resolver"]).output().unwrap();
-    let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let json = json(&out);
     let why = json["vms"][0]["pinned"].as_str().unwrap();
     assert!(why.contains("its vCPUs are pinned"), "{json}");
     assert_eq!(json["decisions"][0]["pcpu"]["now"], json["decisions"][0]["pcpu"]["then"]);
@@ -365,7 +364,7 @@ fn after_a_round_the_weights_are_its_own_again_for_a_while() {
     assert!(child.try_wait().unwrap().is_none());
     signal(child.id(), libc::SIGTERM);
     let out = child.wait_with_output().unwrap();
-    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let text = text(&out.stdout);
     assert!(text.contains("gets 0.75 CPUs of 1.25 due"), "{text}");
     assert!(text.contains("weight of the VM 400; weights of vCPUs 1"), "{text}");
     fake.is_as_before();
@@ -466,7 +465,7 @@ fn status_shows_what_is_shaped() {
         command.arg("--sysfs").arg(fake.dir.join("no-module")).output().unwrap()
     };
     let out = status(&[]);
-    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let text = text(&out.stdout);
     assert!(out.status.success(), "{}", said(&out));
     assert!(text.contains(&format!("unspin shape (process {}):", child.id())), "{text}");
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");

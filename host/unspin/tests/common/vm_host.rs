@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A host made of files with one VM, whose vCPUs are real threads that sleep.
 
+use super::command;
 use std::fs;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use unspin_scratch::Scratch;
 
@@ -63,9 +64,9 @@ impl VmHost {
 
     /// The command on this host. `dirs` are options, with their directories in the host.
     pub fn command(&self, args: &[&str], dirs: &[(&str, &str)]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+        let mut command = command(args);
         // Wide enough for any sentence.
-        command.args(args).stdin(Stdio::null()).env("COLUMNS", "10000");
+        command.env("COLUMNS", "10000");
         let always = [("--proc", "proc"), ("--sysfs", "mod"), ("--journal", "run/journal")];
         for (option, dir) in always.iter().chain(dirs) {
             command.arg(option).arg(self.dir.join(dir));
@@ -102,10 +103,6 @@ pub fn comes_to(what: &str, is_so: impl Fn() -> bool) {
         assert!(Instant::now() < end, "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-pub fn said(out: &Output) -> String {
-    String::from_utf8_lossy(&out.stderr).into_owned()
 }
 
 pub fn signal(pid: u32, signal: i32) {
