@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether a VM can be taken, and which of its threads.
 
+use crate::vms;
 use std::collections::{BTreeMap, BTreeSet};
 use unspin_host::{cpus, policy, Groups, Host, Limit, Task, Tree, VmProcess};
 use unspin_schedule::OTHERS;
@@ -40,18 +41,10 @@ pub struct Thread {
 impl Fit {
     /// An error is why the VM is not taken, in words.
     pub fn of(seen: &Seen, vm: &VmProcess) -> Result<Fit, String> {
-        if !vm.is_all_known() {
-            return Err(
-                "it does not name its vCPU threads; start QEMU with -name debug-threads=on".into(),
-            );
-        }
+        vms::has_distinct_vcpus(vm)?;
         let units: BTreeMap<u32, u32> =
             vm.vcpus.iter().map(|vcpu| (vcpu.tid, vcpu.index)).collect();
-        let numbers: BTreeSet<u32> = units.values().copied().collect();
-        if numbers.len() < units.len() {
-            return Err("2 of its vCPUs have the same number: its process has several VMs".into());
-        }
-        let vcpus = numbers.last().map_or(0, |last| last + 1);
+        let vcpus = units.values().max().map_or(0, |last| last + 1);
         if vcpus > OTHERS {
             return Err(format!("it has more than {OTHERS} vCPUs, which is the most so far"));
         }

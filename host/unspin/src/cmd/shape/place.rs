@@ -139,18 +139,9 @@ fn is_fit(places: &Places, vm: &VmProcess) -> Result<(), String> {
     if let Some(scheduler) = &places.sched_ext {
         return Err(format!("{scheduler}; stop that scheduler, or use --parts resolver alone"));
     }
-    match vm.vcpus.len() {
-        _ if !vm.is_all_known() => {
-            return Err(
-                "it does not name its vCPU threads; start QEMU with -name debug-threads=on".into()
-            )
-        }
-        1 => return Err("it has 1 vCPU: nothing to divide".into()),
-        _ => {}
-    }
-    let numbers: BTreeSet<u32> = vm.vcpus.iter().map(|vcpu| vcpu.index).collect();
-    if numbers.len() < vm.vcpus.len() {
-        return Err("2 of its vCPUs have the same number: its process has several VMs".into());
+    vms::has_distinct_vcpus(vm)?;
+    if vm.vcpus.len() == 1 {
+        return Err("it has 1 vCPU: nothing to divide".into());
     }
     if let Some((id, value)) = gang(places, vm) {
         return Err(format!(
