@@ -143,7 +143,7 @@ fn no_name_breaks_a_table_or_a_message() {
                 "shape",
                 shaped.command(
                     &["shape", "--synthetic-vcpus", "0.5r,0.25", "--dry-run", "--once"],
-                    &[("--cgroups", "cgroup")],
+                    &[],
                 ),
             ),
             ("diagnose", unspin(&host, &["diagnose", "nosuch"])),
@@ -315,7 +315,7 @@ fn many_vms_are_shaped_in_little_time() {
         host.write(&format!("proc/{pid}/cgroup"), &format!("0::/machine.slice/{scope}"));
     }
     let mut command = unspin(&host, &["shape", "--dry-run", "--once", "--json"]);
-    command.args(["--synthetic-vcpus", "1,0.5", "--cgroups"]).arg(host.path("sys/fs/cgroup"));
+    command.args(["--synthetic-vcpus", "1,0.5"]);
     let begun = Instant::now();
     let out = command.output().unwrap();
     let json = json(&out);

@@ -36,13 +36,13 @@ impl Fake {
             fake.write(&fake.of_vcpu(index, "cgroup.threads"), &tid.to_string());
         }
         fake.in_cgroups("0::");
-        fake.write(&format!("cgroup/{SCOPE}/cpu.weight"), "100");
+        fake.write(&format!("sys/fs/cgroup/{SCOPE}/cpu.weight"), "100");
         fake
     }
 
     /// A file of a vCPU's cgroup.
     fn of_vcpu(&self, index: usize, file: &str) -> String {
-        format!("cgroup/{SCOPE}/libvirt/vcpu{index}/{file}")
+        format!("sys/fs/cgroup/{SCOPE}/libvirt/vcpu{index}/{file}")
     }
 
     /// Sets the prefix of the vCPUs' `/proc/TID/cgroup`.
@@ -66,7 +66,7 @@ impl Fake {
 
     fn weights(&self) -> Vec<String> {
         let files = [self.of_vcpu(0, "cpu.weight"), self.of_vcpu(1, "cpu.weight")];
-        let files = files.into_iter().chain([format!("cgroup/{SCOPE}/cpu.weight")]);
+        let files = files.into_iter().chain([format!("sys/fs/cgroup/{SCOPE}/cpu.weight")]);
         files.map(|file| self.read(&file)).collect()
     }
 
@@ -78,7 +78,7 @@ impl Fake {
 
     fn shape_at(&self, paces: &str) -> Command {
         let args = ["shape", "--synthetic-vcpus", paces, "--period-ms", "20"];
-        self.command(&args, &[("--cgroups", "cgroup")])
+        self.command(&args, &[])
     }
 
     #[track_caller]
@@ -218,11 +218,11 @@ fn a_helper_beside_the_monitor_is_the_vms() {
         fake.write(&format!("proc/{tid}/cgroup"), "0::/qemu.slice/100.scope");
     }
     let both = format!("{}\n2002", fake.vm);
-    fake.write("cgroup/qemu.slice/100.scope/cgroup.procs", &both);
-    fake.write("cgroup/qemu.slice/100.scope/cgroup.threads", &both);
-    fake.write("cgroup/qemu.slice/100.scope/cpu.weight", "100");
+    fake.write("sys/fs/cgroup/qemu.slice/100.scope/cgroup.procs", &both);
+    fake.write("sys/fs/cgroup/qemu.slice/100.scope/cgroup.threads", &both);
+    fake.write("sys/fs/cgroup/qemu.slice/100.scope/cpu.weight", "100");
     fake.write("proc/2002/cgroup", "0::/qemu.slice/100.scope");
-    let weight = || fake.read("cgroup/qemu.slice/100.scope/cpu.weight");
+    let weight = || fake.read("sys/fs/cgroup/qemu.slice/100.scope/cpu.weight");
     let own = nice_of(&fake);
     let child = started(fake.shape(&["web"]), || weight() != "100");
     assert!(nice_of(&fake)[1] > own[1], "its siblings divide it: not all are raised");
@@ -239,15 +239,15 @@ fn without_the_controller_neighbours_are_those_of_the_parent() {
     for tid in fake.vcpus {
         fake.write(&format!("proc/{tid}/cgroup"), "0::/system.slice/vm1.service");
     }
-    fake.write("cgroup/system.slice/cpu.weight", "100");
-    fake.write("cgroup/system.slice/vm1.service/cgroup.procs", &fake.vm.to_string());
-    fake.write("cgroup/system.slice/vm2.service/cgroup.procs", "4000001");
+    fake.write("sys/fs/cgroup/system.slice/cpu.weight", "100");
+    fake.write("sys/fs/cgroup/system.slice/vm1.service/cgroup.procs", &fake.vm.to_string());
+    fake.write("sys/fs/cgroup/system.slice/vm2.service/cgroup.procs", "4000001");
     fake.holds_vm(4_000_001, "db");
     fake.write("proc/4000001/status", "Tgid:\t4000001");
     fake.write("proc/4000001/cgroup", "0::/system.slice/vm2.service");
     let own = nice_of(&fake);
     let child = started(fake.shape(&["web"]), || nice_of(&fake)[0] < own[0]);
-    assert_eq!(fake.read("cgroup/system.slice/cpu.weight"), "100");
+    assert_eq!(fake.read("sys/fs/cgroup/system.slice/cpu.weight"), "100");
     signal(child.id(), libc::SIGTERM);
     let out = child.wait_with_output().unwrap();
     assert!(out.status.success() && !said(&out).contains("left alone"), "{}", said(&out));
@@ -428,7 +428,7 @@ fn vcpus_come_and_go() {
     let child = started(fake.shape_at("0.5r,0.25,0.01"), || is_set(2));
     fs::remove_dir_all(fake.dir.join(format!("proc/{}/task/{tid}", fake.vm))).unwrap();
     fs::remove_dir_all(fake.dir.join(format!("proc/{tid}"))).unwrap();
-    fs::remove_dir_all(fake.dir.join(format!("cgroup/{SCOPE}/libvirt/vcpu2"))).unwrap();
+    fs::remove_dir_all(fake.dir.join(format!("sys/fs/cgroup/{SCOPE}/libvirt/vcpu2"))).unwrap();
     comes_to("the two that are left are not put back", || fake.weights()[..2] == ["100", "100"]);
     comes_to("the two that are left are not shaped", || is_set(0) && is_set(1));
     assert!(!fake.journal().contains("vcpu2"));
@@ -446,7 +446,7 @@ fn a_vm_that_ends_leaves_nothing_to_put_back() {
     let fake = Fake::new();
     let child = fake.shapes();
     fs::remove_dir_all(fake.dir.join(format!("proc/{}", fake.vm))).unwrap();
-    fs::remove_dir_all(fake.dir.join("cgroup/machine.slice")).unwrap();
+    fs::remove_dir_all(fake.dir.join("sys/fs/cgroup/machine.slice")).unwrap();
     let out = child.wait_with_output().unwrap();
     assert_eq!(out.status.code(), Some(1), "{}", said(&out));
     assert!(said(&out).contains("no VM runs on this host"), "{}", said(&out));
@@ -551,14 +551,14 @@ fn many() -> Fake {
         let (pid, slice) = (4_000_000 + vm as u32, format!("machine.slice/machine-{vm}.scope"));
         fake.holds_vm(pid, &format!("vm{vm}"));
         fake.write(&format!("proc/{pid}/status"), &format!("Tgid:\t{pid}"));
-        fake.write(&format!("cgroup/{slice}/cpu.weight"), "100");
+        fake.write(&format!("sys/fs/cgroup/{slice}/cpu.weight"), "100");
         for (index, tid) in tids.iter().enumerate() {
             fake.write(&format!("proc/{pid}/task/{tid}/comm"), &format!("CPU {index}/KVM"));
             for file in ["stat", "status"] {
                 fake.links(*tid, file);
             }
             fake.write(&format!("proc/{tid}/cgroup"), &format!("0::/{slice}/vcpu{index}"));
-            let group = format!("cgroup/{slice}/vcpu{index}");
+            let group = format!("sys/fs/cgroup/{slice}/vcpu{index}");
             fake.write(&format!("{group}/cpu.weight"), "100");
             fake.write(&format!("{group}/cgroup.threads"), &tid.to_string());
         }
@@ -574,7 +574,7 @@ fn five_hundred_vcpus_cost_little() {
     let sources = [vec![], vec!["--synthetic-vcpus", paces.as_str()]];
     for source in sources {
         let args = [&["shape", "--json"], &source[..]].concat();
-        let mut command = fake.command(&args, &[("--cgroups", "cgroup")]);
+        let mut command = fake.command(&args, &[]);
         let mut child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
         std::thread::sleep(std::time::Duration::from_secs(2));
         if child.try_wait().unwrap().is_some() {

@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use unspin_diagnosis::spinners::{entries, Error, Ready, Samples, Symbols, TRACEFS};
-use unspin_host::{place, Host, VmProcess};
+use unspin_host::{Host, VmProcess};
 
 const HELP: &str = "\
 Prints 2 tables per VM: where vCPUs spun for so long that they left the guest (pause-loop exits), and \
@@ -52,8 +52,6 @@ pub struct Args {
     lab_dir: Option<PathBuf>,
     #[arg(long, hide = true, default_value = TRACEFS)]
     tracefs: PathBuf,
-    #[arg(long, hide = true, default_value_os_t = place::proc())]
-    proc: PathBuf,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
@@ -67,7 +65,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     // kernel.
     let stop = stopped_by_signals()?;
     let ready = Ready::new(&args.tracefs).map_err(cannot)?;
-    let host = Host::at(&args.proc);
+    let host = Host::default();
     let vms = chosen(args, &host)?;
     let names = match series {
         Some(series) => Some(of_series(args, series)?),

@@ -10,7 +10,7 @@ use crate::vms::{with_ids, Vm};
 use serde::Serialize;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use unspin_host::{place, Host};
 use unspin_text::Framed;
 use unspin_uapi::{turns_refused, COSCHEDULING, MODE, TURNS_REFUSED};
@@ -39,8 +39,6 @@ pub struct Args {
     proc: PathBuf,
     #[arg(long, hide = true, default_value = SHAPED)]
     shaped: PathBuf,
-    #[arg(long, hide = true, default_value = SCHEDULED)]
-    scheduled: PathBuf,
 }
 
 #[derive(Serialize)]
@@ -62,7 +60,7 @@ struct Status {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let (shaped, scheduled) = (read(&args.shaped), read(&args.scheduled));
+    let (shaped, scheduled) = (read(&args.shaped), read(Path::new(SCHEDULED)));
     let width = terminal_width();
     let of_shape = shaped.as_ref().map(|shaped| of_shape(shaped, width));
     let of_schedule = scheduled.as_ref().map(|scheduled| of_schedule(scheduled, width));

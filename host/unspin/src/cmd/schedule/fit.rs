@@ -139,7 +139,7 @@ mod tests {
 
     fn fit(fake: &Fake) -> Result<Fit, String> {
         let host = fake.host();
-        let tree = Tree::at(&host, &fake.path("sys/fs/cgroup"));
+        let tree = Tree::of(&host);
         let vms = host.vm_processes().unwrap();
         let groups = Groups::of(&tree, &host, &vms);
         let cpus = cpus::parse("2-3").unwrap();

@@ -79,7 +79,7 @@ mod tests {
             fake.write(&format!("sys/fs/cgroup{group}/cpu.weight"), weight);
         }
         let host = fake.host();
-        let tree = Tree::at(&host, &fake.path("sys/fs/cgroup"));
+        let tree = Tree::of(&host);
         let processes = host.vm_processes().unwrap();
         let groups = Groups::of(&tree, &host, &processes);
         let vms: Vec<(u32, u32)> = vms.iter().map(|(pid, _)| (*pid, 2)).collect();

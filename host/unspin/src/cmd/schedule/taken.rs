@@ -10,6 +10,7 @@ use super::shares::shares;
 use super::user_spin::UserSpins;
 use super::Args;
 use crate::exit::Cannot;
+use crate::sysfs::root;
 use crate::undo::Undo;
 use crate::vms;
 use anyhow::Context;
@@ -62,13 +63,13 @@ impl<'a> Taking<'a> {
         cpus: BTreeSet<u32>,
         scheduler: Scheduler,
     ) -> Taking<'a> {
-        let tree = Tree::at(host, &args.cgroups);
+        let tree = Tree::of(host);
         let (given, outside) = (BTreeMap::new(), Outside::default());
         let (failures, pauses) = (Failures::default(), Pauses::default());
         let pending = Pending::default();
         let (vms, refused) = (Vec::new(), Vec::new());
         let (left, host_use) = (BTreeSet::new(), HostUse::begin(Instant::now()));
-        let user_spins = UserSpins::new(args.sysfs.clone());
+        let user_spins = UserSpins::new(root());
         Taking {
             args,
             host,
