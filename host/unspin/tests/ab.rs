@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::vm_host::{allowed, comes_to, guard_of, signal, started, VmHost};
+use common::vm_host::{self, allowed, comes_to, guard_of, signal, started, VmHost};
 use common::{json, said, text};
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
@@ -110,10 +110,7 @@ impl Fake {
 /// Checks that it ends with 1 and prints these words.
 #[track_caller]
 fn fails(child: Child, words: &str) {
-    let out = child.wait_with_output().unwrap();
-    assert_eq!(out.status.code(), Some(1), "{}", said(&out));
-    assert!(said(&out).contains(words), "{}", said(&out));
-    assert!(out.stdout.is_empty());
+    assert!(vm_host::fails(child, words).stdout.is_empty());
 }
 
 #[test]

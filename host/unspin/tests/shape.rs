@@ -4,7 +4,9 @@
 
 mod common;
 
-use common::vm_host::{allowed, comes_to, guard_if_any, guard_of, signal, started, VmHost};
+use common::vm_host::{
+    allowed, comes_to, ends_well, fails, guard_if_any, guard_of, signal, started, VmHost,
+};
 use common::{json, said, text};
 use serde_json::Value;
 use std::fs;
@@ -201,10 +203,7 @@ fn without_a_cgroup_each_they_get_nice_values() {
     let own = nice_of(&fake);
     let child = started(fake.shape(&[]), || nice_of(&fake)[1] > own[1]);
     assert!(fake.journal().contains("\"nice\"") && nice_of(&fake)[0] < own[0]);
-    signal(child.id(), libc::SIGTERM);
-    let out = child.wait_with_output().unwrap();
-    assert!(out.status.success(), "{}", said(&out));
-    let text = text(&out.stdout);
+    let text = text(&ends_well(child, libc::SIGTERM).stdout);
     assert!(text.contains("(set as nice values of the vCPUs)"), "{text}");
     assert_eq!(nice_of(&fake), own);
     fake.is_as_before();
@@ -226,9 +225,7 @@ fn a_helper_beside_the_monitor_is_the_vms() {
     let own = nice_of(&fake);
     let child = started(fake.shape(&["web"]), || weight() != "100");
     assert!(nice_of(&fake)[1] > own[1], "its siblings divide it: not all are raised");
-    signal(child.id(), libc::SIGTERM);
-    let out = child.wait_with_output().unwrap();
-    assert!(out.status.success(), "{}", said(&out));
+    ends_well(child, libc::SIGTERM);
     assert_eq!((weight().as_str(), nice_of(&fake)), ("100", own));
 }
 
@@ -248,9 +245,8 @@ fn without_the_controller_neighbours_are_those_of_the_parent() {
     let own = nice_of(&fake);
     let child = started(fake.shape(&["web"]), || nice_of(&fake)[0] < own[0]);
     assert_eq!(fake.read("sys/fs/cgroup/system.slice/cpu.weight"), "100");
-    signal(child.id(), libc::SIGTERM);
-    let out = child.wait_with_output().unwrap();
-    assert!(out.status.success() && !said(&out).contains("left alone"), "{}", said(&out));
+    let out = ends_well(child, libc::SIGTERM);
+    assert!(!said(&out).contains("left alone"), "{}", said(&out));
     assert_eq!(nice_of(&fake), own);
     assert_eq!(fake.journal(), "");
 }
@@ -296,9 +292,7 @@ fn the_resolver_gives_siblings_a_cpu_each_and_back() {
     let child =
         started(fake.shape(&parts), || now().iter().all(|cpus| cpus.parse::<u32>().is_ok()));
     assert_ne!(now()[0], now()[1]);
-    signal(child.id(), libc::SIGTERM);
-    let out = child.wait_with_output().unwrap();
-    assert!(out.status.success(), "{}", said(&out));
+    ends_well(child, libc::SIGTERM);
     assert_eq!(now(), before);
     fake.is_as_before();
 }
@@ -330,9 +324,7 @@ fn another_hands_cpus_stay() {
     let child = started(fake.shape(&["--parts", "resolver"]), pinned);
     let cpus = unspin_host::cpus::parse(&before[1]).unwrap();
     unspin_host::cpus::set_affinity(fake.vcpus[1], &cpus).unwrap();
-    let out = child.wait_with_output().unwrap();
-    assert_eq!(out.status.code(), Some(1), "{}", said(&out));
-    assert!(said(&out).contains(&format!("to {}, which was", before[1])), "{}", said(&out));
+    fails(child, &format!("to {}, which was", before[1]));
     assert_eq!(now(), before);
     fake.is_as_before();
 }
@@ -347,9 +339,7 @@ fn signals_end_it_well_after_putting_back() {
         let busy = fake.shape(&[]).output().unwrap();
         assert_eq!(busy.status.code(), Some(1));
         assert!(said(&busy).contains(&format!("(process {}) is changing", child.id())), "{busy:?}");
-        signal(child.id(), number);
-        let out = child.wait_with_output().unwrap();
-        assert!(out.status.success(), "{}", said(&out));
+        let out = ends_well(child, number);
         assert!(said(&out).contains("cpu.weight is 100 again"), "{}", said(&out));
         fake.is_as_before();
     }
@@ -362,9 +352,7 @@ fn after_a_round_the_weights_are_its_own_again_for_a_while() {
     let is_back = || fake.weights() == ["100", "100", "100"] && fake.journal().is_empty();
     comes_to("its weights do not come back", is_back);
     assert!(child.try_wait().unwrap().is_none());
-    signal(child.id(), libc::SIGTERM);
-    let out = child.wait_with_output().unwrap();
-    let text = text(&out.stdout);
+    let text = text(&ends_well(child, libc::SIGTERM).stdout);
     assert!(text.contains("gets 0.75 CPUs of 1.25 due"), "{text}");
     assert!(text.contains("weight of the VM 400; weights of vCPUs 1"), "{text}");
     fake.is_as_before();
@@ -401,9 +389,7 @@ fn another_hands_weight_stays() {
     let fake = Fake::new();
     let child = fake.shapes();
     fake.write(&fake.of_vcpu(1, "cpu.weight"), "777");
-    let out = child.wait_with_output().unwrap();
-    assert_eq!(out.status.code(), Some(1), "{}", said(&out));
-    assert!(said(&out).contains("cpu.weight to 777, which was"), "{}", said(&out));
+    fails(child, "cpu.weight to 777, which was");
     assert_eq!(fake.weights(), ["100", "777", "100"]);
     assert_eq!(fake.journal(), "");
 }
@@ -434,9 +420,7 @@ fn vcpus_come_and_go() {
     assert!(!fake.journal().contains("vcpu2"));
     plugs();
     comes_to("a vCPU that was added is not shaped", || is_set(2));
-    signal(child.id(), libc::SIGTERM);
-    let out = child.wait_with_output().unwrap();
-    assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+    ends_well(child, libc::SIGTERM);
     assert!(!is_set(2));
     fake.is_as_before();
 }
@@ -447,9 +431,7 @@ fn a_vm_that_ends_leaves_nothing_to_put_back() {
     let child = fake.shapes();
     fs::remove_dir_all(fake.dir.join(format!("proc/{}", fake.vm))).unwrap();
     fs::remove_dir_all(fake.dir.join("sys/fs/cgroup/machine.slice")).unwrap();
-    let out = child.wait_with_output().unwrap();
-    assert_eq!(out.status.code(), Some(1), "{}", said(&out));
-    assert!(said(&out).contains("no VM runs on this host"), "{}", said(&out));
+    fails(child, "no VM runs on this host");
     assert_eq!(fake.journal(), "");
 }
 
@@ -487,9 +469,7 @@ fn it_waits_for_a_vm_where_there_is_none() {
     std::thread::sleep(std::time::Duration::from_millis(300));
     fs::rename(&away, &vm).unwrap();
     comes_to("the VM that came is not shaped", || fake.weights()[1] != "100");
-    signal(child.id(), libc::SIGTERM);
-    let out = child.wait_with_output().unwrap();
-    assert!(out.status.success(), "{}", said(&out));
+    ends_well(child, libc::SIGTERM);
     fake.is_as_before();
 }
 

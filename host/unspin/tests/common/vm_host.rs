@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A host made of files with one VM, whose vCPUs are real threads that sleep.
 
-use super::command;
+use super::{command, said};
 use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use unspin_scratch::Scratch;
 
@@ -108,6 +108,24 @@ pub fn comes_to(what: &str, is_so: impl Fn() -> bool) {
 pub fn signal(pid: u32, signal: i32) {
     // SAFETY: the process is a child of ours, or a child's that waits for nobody.
     assert_eq!(unsafe { libc::kill(pid as i32, signal) }, 0);
+}
+
+/// Sends it a signal, after which it ends without an error.
+#[track_caller]
+pub fn ends_well(child: Child, number: i32) -> Output {
+    signal(child.id(), number);
+    let out = child.wait_with_output().unwrap();
+    assert!(out.status.success(), "{}", said(&out));
+    out
+}
+
+/// Checks that it ends with 1 and says these words.
+#[track_caller]
+pub fn fails(child: Child, words: &str) -> Output {
+    let out = child.wait_with_output().unwrap();
+    assert_eq!(out.status.code(), Some(1), "{}", said(&out));
+    assert!(said(&out).contains(words), "{}", said(&out));
+    out
 }
 
 /// The process that restores if `child` is killed.
