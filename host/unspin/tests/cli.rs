@@ -213,4 +213,15 @@ fn manuals_are_printed() {
         count += 1;
     }
     assert!(count > 12, "{count}");
+    let page = std::fs::read_to_string(pages.join("unspin-run.1")).unwrap();
+    for words in [
+        "UNSPIN_LOCK",
+        "UNSPIN_MUTEX",
+        "UNSPIN_TAU_NS",
+        "UNSPIN_VERBOSE",
+        "LD_PRELOAD",
+        "\\-\\-tau\\-us",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
 }

@@ -38,14 +38,6 @@ fn a_host_in_directories_is_seen_by_the_environment() {
     assert_eq!(status["vms"]["41-0"]["name"], "web", "{status}");
 }
 
-#[test]
-fn what_loading_meets_is_of_that_kernel() {
-    let other = Other::new("5.15.0-91-generic");
-    let out = other.unspin(&["load", "--check"]);
-    let said = String::from_utf8_lossy(&out.stdout).into_owned();
-    assert!(said.contains("5.15.0-91-generic"), "{said}");
-}
-
 /// Empty type information: a header without types, and the empty text.
 const NO_TYPES: &[u8] = b"\x9f\xeb\x01\x00\x18\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0";
 

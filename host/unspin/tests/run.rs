@@ -318,15 +318,3 @@ fn counts_stay_out_of_the_programs_files() {
         assert_eq!(std::fs::read_to_string(&said).unwrap().contains("spin locks"), counts);
     }
 }
-
-#[test]
-fn the_manual_tells_the_settings() {
-    let dir = scratch("man");
-    assert!(common::command(&["man"]).arg(&dir).status().unwrap().success());
-    let page = std::fs::read_to_string(dir.join("unspin-run.1")).unwrap();
-    for setting in ["UNSPIN_LOCK", "UNSPIN_MUTEX", "UNSPIN_TAU_NS", "UNSPIN_VERBOSE", "LD_PRELOAD"]
-    {
-        assert!(page.contains(setting), "{setting}");
-    }
-    assert!(page.contains("\\-\\-tau\\-us"), "{page}");
-}
