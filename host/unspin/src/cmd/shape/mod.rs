@@ -17,7 +17,7 @@ use crate::sysfs::root;
 use crate::undo::{told, Guard, Undo};
 use crate::vms;
 use crate::watch::facts::Detail;
-use crate::watch::{Kernel, Paced, Paces, Source};
+use crate::watch::{Kernel, Paces, Script, Scripted, Source};
 use decide::Parts;
 pub use document::Document;
 use place::Places;
@@ -141,7 +141,7 @@ impl Args {
 
     fn source(&self, host: &Host, period: Duration) -> anyhow::Result<Box<dyn Source>> {
         if let Some(paces) = &self.synthetic_vcpus {
-            return Ok(Box::new(Paced::new(host.clone(), paces.clone())));
+            return Ok(Box::new(Scripted::new(host.clone(), Script::Paces(paces.clone()))));
         }
         let mut kernel = Kernel::brief(host.clone(), &self.sysfs, Detail::Causes)?;
         if self.parts().latency {
