@@ -114,18 +114,6 @@ impl Taken {
     }
 }
 
-impl Refused {
-    fn line(&self) -> String {
-        format!("{}: not taken: {}", self.name, self.why)
-    }
-}
-
-impl Outside {
-    fn line(&self) -> String {
-        outside::line(&self.name, &self.cpus)
-    }
-}
-
 impl Document {
     pub fn new(
         (cpus, left): (&BTreeSet<u32>, &BTreeSet<u32>),
@@ -177,18 +165,24 @@ impl Document {
         }
     }
 
+    /// A line for each VM, with its process.
+    fn lines(&self) -> impl Iterator<Item = (u32, String)> + '_ {
+        let taken = self.vms.iter().map(|vm| (vm.process, vm.line()));
+        let refused = self.refused.iter();
+        let refused = refused.map(|vm| (vm.process, format!("{}: not taken: {}", vm.name, vm.why)));
+        let outside = self.outside.iter();
+        let outside = outside.map(|vm| (vm.process, outside::line(&vm.name, &vm.cpus)));
+        taken.chain(refused).chain(outside)
+    }
+
     pub fn of_process(&self, pid: u32) -> Option<String> {
-        let taken = self.vms.iter().find(|vm| vm.process == pid).map(Taken::line);
-        let refused = self.refused.iter().find(|vm| vm.process == pid).map(Refused::line);
-        let outside = self.outside.iter().find(|vm| vm.process == pid).map(Outside::line);
-        taken.or(refused).or(outside).map(|line| format!("unspin schedule: {line}"))
+        let (_, line) = self.lines().find(|(process, _)| *process == pid)?;
+        Some(format!("unspin schedule: {line}"))
     }
 
     pub fn text(&self) -> String {
         let mut text = String::new();
-        let taken = self.vms.iter().map(Taken::line);
-        let others = self.refused.iter().map(Refused::line);
-        for line in taken.chain(others).chain(self.outside.iter().map(Outside::line)) {
+        for (_, line) in self.lines() {
             let _ = writeln!(text, "{line}");
         }
         let _ = writeln!(
