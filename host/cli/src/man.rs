@@ -27,8 +27,30 @@ Wrong usage, or an error in a file.
 Not possible on this computer; standard error has the reason.
 "#;
 
-/// Examples per subcommand, such as `lab boot`, or "" for the command itself: a command line and its effect.
-pub type Examples = &'static [(&'static str, &'static [(&'static str, &'static str)])];
+/// Examples: a line each, with a command line and its effect, as in `unspin top  # Show all VMs, live.`
+#[derive(Clone, Copy)]
+pub struct Examples {
+    /// Those on the page of the command itself.
+    pub command: &'static str,
+    /// Those on the pages of its subcommands.
+    pub subcommands: &'static str,
+}
+
+/// Between a command line and its effect.
+const EFFECT: &str = "  # ";
+
+impl Examples {
+    /// The examples of a subcommand, such as `lab boot`, or "" for the command itself.
+    fn of(self, sub: &str) -> Vec<(&'static str, &'static str)> {
+        let (text, sub): (_, Vec<&str>) = match sub {
+            "" => (self.command, Vec::new()),
+            _ => (self.subcommands, sub.split(' ').collect()),
+        };
+        let is_its = |line: &str| line.split(' ').skip(1).take(sub.len()).eq(sub.iter().copied());
+        let all = text.lines().filter_map(|line| line.split_once(EFFECT));
+        all.filter(|(line, _)| is_its(line)).collect()
+    }
+}
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -101,17 +123,16 @@ pub fn wrong_examples(command: &Command, examples: Examples) -> Vec<String> {
             subs.push((name, sub));
         }
     }
-    let has = |name: &String| examples.iter().any(|(of, its)| of == name && !its.is_empty());
-    let missing =
-        all.into_iter().filter(|name| !has(name)).map(|name| format!("no example: {name:?}"));
-    let each = examples.iter().flat_map(|(sub, its)| its.iter().map(move |it| (*sub, it)));
-    let wrong = each.filter_map(|(sub, (line, says))| {
+    let missing = all.iter().filter(|name| examples.of(name).is_empty());
+    let missing = missing.map(|name| format!("no example: {name:?}"));
+    let each = examples.command.lines().chain(examples.subcommands.lines());
+    let wrong = each.filter_map(|example| {
+        let (line, says) = example.split_once(EFFECT).unwrap_or((example, ""));
         let words = line.split(" | ").next().unwrap_or(line).replace('\'', "");
         let words: Vec<&str> = words.split_whitespace().take_while(|word| *word != ">").collect();
-        let is_of_sub = words[1..].join(" ").starts_with(sub) && words[0] == command.get_name();
         match command.clone().try_get_matches_from(&words) {
             Err(e) => Some(format!("{line}: {e}")),
-            Ok(_) if !is_of_sub || !says.ends_with('.') => Some(format!("{line}: {says}")),
+            Ok(_) if words[0] != command.get_name() || !says.ends_with('.') => Some(example.into()),
             Ok(_) => None,
         }
     });
@@ -141,13 +162,15 @@ fn page(command: Command, sub: &str, examples: Examples) -> io::Result<Vec<u8>> 
         text.extend_from_slice(b".SH NOTES\n");
         text.extend_from_slice(filled(&notes).as_bytes());
     }
-    let its = examples.iter().find(|(of, _)| *of == sub).map(|(_, its)| *its);
-    if let Some(its) = its.filter(|its| !its.is_empty()) {
+    // The page of a group of subcommands has none.
+    let is_group = has_subcommands && !sub.is_empty();
+    let its = if is_group { Vec::new() } else { examples.of(sub) };
+    if !its.is_empty() {
         text.extend_from_slice(b".SH EXAMPLES\n");
-        for (line, says) in its {
-            let (line, says) = (escaped(line), escaped(says));
-            text.extend_from_slice(format!(".TP\n\\fB{line}\\fR\n{says}\n").as_bytes());
-        }
+    }
+    for (line, says) in its {
+        let (line, says) = (escaped(line), escaped(says));
+        text.extend_from_slice(format!(".TP\n\\fB{line}\\fR\n{says}\n").as_bytes());
     }
     if has_version {
         man.render_version_section(&mut text)?;

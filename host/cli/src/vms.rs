@@ -271,6 +271,23 @@ pub fn is_of_trusted(host: &Host, vm: &VmProcess, remedy: &str) -> Result<(), St
     }
 }
 
+/// Whether the threads of its vCPUs are known, each with a number of its own.
+///
+/// # Errors
+/// In words, why not.
+pub fn has_distinct_vcpus(vm: &VmProcess) -> Result<(), String> {
+    if !vm.is_all_known() {
+        return Err(
+            "it does not name its vCPU threads; start QEMU with -name debug-threads=on".into()
+        );
+    }
+    let numbers: BTreeSet<u32> = vm.vcpus.iter().map(|vcpu| vcpu.index).collect();
+    if numbers.len() < vm.vcpus.len() {
+        return Err("2 of its vCPUs have the same number: its process has several VMs".into());
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -59,11 +59,7 @@ pub struct Used {
 
 impl Tree {
     pub fn of(host: &Host) -> Tree {
-        Tree::at(host, &host.sys.join("fs/cgroup"))
-    }
-
-    /// The tree with its hierarchies below `root`.
-    pub fn at(host: &Host, root: &Path) -> Tree {
+        let root = &host.sys.join("fs/cgroup");
         let of_first = host.cgroup(1).filter(|group| ups(&group.path) > 0);
         let Some(of_first) = of_first else { return Tree::below(host, root) };
         let inside = Tree::below(host, root);

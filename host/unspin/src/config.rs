@@ -89,7 +89,6 @@ impl Config {
     }
 }
 
-/// The settings that a file requests.
 pub struct Asked<'a> {
     pub settings: Vec<Settings>,
     /// Names without a kind that match several VMs, with the ids of these VMs. They set nothing.
@@ -100,7 +99,6 @@ pub struct Asked<'a> {
 /// A setting to which two tables [vm.…] give different values for one VM.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Twice {
-    /// The module's id of the VM.
     pub id: String,
     pub key: String,
     /// The table that does not count, and its value.

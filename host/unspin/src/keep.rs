@@ -29,7 +29,6 @@ pub struct Keeper {
     tries: u32,
 }
 
-/// Settings of a VM or of the defaults.
 struct Changed {
     before: Settings,
     /// Values written by this process and not restored since, and those that the module moved with
@@ -80,12 +79,10 @@ impl Keeper {
         Ok(keeper)
     }
 
-    /// Whether the module is still there.
     pub fn has_module(&self) -> bool {
         self.module.is_loaded()
     }
 
-    /// Number of VMs that the module tracks.
     pub fn count(&self) -> usize {
         self.vms.len()
     }
@@ -207,7 +204,6 @@ impl Keeper {
         }
     }
 
-    /// Sets a VM, and reports changes and failures.
     fn set_vm(&mut self, id: &str, wanted: &Settings) {
         let Some((vm, changed)) = self.vms.get_mut(id) else { return };
         let now = self.module.vm(id);

@@ -187,7 +187,6 @@ fn by_env(interpreter: &Path, argument: &str) -> Option<PathBuf> {
     find(OsStr::new(program)).ok()
 }
 
-/// Whether a path is that of glibc's dynamic linker.
 fn is_linker(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"ld-linux"))
 }
@@ -233,7 +232,6 @@ fn is_elf(head: &[u8]) -> bool {
     head.starts_with(b"\x7fELF") && is_known && is_program
 }
 
-/// Checks the head of an ELF file.
 fn of_elf(head: &[u8]) -> Option<Ignores> {
     let mut ours = [0; 20];
     File::open("/proc/self/exe").ok()?.read_exact(&mut ours).ok()?;

@@ -3,7 +3,9 @@
 
 use anyhow::{bail, Context};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{channel, Receiver};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 pub use unspin_cli::seconds::seconds;
@@ -19,6 +21,14 @@ pub fn stopped_by_signals() -> anyhow::Result<Arc<AtomicBool>> {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot take signals")?;
     }
     Ok(stop)
+}
+
+/// Receives these signals, which no longer end the process.
+pub fn signals() -> anyhow::Result<Receiver<i32>> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("cannot take signals")?;
+    let (send, receive) = channel();
+    std::thread::spawn(move || signals.forever().all(|signal| send.send(signal).is_ok()));
+    Ok(receive)
 }
 
 /// `stop` becomes true when the parent closes this process's standard input.

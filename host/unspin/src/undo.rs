@@ -27,8 +27,8 @@ pub const SILENCE_MAX: Duration = Duration::from_secs(15);
 pub struct Undo {
     journal: Journal,
     host: Host,
-    /// What was restored of an earlier command's changes, in words.
-    left: Vec<String>,
+    /// The changes that an earlier command had left, and what became of each, in words.
+    pub left: Vec<String>,
 }
 
 impl Undo {
@@ -44,11 +44,6 @@ impl Undo {
         }
         undo.left = left;
         Ok(undo)
-    }
-
-    /// The changes that an earlier command had left, and what became of each, in words.
-    pub fn left(&self) -> &[String] {
-        &self.left
     }
 
     /// Sets these values, and records each in the journal first.
@@ -98,7 +93,6 @@ impl Undo {
         self.host.starters(self.journal.changes(), pid)
     }
 
-    /// The present value of a target.
     pub fn read(&self, target: &Target) -> anyhow::Result<String> {
         self.host.read(target).with_context(|| format!("cannot read {target}"))
     }

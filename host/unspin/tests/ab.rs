@@ -3,10 +3,9 @@
 //! results and refusals, and that it restores everything, for any end.
 
 mod common;
-#[path = "common/vm_host.rs"]
-mod vm_host;
 
-use serde_json::Value;
+use common::vm_host::{self, allowed, comes_to, guard_of, signal, started, VmHost};
+use common::{json, said, text};
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::ops::Deref;
@@ -15,7 +14,6 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
-use vm_host::{allowed, comes_to, guard_of, said, signal, started, VmHost};
 
 const SPINS: &str = "exit:pause=0.3,ready:vm=0.01/exit:pause=0.001";
 const FILES: [(&str, &str); 5] = [
@@ -112,10 +110,7 @@ impl Fake {
 /// Checks that it ends with 1 and prints these words.
 #[track_caller]
 fn fails(child: Child, words: &str) {
-    let out = child.wait_with_output().unwrap();
-    assert_eq!(out.status.code(), Some(1), "{}", said(&out));
-    assert!(said(&out).contains(words), "{}", said(&out));
-    assert!(out.stdout.is_empty());
+    assert!(vm_host::fails(child, words).stdout.is_empty());
 }
 
 #[test]
@@ -141,7 +136,7 @@ fn arms_are_compared_and_put_back() {
     let fake = Fake::new();
     let out = fake.ab("spin-switch", SPINS, &["--json", "--work", "date +%s%N"]).output().unwrap();
     assert!(out.status.success(), "{}", said(&out));
-    let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let json = json(&out);
     let ab = &json["ab"];
     assert_eq!((&json["schema"], &ab["order"]), (&1.into(), &"ABBAABBA".into()));
     let causes = ab["causes"].as_array().unwrap();
@@ -155,7 +150,7 @@ fn arms_are_compared_and_put_back() {
 
     let halts = "exit:halt=0.1,poll=0.3/exit:halt=0.2,poll=0";
     let out = fake.ab("idle-switch", halts, &["--rounds", "2"]).output().unwrap();
-    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let text = text(&out.stdout);
     assert!(out.status.success(), "{}", said(&out));
     assert!(text.contains("B: no polling (halt_poll_ns 0)"), "{text}");
     fake.is_as_before();
@@ -329,7 +324,7 @@ fn killed_with_its_guard_it_is_put_back_by_the_next() {
         assert!(out.status.success(), "{}", said(&out));
         assert!(said(&out).contains("restored changes of an earlier unspin: "), "{}", said(&out));
         if next == "--put-back" {
-            let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+            let json = json(&out);
             assert!(json["restored"].as_array().is_some_and(|all| !all.is_empty()), "{json}");
         }
         fake.is_as_before();

@@ -9,7 +9,6 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use unspin_scratch::{Killed, Scratch};
 
-/// A host: its module's files, its processes, its configuration.
 struct Host(Scratch);
 
 const CONFIG: &str = "[default]\nmode = \"observe\"\n[vm.\"web,1\"]\nmode = \"apples\"\n";
@@ -203,7 +202,7 @@ fn what_keeps_the_service_from_starting_changes_nothing() {
 }
 
 #[test]
-fn a_file_is_applied_once_without_staying() {
+fn a_single_run_tells_what_it_sets_what_is_refused_and_which_table_counts() {
     let host = Host::new();
     assert!(failed(&host.apply(&[]).output().unwrap(), 77).contains("not loaded"));
     host.write("sys/version", env!("CARGO_PKG_VERSION"));
@@ -213,14 +212,6 @@ fn a_file_is_applied_once_without_staying() {
     assert!(failed(&out, 0).contains("VM 41-0 (web,1): mode=apples"));
     assert_eq!(host.read("sys/vms/41-0/mode"), "apples");
     assert_eq!(host.read("sys/default/mode"), "observe");
-}
-
-#[test]
-fn a_single_run_tells_what_is_refused_and_which_table_counts() {
-    let host = Host::new();
-    host.write("sys/version", env!("CARGO_PKG_VERSION"));
-    host.write("sys/default/mode", "off");
-    host.vm(41, "web,,1");
     host.write(
         "unspin.toml",
         "[vm.\"41-0\"]\nmode = \"aple\"\n[vm.\"web,1\"]\nmode = \"apples\"\n",

@@ -2,11 +2,9 @@
 //! The command as users see it: its output and its exit codes.
 
 mod common;
-#[path = "common/script.rs"]
-mod script;
 
-use common::{fails, unspin};
-use script::script;
+use common::script::script;
+use common::{fails, json, text, unspin};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use unspin_scratch::Scratch;
@@ -41,16 +39,14 @@ fn what_this_computer_cannot_do_is_77() {
 /// A kernel made of files.
 #[test]
 fn a_kernel_that_cannot_have_the_scheduler_is_77_and_says_why() {
-    let root = std::env::temp_dir().join(format!("unspin-cli-{}-schedule", std::process::id()));
-    let write = |path: &str, text: &str| {
-        let path = root.join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    };
+    let root = Scratch::new();
+    let write = |path: &str, text: &str| root.write(path, text);
     let run = |args: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-        command.arg("schedule").args(args);
-        command.env("UNSPIN_PROC", root.join("proc")).env("UNSPIN_SYS", root.join("sys"));
+        let mut command = common::command(&["schedule"]);
+        command
+            .args(args)
+            .env("UNSPIN_PROC", root.join("proc"))
+            .env("UNSPIN_SYS", root.join("sys"));
         let out = command.output().unwrap();
         let text = [out.stdout, out.stderr].concat();
         (out.status.code(), String::from_utf8(text).unwrap())
@@ -81,13 +77,11 @@ fn a_kernel_that_cannot_have_the_scheduler_is_77_and_says_why() {
         let (code, text) = run(args);
         assert!(code == Some(2) && text.contains(words), "{args:?}: {text}");
     }
-    std::fs::remove_dir_all(root).unwrap();
 }
 
 #[test]
 fn set_lists_every_setting() {
-    let out = unspin(&["set", "--help"]).stdout;
-    let out = String::from_utf8_lossy(&out);
+    let out = text(&unspin(&["set", "--help"]).stdout);
     for words in ["delta_max_cycles: 0 to", "epoch_min_us: 0 to 1000000", "mode: off, ", "reset: 1"]
     {
         assert!(out.contains(words), "{words}: {out}");
@@ -146,8 +140,7 @@ fn status_shows_vms_as_table_and_json() {
         ("turns_excluded_cpus", "2-3\n"),
     ]);
     let sysfs = root.to_str().unwrap();
-    let table = unspin(&["status", "--sysfs", sysfs]);
-    let table = String::from_utf8_lossy(&table.stdout).into_owned();
+    let table = text(&unspin(&["status", "--sysfs", sysfs]).stdout);
     let counts = (901..=907).map(|n| n.to_string());
     let refused = "VM 41-0 has no turns: vCPUs of a real-time class\n";
     let words = ["41-0", "2.1 %", " 1.5 ", "no turns on CPUs 2-3", refused]
@@ -157,8 +150,7 @@ fn status_shows_vms_as_table_and_json() {
     let words: Vec<String> = words.collect();
     assert!(words.iter().all(|w| table.contains(w)), "{table}");
     assert!(!table.contains("VM 42-0 has no turns"), "{table}");
-    let json = unspin(&["status", "--json", "--sysfs", sysfs]);
-    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let json = json(&unspin(&["status", "--json", "--sysfs", sysfs]));
     assert_eq!(json["vms"]["41-0"]["inefficiency_last_ppm"], 21000);
     assert_eq!(json["default"]["mode"], "apples");
     assert_eq!(json["turns_excluded_cpus"], "2-3");
@@ -166,9 +158,8 @@ fn status_shows_vms_as_table_and_json() {
     assert!(json["vms"]["42-0"]["turns_refused"].is_null(), "it may have turns");
     assert!(json["live_objects"].is_null(), "unknown is null");
     root.write("kernel/sched_ext/state", "enabled\n");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-    command.args(["status", "--sysfs", sysfs]).env("UNSPIN_SYS", &root);
-    let note = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    let mut command = common::command(&["status", "--sysfs", sysfs]);
+    let note = text(&command.env("UNSPIN_SYS", &root).output().unwrap().stdout);
     assert!(note.contains("Note: the sched_ext scheduler of unknown name is enabled"), "{note}");
 }
 
@@ -222,4 +213,15 @@ fn manuals_are_printed() {
         count += 1;
     }
     assert!(count > 12, "{count}");
+    let page = std::fs::read_to_string(pages.join("unspin-run.1")).unwrap();
+    for words in [
+        "UNSPIN_LOCK",
+        "UNSPIN_MUTEX",
+        "UNSPIN_TAU_NS",
+        "UNSPIN_VERBOSE",
+        "LD_PRELOAD",
+        "\\-\\-tau\\-us",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
 }

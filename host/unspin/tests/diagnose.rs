@@ -4,8 +4,6 @@
 mod common;
 
 use std::os::unix::fs::MetadataExt;
-use std::process::{Command, Stdio};
-use std::time::Duration;
 use unspin_scratch::Scratch;
 
 #[track_caller]
@@ -41,7 +39,7 @@ fn a_host_without_vms_is_said_to_be_one() {
 
 fn diagnosed(args: &[&str]) -> String {
     let out = common::unspin(&[&["diagnose"], args].concat());
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(out.status.success(), "{}", common::said(&out));
     String::from_utf8(out.stdout).unwrap()
 }
 
@@ -93,29 +91,10 @@ fn an_idle_vm_has_a_cost() {
     }
 }
 
-/// The signal may come before the measurement: then there is nothing to report.
 #[test]
 fn what_was_watched_until_ctrl_c_is_reported() {
-    for seconds in [1, 2, 4, 8, 16, 32] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-        command.args(["diagnose", "--synthetic", "1x2", "--seconds", "3600", "--json"]);
-        let watching = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        std::thread::sleep(Duration::from_secs(seconds));
-        // SAFETY: the process is ours, and was not waited for.
-        assert_eq!(unsafe { libc::kill(watching.id() as i32, libc::SIGINT) }, 0);
-        let out = watching.wait_with_output().unwrap();
-        if out.status.success() {
-            let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
-            assert_eq!(json["vms"][0]["name"], "web1");
-            assert!(json["vms"][0]["window_s"].as_f64().unwrap() > 0.0);
-            let said = String::from_utf8_lossy(&out.stderr).into_owned();
-            return assert!(said.contains("the results cover the time until then"), "{said}");
-        }
-    }
-    panic!("it never began");
+    let args = ["diagnose", "--synthetic", "1x2", "--seconds", "3600", "--json"];
+    let json = common::interrupted(&args);
+    assert_eq!(json["vms"][0]["name"], "web1");
+    assert!(json["vms"][0]["window_s"].as_f64().unwrap() > 0.0);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Hosts with hostile files: names that look like something else, files without an end.
 
-#[path = "common/vm_host.rs"]
-#[allow(dead_code)]
-mod vm_host;
+mod common;
 
+use common::vm_host::{VmHost, WAIT};
+use common::{json, said, text};
 use serde_json::Value;
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -14,7 +14,6 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 use unspin_cli::fake::Fake;
 use unspin_text::fit::cells;
-use vm_host::{said, VmHost, WAIT};
 
 const LONG: &str = "customer-production-database";
 
@@ -85,8 +84,8 @@ fn host() -> Fake {
 
 /// The command on this host; `args` are its name and its options.
 fn unspin(host: &Fake, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-    command.arg(args[0]).arg("--proc").arg(host.path("proc")).args(&args[1..]).stdin(Stdio::null());
+    let mut command = common::command(&args[..1]);
+    command.arg("--proc").arg(host.path("proc")).args(&args[1..]);
     command
 }
 
@@ -107,8 +106,8 @@ fn neighbours(host: &Fake, args: &[&str]) -> Command {
 }
 
 fn check(host: &Fake) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-    command.args(["load", "--check", "--root"]).arg(host.path("")).stdin(Stdio::null());
+    let mut command = common::command(&["load", "--check", "--root"]);
+    command.arg(host.path(""));
     command
 }
 
@@ -144,7 +143,7 @@ fn no_name_breaks_a_table_or_a_message() {
                 "shape",
                 shaped.command(
                     &["shape", "--synthetic-vcpus", "0.5r,0.25", "--dry-run", "--once"],
-                    &[("--cgroups", "cgroup")],
+                    &[],
                 ),
             ),
             ("diagnose", unspin(&host, &["diagnose", "nosuch"])),
@@ -167,9 +166,7 @@ fn whatever_is_shown_is_taken() {
     assert_eq!(vms.len(), names().len());
     let found = |given: &str| {
         let out = neighbours(&host, &["--json", "--", given]).output().unwrap();
-        let json: Value = serde_json::from_slice(&out.stdout)
-            .unwrap_or_else(|_| panic!("{given}: {}", said(&out)));
-        json["vms"][0]["pid"].as_u64().unwrap()
+        json(&out)["vms"][0]["pid"].as_u64().unwrap()
     };
     for vm in &vms {
         assert_eq!(found(vm.title()), u64::from(vm.pid), "{}", vm.title());
@@ -287,7 +284,7 @@ fn a_file_without_an_end_is_not_read() {
         assert!(!said(&out).contains("panicked"), "{what}: {}", said(&out));
         if matches!(what, "status" | "neighbours") {
             assert!(out.status.success(), "{what}: {}", said(&out));
-            let text = String::from_utf8_lossy(&out.stdout).into_owned();
+            let text = text(&out.stdout);
             assert!(text.contains("web") && text.contains("pid:43"), "{what}: {text}");
         }
     }
@@ -318,11 +315,10 @@ fn many_vms_are_shaped_in_little_time() {
         host.write(&format!("proc/{pid}/cgroup"), &format!("0::/machine.slice/{scope}"));
     }
     let mut command = unspin(&host, &["shape", "--dry-run", "--once", "--json"]);
-    command.args(["--synthetic-vcpus", "1,0.5", "--cgroups"]).arg(host.path("sys/fs/cgroup"));
+    command.args(["--synthetic-vcpus", "1,0.5"]);
     let begun = Instant::now();
     let out = command.output().unwrap();
-    let json: Value =
-        serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", said(&out)));
+    let json = json(&out);
     assert_eq!(json["vms"].as_array().unwrap().len(), 700, "{}", said(&out));
     assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
 }
@@ -347,7 +343,7 @@ fn many_vms_in_one_cgroup_make_no_long_document() {
     assert!(notes.contains(" and 988 more share ") && notes.len() < 1000, "{notes}");
     let out = neighbours(&host, &["--json"]).output().unwrap();
     assert!(out.stdout.len() < 2 << 20, "{} bytes", out.stdout.len());
-    let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let json = json(&out);
     let vms = json["vms"].as_array().unwrap();
     assert_eq!((vms.len(), &vms[7]["beside_count"]), (1000, &999.into()));
     assert_eq!(vms[7]["beside"][0], 5_000_000);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The commands on other kernels, whose /proc and /sys are in directories.
 
+mod common;
+
+use common::{json, said};
 use std::fs;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 use unspin_scratch::Scratch;
 
-/// Another host in a directory.
 struct Other(Scratch);
 
 impl Other {
@@ -18,8 +20,7 @@ impl Other {
     }
 
     fn unspin(&self, args: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-        command.args(args).stdin(Stdio::null());
+        let mut command = common::command(args);
         command.env("UNSPIN_PROC", self.0.join("proc")).env("UNSPIN_SYS", self.0.join("sys"));
         command.output().unwrap()
     }
@@ -33,18 +34,9 @@ fn a_host_in_directories_is_seen_by_the_environment() {
         other.0.line(format!("sys/module/unspin/{file}"), text);
     }
     other.0.vm(41, &["/usr/bin/qemu-system-x86_64", "-name", "web"]);
-    let out = other.unspin(&["status", "--json"]);
-    let status: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let status = json(&other.unspin(&["status", "--json"]));
     assert_eq!(status["vms"]["41-0"]["mode"], "hvs", "{status}");
     assert_eq!(status["vms"]["41-0"]["name"], "web", "{status}");
-}
-
-#[test]
-fn what_loading_meets_is_of_that_kernel() {
-    let other = Other::new("5.15.0-91-generic");
-    let out = other.unspin(&["load", "--check"]);
-    let said = String::from_utf8_lossy(&out.stdout).into_owned();
-    assert!(said.contains("5.15.0-91-generic"), "{said}");
 }
 
 /// Empty type information: a header without types, and the empty text.
@@ -68,7 +60,7 @@ fn monitors_end_with_the_reason_on_a_kernel_they_do_not_fit() {
         &["export", "--listen", "127.0.0.1:0"],
     ] {
         let out = other.unspin(args);
-        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        let said = said(&out);
         assert_eq!(out.status.code(), Some(77), "{args:?}: {said}");
         for word in ["9.1.0-1-generic", "there is no tracepoint kvm_exit", "field __state or state"]
         {
@@ -80,8 +72,7 @@ fn monitors_end_with_the_reason_on_a_kernel_they_do_not_fit() {
     assert!(said.contains("there is no tracepoint kvm_exit"), "{said}");
     fs::remove_file(other.0.join("sys/kernel/btf/kvm")).unwrap();
     fs::remove_file(other.0.join("sys/kernel/btf/kvm_intel")).unwrap();
-    let out = other.unspin(&["load", "--check", "--json"]);
-    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let json = json(&other.unspin(&["load", "--check", "--json"]));
     assert_eq!(json["monitors"]["fit"], false, "{json}");
     let why = json["monitors"]["why"][0].as_str().unwrap();
     assert!(why.contains("no type information of the module kvm"), "{json}");

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin load --check` on hosts made of files: the verdict, the reasons, the advice.
 
+mod common;
+
+use common::{command, json, said};
 use serde_json::Value;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use unspin_scratch::Scratch;
 
 /// A host that can have the module: Intel with PLE, Debian's kernel, the module installed.
@@ -59,17 +62,20 @@ impl Host {
     }
 
     fn run(&self, args: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-        command.args(["load", "--check", "--root"]).arg(&self.0).args(args).env("COLUMNS", "10000");
-        command.stdin(Stdio::null()).output().unwrap()
+        self.check(args).env("COLUMNS", "10000").output().unwrap()
+    }
+
+    fn check(&self, args: &[&str]) -> Command {
+        let mut command = command(&["load", "--check", "--root"]);
+        command.arg(&self.0).args(args);
+        command
     }
 
     /// Without a terminal the text has 80 columns, and the same words.
     #[track_caller]
     fn fits(&self, args: &[&str], text: &str) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-        command.args(["load", "--check", "--root"]).arg(&self.0).args(args).env_remove("COLUMNS");
-        let narrow = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let out = self.check(args).env_remove("COLUMNS").output().unwrap();
+        let narrow = String::from_utf8(out.stdout).unwrap();
         assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
         assert!(narrow.split_whitespace().eq(text.split_whitespace()), "{narrow}");
     }
@@ -81,7 +87,7 @@ impl Host {
         let text = self.run(args);
         assert_eq!(out.status.code(), text.status.code());
         assert!(out.stderr.is_empty() && text.stderr.is_empty());
-        let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+        let json = json(&out);
         let text = String::from_utf8(text.stdout).unwrap();
         self.fits(args, &text);
         assert_eq!(json["schema"], 1);
@@ -317,7 +323,7 @@ fn a_module_that_is_no_file_is_wrong_usage() {
     let host = Host::new();
     for file in ["/nonexistent.ko", "/tmp"] {
         let out = host.run(&["--module", file]);
-        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        let said = said(&out);
         assert!(out.status.code() == Some(2) && said.contains(file), "{said}");
     }
 }
@@ -327,12 +333,10 @@ fn a_module_that_is_no_file_is_wrong_usage() {
 fn proc_and_sys_may_lie_elsewhere() {
     let host = Host::new();
     let first = || {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-        command.args(["load", "--check", "--json"]).stdin(Stdio::null());
+        let mut command = command(&["load", "--check", "--json"]);
         command.env("UNSPIN_PROC", host.0.join("proc")).env("UNSPIN_SYS", host.0.join("sys"));
         let out = command.output().unwrap();
-        let json: Value = serde_json::from_slice(&out.stdout).unwrap();
-        (json["reasons"][0].clone(), out.status.code())
+        (json(&out)["reasons"][0].clone(), out.status.code())
     };
     assert_eq!(first().0["id"], "taint", "its own /lib/modules is beside them");
     // What of that host is not seen is unknown: this one may have another distribution.
@@ -362,11 +366,8 @@ fn a_verdict_does_not_depend_on_a_reader() {
         for args in [&["--json"][..], &[]] {
             let (reader, writer) = UnixStream::pair().unwrap();
             drop(reader);
-            let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-            command.args(["load", "--check", "--root"]).arg(&host.0).args(args);
-            command.stdin(Stdio::null()).stdout(OwnedFd::from(writer));
-            let out = command.output().unwrap();
-            let said = String::from_utf8_lossy(&out.stderr);
+            let out = host.check(args).stdout(OwnedFd::from(writer)).output().unwrap();
+            let said = said(&out);
             assert!(out.status.code() == Some(code) && said.is_empty(), "{args:?}: {said}");
         }
     }
@@ -374,6 +375,5 @@ fn a_verdict_does_not_depend_on_a_reader() {
 
 #[test]
 fn json_is_of_check_alone() {
-    let out = Command::new(env!("CARGO_BIN_EXE_unspin")).args(["load", "--json"]).output().unwrap();
-    assert_eq!(out.status.code(), Some(2));
+    assert_eq!(common::unspin(&["load", "--json"]).status.code(), Some(2));
 }

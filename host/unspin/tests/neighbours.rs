@@ -3,18 +3,13 @@
 
 mod common;
 
-use serde_json::Value;
-use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use common::{json, said, text};
+use std::process::Command;
 use unspin_cli::fake::Fake;
 
-fn said(out: &Output) -> String {
-    String::from_utf8_lossy(&out.stderr).into_owned()
-}
-
 fn neighbours(host: &Fake, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-    command.args(["neighbours", "--seconds", "0.1", "--proc"]).arg(host.path("proc")).args(args);
+    let mut command = common::command(&["neighbours", "--seconds", "0.1", "--proc"]);
+    command.arg(host.path("proc")).args(args);
     command
 }
 
@@ -31,11 +26,11 @@ fn vms_are_shown_where_they_compete() {
     }
     host.write("sys/fs/cgroup/qemu.slice/104.scope/cpu.max", "150000 100000");
     let out = neighbours(&host, &[]).output().unwrap();
-    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let text = text(&out.stdout);
     assert!(out.status.success() && text.contains("web (104.scope)"), "{}{text}", said(&out));
     assert!(text.contains("250") && text.contains("1.50"), "{text}");
     let out = neighbours(&host, &["web", "--json"]).output().unwrap();
-    let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let json = json(&out);
     assert_eq!(json["vms"][0]["group"], "/qemu.slice/104.scope");
     assert_eq!(json["vms"][0]["quotas"][0]["remedy"], "qm set 104 --cpulimit CPUS");
     let throttled = |path: &str| {
@@ -53,7 +48,6 @@ fn vms_are_shown_where_they_compete() {
     assert!(said(&hidden).contains("/../elsewhere is not in the tree"), "{}", said(&hidden));
 }
 
-/// A signal that comes before the measurement ends the command.
 #[test]
 fn what_was_watched_until_ctrl_c_is_shown() {
     let host = Fake::new();
@@ -61,30 +55,12 @@ fn what_was_watched_until_ctrl_c_is_shown() {
     host.0.link("proc/41/fd/8", "anon_inode:kvm-vcpu:0");
     host.write("proc/41/cgroup", "0::/vm");
     host.write("sys/fs/cgroup/vm/cpu.weight", "100");
-    for seconds in [1, 2, 4, 8, 16, 32] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-        command.args(["neighbours", "--json", "--seconds", "3600", "--proc"]);
-        command.arg(host.path("proc")).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let watching = command.stdin(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_secs(seconds));
-        // SAFETY: the process is ours, and was not waited for.
-        assert_eq!(unsafe { libc::kill(watching.id() as i32, libc::SIGINT) }, 0);
-        let out = watching.wait_with_output().unwrap();
-        if out.status.success() {
-            let json: Value = serde_json::from_slice(&out.stdout).unwrap();
-            assert_eq!(
-                (&json["vms"][0]["name"], &json["vms"][0]["ended"]),
-                (&"web".into(), &false.into())
-            );
-            assert!(json["window_s"].as_f64().unwrap() < 60.0, "{json}");
-            return assert!(
-                said(&out).contains("the results cover the time until then"),
-                "{}",
-                said(&out)
-            );
-        }
-    }
-    panic!("it never began");
+    let proc = host.0.text("proc");
+    let args = ["neighbours", "--json", "--seconds", "3600", "--proc", &proc];
+    let json = common::interrupted(&args);
+    let vm = &json["vms"][0];
+    assert_eq!((&vm["name"], &vm["ended"]), (&"web".into(), &false.into()));
+    assert!(json["window_s"].as_f64().unwrap() < 60.0, "{json}");
 }
 
 #[test]

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The contents of packages. `make test-deb` installs them.
 
-#[path = "common/script.rs"]
-mod script;
+mod common;
 
-use script::script;
+use common::script::script;
+use common::{command, said};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -151,10 +151,7 @@ fn the_service_is_what_the_command_takes() {
         assert!(unit.contains(&format!("\n{word}")), "{word}");
     }
     let config = root().join("debian/unspin.toml");
-    let checked = Command::new(env!("CARGO_BIN_EXE_unspin"))
-        .args(["apply", "--check", "--config"])
-        .arg(config)
-        .status();
+    let checked = command(&["apply", "--check", "--config"]).arg(config).status();
     assert!(checked.unwrap().success());
 }
 
@@ -162,9 +159,9 @@ fn the_service_is_what_the_command_takes() {
 fn start_of(unit: &str, option: &str) -> String {
     let unit = read(unit);
     let start = unit.lines().find_map(|l| l.strip_prefix("ExecStart=/usr/bin/unspin ")).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-    let out = command.args(start.split(' ')).args([option, "x"]).output().unwrap();
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    let args: Vec<&str> = start.split(' ').chain([option, "x"]).collect();
+    let out = common::unspin(&args);
+    let said = said(&out);
     assert!(out.status.code() == Some(2) && said.contains(option), "{said}");
     start.to_string()
 }
@@ -423,7 +420,7 @@ fn removing_a_package_does_not_wait_for_the_kernel() {
         shell.args(["-c", &text, package, "remove"]);
         shell.env("PATH", format!("{}:/usr/bin:/bin", dir.display()));
         let out = shell.output().unwrap();
-        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        let said = said(&out);
         assert!(
             out.status.success() && said.contains("stays loaded until the next boot"),
             "{said}"
@@ -443,9 +440,8 @@ fn the_container_runs_what_the_command_takes() {
     assert!(image.contains(concat!("unspin:", env!("CARGO_PKG_VERSION"), "\n")));
     assert!(pod.contains(concat!("image: unspin:", env!("CARGO_PKG_VERSION"), "\n")));
     let words: Vec<String> = serde_json::from_str(line).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-    let out = command.args(&words).args(["--vcpus-max", "x"]).output().unwrap();
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    let out = command(&words).args(["--vcpus-max", "x"]).output().unwrap();
+    let said = said(&out);
     assert!(out.status.code() == Some(2) && said.contains("--vcpus-max"), "{said}");
     let port = words[2].rsplit(':').next().unwrap();
     assert!(

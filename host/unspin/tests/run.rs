@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin run` as users see it.
 
+mod common;
+
+use common::text;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,24 +16,34 @@ fn scratch(name: &str) -> PathBuf {
     dir
 }
 
+fn command(args: &[&str]) -> Command {
+    let mut command = common::command(&[&["run"], args].concat());
+    command.env("HOME", scratch("home")).env_remove("XDG_CACHE_HOME");
+    command
+}
+
 fn run(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-    command.arg("run").args(args).env("HOME", scratch("home")).env_remove("XDG_CACHE_HOME");
-    command.output().unwrap()
+    command(args).output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn cc(name: &str, flags: &[&str]) -> String {
-    let source =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/threads/programs/posix_spin.c");
+fn compiled(name: &str, flags: &[&str], source: &Path) -> String {
     let out = scratch("run").join(name);
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-pthread"]).args(flags).arg(source).arg("-o").arg(&out);
     assert!(cc.status().unwrap().success());
     out.display().to_string()
+}
+
+fn cc(name: &str, flags: &[&str]) -> String {
+    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/threads/programs");
+    compiled(name, flags, &programs.join("posix_spin.c"))
+}
+
+/// A program of this C text.
+fn cc_text(name: &str, text: &str) -> String {
+    let source = scratch("run").join(format!("{name}.c"));
+    std::fs::write(&source, text).unwrap();
+    compiled(name, &[], &source)
 }
 
 #[test]
@@ -52,13 +65,12 @@ fn the_locks_are_taken_over_and_counted() {
 
 #[test]
 fn settings_reach_the_program_and_what_is_set_stays() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-    command.args(["run", "--tau-us", "1.5", "--mutex", "--", "sh", "-c"]);
+    let mut command = command(&["--tau-us", "1.5", "--mutex", "--", "sh", "-c"]);
     command
         .arg("echo $UNSPIN_LOCK $UNSPIN_MUTEX $UNSPIN_TAU_NS $LD_PRELOAD $0 $1")
         .args(["a", "b c"]);
     command.env("UNSPIN_LOCK", "preemptable").env("LD_PRELOAD", "libm.so.6");
-    let out = command.env("HOME", scratch("home")).output().unwrap();
+    let out = command.output().unwrap();
     let said = text(&out.stdout);
     assert!(said.starts_with("preemptable 1 1500 libm.so.6:/"), "{said} {}", text(&out.stderr));
     assert!(said.ends_with(" a b c\n"), "{said}");
@@ -146,9 +158,8 @@ fn a_program_in_the_path_that_cannot_start_is_named() {
             "no-x" => std::fs::write(&path, "#!/bin/sh\n"),
             _ => Ok(()),
         };
-        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-        command.args(["run", "--", name]).env("PATH", format!("{}:/bin", dir.display()));
-        let out = command.output().unwrap();
+        let path = format!("{}:/bin", dir.display());
+        let out = command(&["--", name]).env("PATH", path).output().unwrap();
         let said = text(&out.stderr);
         assert!(out.status.code() == Some(77) && said.contains(words), "{name}: {said}");
     }
@@ -156,10 +167,8 @@ fn a_program_in_the_path_that_cannot_start_is_named() {
     let later = other.join("no-x");
     std::fs::write(&later, "#!/bin/sh\nexit 7\n").unwrap();
     std::fs::set_permissions(&later, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-    command.args(["run", "--", "no-x"]).env("HOME", scratch("home"));
-    command.env("PATH", format!("{}:{}", dir.display(), other.display()));
-    assert_eq!(command.status().unwrap().code(), Some(7));
+    let path = format!("{}:{}", dir.display(), other.display());
+    assert_eq!(command(&["--", "no-x"]).env("PATH", path).status().unwrap().code(), Some(7));
 }
 
 #[test]
@@ -177,17 +186,13 @@ fn a_program_it_has_no_effect_on_is_named_and_run() {
             text(&run(&["--verbose", "--", linker, &cc("spins-by-ld", &[]), "codes"]).stderr);
         assert!(said.contains("spin locks 6 taken") && !said.contains("no effect"), "{said}");
     }
-    let script = scratch("run").join("script");
-    std::fs::write(&script, format!("#! {program} codes\n")).unwrap();
-    let mut chmod = Command::new("chmod");
-    assert!(chmod.arg("+x").arg(&script).status().unwrap().success());
-    let said = text(&run(&["--", script.to_str().unwrap()]).stderr);
-    assert!(said.contains("statically linked"), "{said}");
-    let by_env = scratch("run").join("script-by-env");
-    std::fs::write(&by_env, format!("#!/usr/bin/env {program}\n")).unwrap();
-    std::fs::set_permissions(&by_env, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let said = text(&run(&["--", by_env.to_str().unwrap()]).stderr);
-    assert!(said.contains("statically linked"), "{said}");
+    for (name, line) in
+        [("static-1", format!(" {program} codes")), ("static-2", format!("/usr/bin/env {program}"))]
+    {
+        let script = file(name, 0o755, format!("#!{line}\n").as_bytes());
+        let said = text(&run(&["--", &script]).stderr);
+        assert!(said.contains("statically linked"), "{line}: {said}");
+    }
 }
 
 /// Only root can make a file of another user.
@@ -200,8 +205,7 @@ fn a_setuid_program_without_new_privileges_is_an_ordinary_one() {
         return;
     }
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-    command.args(["run", "--"]).arg(&program).env("HOME", scratch("home"));
+    let mut command = command(&["--", program.to_str().unwrap()]);
     let said = text(&command.output().unwrap().stderr);
     if said.is_empty() {
         println!("SKIPPED: mounted nosuid, or no new privileges here");
@@ -222,9 +226,8 @@ fn a_setuid_program_without_new_privileges_is_an_ordinary_one() {
 
 #[test]
 fn what_the_environment_asks_in_vain_is_told() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-    command.args(["run", "true"]).env("UNSPIN_LOCK", "lease").env("HOME", scratch("home"));
-    let out = command.output().unwrap();
+    let mut command = command(&["true"]);
+    let out = command.env("UNSPIN_LOCK", "lease").output().unwrap();
     let said = text(&out.stderr);
     let words = "no effect: UNSPIN_LOCK=lease is too large for spin locks: add --mutex";
     assert!(out.status.success() && said.contains(words), "{said}");
@@ -276,11 +279,7 @@ int main(int argc, char **argv)
 
 #[test]
 fn the_environment_stays_as_it_is() {
-    let source = scratch("run").join("environment.c");
-    std::fs::write(&source, ENVIRONMENT).unwrap();
-    let program = scratch("run").join("environment");
-    let mut cc = Command::new("cc");
-    assert!(cc.arg(&source).arg("-o").arg(&program).status().unwrap().success());
+    let program = cc_text("environment", ENVIRONMENT);
     let mut command = Command::new(&program);
     command.args([env!("CARGO_BIN_EXE_unspin"), "run", "--mutex", "--"]).arg(&program);
     let said = text(&command.output().unwrap().stdout);
@@ -309,31 +308,13 @@ int main(int argc, char **argv)
 /// A daemon closes its descriptors, and what it opens next gets their numbers.
 #[test]
 fn counts_stay_out_of_the_programs_files() {
-    let source = scratch("run").join("daemon.c");
-    std::fs::write(&source, DAEMON).unwrap();
-    let program = scratch("run").join("daemon");
-    let mut cc = Command::new("cc");
-    assert!(cc.arg(&source).arg("-o").arg(&program).status().unwrap().success());
+    let program = cc_text("daemon", DAEMON);
     let (data, said) = (scratch("run").join("data"), scratch("run").join("said"));
     for (closes, counts) in [("2", false), ("", true)] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-        command.args(["run", "--verbose", "--"]).arg(&program).arg(&data).args([closes]);
-        command.env("HOME", scratch("home")).stderr(std::fs::File::create(&said).unwrap());
+        let mut command = command(&["--verbose", "--", &program, data.to_str().unwrap(), closes]);
+        command.stderr(std::fs::File::create(&said).unwrap());
         assert!(command.status().unwrap().success());
         assert_eq!(std::fs::read_to_string(&data).unwrap(), "data\n");
         assert_eq!(std::fs::read_to_string(&said).unwrap().contains("spin locks"), counts);
     }
-}
-
-#[test]
-fn the_manual_tells_the_settings() {
-    let dir = scratch("man");
-    let mut man = Command::new(env!("CARGO_BIN_EXE_unspin"));
-    assert!(man.arg("man").arg(&dir).status().unwrap().success());
-    let page = std::fs::read_to_string(dir.join("unspin-run.1")).unwrap();
-    for setting in ["UNSPIN_LOCK", "UNSPIN_MUTEX", "UNSPIN_TAU_NS", "UNSPIN_VERBOSE", "LD_PRELOAD"]
-    {
-        assert!(page.contains(setting), "{setting}");
-    }
-    assert!(page.contains("\\-\\-tau\\-us"), "{page}");
 }

@@ -3,16 +3,17 @@
 //! settings and refusals, and that it restores everything, for any end.
 
 mod common;
-#[path = "common/vm_host.rs"]
-mod vm_host;
 
+use common::vm_host::{
+    allowed, comes_to, ends_well, fails, guard_if_any, guard_of, signal, started, VmHost,
+};
+use common::{json, said, text};
 use serde_json::Value;
 use std::fs;
 use std::ops::Deref;
 use std::path::Path;
 use std::process::{Child, Command};
 use unspin_scratch::Killed;
-use vm_host::{allowed, comes_to, guard_if_any, guard_of, said, signal, started, VmHost};
 
 const SCOPE: &str = r"machine.slice/machine-qemu\x2d1\x2dweb.scope";
 /// The first vCPU was runnable at the end, the second was idle.
@@ -37,13 +38,13 @@ impl Fake {
             fake.write(&fake.of_vcpu(index, "cgroup.threads"), &tid.to_string());
         }
         fake.in_cgroups("0::");
-        fake.write(&format!("cgroup/{SCOPE}/cpu.weight"), "100");
+        fake.write(&format!("sys/fs/cgroup/{SCOPE}/cpu.weight"), "100");
         fake
     }
 
     /// A file of a vCPU's cgroup.
     fn of_vcpu(&self, index: usize, file: &str) -> String {
-        format!("cgroup/{SCOPE}/libvirt/vcpu{index}/{file}")
+        format!("sys/fs/cgroup/{SCOPE}/libvirt/vcpu{index}/{file}")
     }
 
     /// Sets the prefix of the vCPUs' `/proc/TID/cgroup`.
@@ -67,7 +68,7 @@ impl Fake {
 
     fn weights(&self) -> Vec<String> {
         let files = [self.of_vcpu(0, "cpu.weight"), self.of_vcpu(1, "cpu.weight")];
-        let files = files.into_iter().chain([format!("cgroup/{SCOPE}/cpu.weight")]);
+        let files = files.into_iter().chain([format!("sys/fs/cgroup/{SCOPE}/cpu.weight")]);
         files.map(|file| self.read(&file)).collect()
     }
 
@@ -79,7 +80,7 @@ impl Fake {
 
     fn shape_at(&self, paces: &str) -> Command {
         let args = ["shape", "--synthetic-vcpus", paces, "--period-ms", "20"];
-        self.command(&args, &[("--cgroups", "cgroup")])
+        self.command(&args, &[])
     }
 
     #[track_caller]
@@ -125,7 +126,7 @@ fn a_dry_run_says_what_would_be_set_and_changes_nothing() {
     let fake = Fake::new();
     let out = fake.shape(&["web", "--dry-run", "--once", "--json"]).output().unwrap();
     assert!(out.status.success(), "{}", said(&out));
-    let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let json = json(&out);
     assert_eq!((&json["schema"], &json["refused"]), (&1.into(), &Value::Array(vec![])));
     let decisions = json["decisions"].as_array().unwrap();
     // Due are 0.5 and 1 of the time, which is 0.75 each. Demands are 1.1 of the first vCPU's part, and the
@@ -145,7 +146,7 @@ fn a_dry_run_says_what_would_be_set_and_changes_nothing() {
     fake.is_as_before();
 
     let out = fake.shape(&["--dry-run", "--once"]).output().unwrap();
-    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let text = text(&out.stdout);
     assert!(text.contains("was idle at the end") && text.contains("gets 0.75 CPUs"), "{text}");
     let missing = fake.shape(&["db", "--dry-run", "--once"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(1));
@@ -202,10 +203,7 @@ fn without_a_cgroup_each_they_get_nice_values() {
     let own = nice_of(&fake);
     let child = started(fake.shape(&[]), || nice_of(&fake)[1] > own[1]);
     assert!(fake.journal().contains("\"nice\"") && nice_of(&fake)[0] < own[0]);
-    signal(child.id(), libc::SIGTERM);
-    let out = child.wait_with_output().unwrap();
-    assert!(out.status.success(), "{}", said(&out));
-    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let text = text(&ends_well(child, libc::SIGTERM).stdout);
     assert!(text.contains("(set as nice values of the vCPUs)"), "{text}");
     assert_eq!(nice_of(&fake), own);
     fake.is_as_before();
@@ -219,17 +217,15 @@ fn a_helper_beside_the_monitor_is_the_vms() {
         fake.write(&format!("proc/{tid}/cgroup"), "0::/qemu.slice/100.scope");
     }
     let both = format!("{}\n2002", fake.vm);
-    fake.write("cgroup/qemu.slice/100.scope/cgroup.procs", &both);
-    fake.write("cgroup/qemu.slice/100.scope/cgroup.threads", &both);
-    fake.write("cgroup/qemu.slice/100.scope/cpu.weight", "100");
+    fake.write("sys/fs/cgroup/qemu.slice/100.scope/cgroup.procs", &both);
+    fake.write("sys/fs/cgroup/qemu.slice/100.scope/cgroup.threads", &both);
+    fake.write("sys/fs/cgroup/qemu.slice/100.scope/cpu.weight", "100");
     fake.write("proc/2002/cgroup", "0::/qemu.slice/100.scope");
-    let weight = || fake.read("cgroup/qemu.slice/100.scope/cpu.weight");
+    let weight = || fake.read("sys/fs/cgroup/qemu.slice/100.scope/cpu.weight");
     let own = nice_of(&fake);
     let child = started(fake.shape(&["web"]), || weight() != "100");
     assert!(nice_of(&fake)[1] > own[1], "its siblings divide it: not all are raised");
-    signal(child.id(), libc::SIGTERM);
-    let out = child.wait_with_output().unwrap();
-    assert!(out.status.success(), "{}", said(&out));
+    ends_well(child, libc::SIGTERM);
     assert_eq!((weight().as_str(), nice_of(&fake)), ("100", own));
 }
 
@@ -240,18 +236,17 @@ fn without_the_controller_neighbours_are_those_of_the_parent() {
     for tid in fake.vcpus {
         fake.write(&format!("proc/{tid}/cgroup"), "0::/system.slice/vm1.service");
     }
-    fake.write("cgroup/system.slice/cpu.weight", "100");
-    fake.write("cgroup/system.slice/vm1.service/cgroup.procs", &fake.vm.to_string());
-    fake.write("cgroup/system.slice/vm2.service/cgroup.procs", "4000001");
+    fake.write("sys/fs/cgroup/system.slice/cpu.weight", "100");
+    fake.write("sys/fs/cgroup/system.slice/vm1.service/cgroup.procs", &fake.vm.to_string());
+    fake.write("sys/fs/cgroup/system.slice/vm2.service/cgroup.procs", "4000001");
     fake.holds_vm(4_000_001, "db");
     fake.write("proc/4000001/status", "Tgid:\t4000001");
     fake.write("proc/4000001/cgroup", "0::/system.slice/vm2.service");
     let own = nice_of(&fake);
     let child = started(fake.shape(&["web"]), || nice_of(&fake)[0] < own[0]);
-    assert_eq!(fake.read("cgroup/system.slice/cpu.weight"), "100");
-    signal(child.id(), libc::SIGTERM);
-    let out = child.wait_with_output().unwrap();
-    assert!(out.status.success() && !said(&out).contains("left alone"), "{}", said(&out));
+    assert_eq!(fake.read("sys/fs/cgroup/system.slice/cpu.weight"), "100");
+    let out = ends_well(child, libc::SIGTERM);
+    assert!(!said(&out).contains("left alone"), "{}", said(&out));
     assert_eq!(nice_of(&fake), own);
     assert_eq!(fake.journal(), "");
 }
@@ -297,9 +292,7 @@ fn the_resolver_gives_siblings_a_cpu_each_and_back() {
     let child =
         started(fake.shape(&parts), || now().iter().all(|cpus| cpus.parse::<u32>().is_ok()));
     assert_ne!(now()[0], now()[1]);
-    signal(child.id(), libc::SIGTERM);
-    let out = child.wait_with_output().unwrap();
-    assert!(out.status.success(), "{}", said(&out));
+    ends_well(child, libc::SIGTERM);
     assert_eq!(now(), before);
     fake.is_as_before();
 }
@@ -311,7 +304,7 @@ fn vcpus_that_are_pinned_stay() {
     unspin_host::cpus::set_affinity(fake.vcpus[0], &first).unwrap();
     let out =
         fake.shape(&["--dry-run", "--once", "--json", "--parts", "resolver"]).output().unwrap();
-    let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let json = json(&out);
     let why = json["vms"][0]["pinned"].as_str().unwrap();
     assert!(why.contains("its vCPUs are pinned"), "{json}");
     assert_eq!(json["decisions"][0]["pcpu"]["now"], json["decisions"][0]["pcpu"]["then"]);
@@ -331,9 +324,7 @@ fn another_hands_cpus_stay() {
     let child = started(fake.shape(&["--parts", "resolver"]), pinned);
     let cpus = unspin_host::cpus::parse(&before[1]).unwrap();
     unspin_host::cpus::set_affinity(fake.vcpus[1], &cpus).unwrap();
-    let out = child.wait_with_output().unwrap();
-    assert_eq!(out.status.code(), Some(1), "{}", said(&out));
-    assert!(said(&out).contains(&format!("to {}, which was", before[1])), "{}", said(&out));
+    fails(child, &format!("to {}, which was", before[1]));
     assert_eq!(now(), before);
     fake.is_as_before();
 }
@@ -348,9 +339,7 @@ fn signals_end_it_well_after_putting_back() {
         let busy = fake.shape(&[]).output().unwrap();
         assert_eq!(busy.status.code(), Some(1));
         assert!(said(&busy).contains(&format!("(process {}) is changing", child.id())), "{busy:?}");
-        signal(child.id(), number);
-        let out = child.wait_with_output().unwrap();
-        assert!(out.status.success(), "{}", said(&out));
+        let out = ends_well(child, number);
         assert!(said(&out).contains("cpu.weight is 100 again"), "{}", said(&out));
         fake.is_as_before();
     }
@@ -363,9 +352,7 @@ fn after_a_round_the_weights_are_its_own_again_for_a_while() {
     let is_back = || fake.weights() == ["100", "100", "100"] && fake.journal().is_empty();
     comes_to("its weights do not come back", is_back);
     assert!(child.try_wait().unwrap().is_none());
-    signal(child.id(), libc::SIGTERM);
-    let out = child.wait_with_output().unwrap();
-    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let text = text(&ends_well(child, libc::SIGTERM).stdout);
     assert!(text.contains("gets 0.75 CPUs of 1.25 due"), "{text}");
     assert!(text.contains("weight of the VM 400; weights of vCPUs 1"), "{text}");
     fake.is_as_before();
@@ -402,9 +389,7 @@ fn another_hands_weight_stays() {
     let fake = Fake::new();
     let child = fake.shapes();
     fake.write(&fake.of_vcpu(1, "cpu.weight"), "777");
-    let out = child.wait_with_output().unwrap();
-    assert_eq!(out.status.code(), Some(1), "{}", said(&out));
-    assert!(said(&out).contains("cpu.weight to 777, which was"), "{}", said(&out));
+    fails(child, "cpu.weight to 777, which was");
     assert_eq!(fake.weights(), ["100", "777", "100"]);
     assert_eq!(fake.journal(), "");
 }
@@ -429,15 +414,13 @@ fn vcpus_come_and_go() {
     let child = started(fake.shape_at("0.5r,0.25,0.01"), || is_set(2));
     fs::remove_dir_all(fake.dir.join(format!("proc/{}/task/{tid}", fake.vm))).unwrap();
     fs::remove_dir_all(fake.dir.join(format!("proc/{tid}"))).unwrap();
-    fs::remove_dir_all(fake.dir.join(format!("cgroup/{SCOPE}/libvirt/vcpu2"))).unwrap();
+    fs::remove_dir_all(fake.dir.join(format!("sys/fs/cgroup/{SCOPE}/libvirt/vcpu2"))).unwrap();
     comes_to("the two that are left are not put back", || fake.weights()[..2] == ["100", "100"]);
     comes_to("the two that are left are not shaped", || is_set(0) && is_set(1));
     assert!(!fake.journal().contains("vcpu2"));
     plugs();
     comes_to("a vCPU that was added is not shaped", || is_set(2));
-    signal(child.id(), libc::SIGTERM);
-    let out = child.wait_with_output().unwrap();
-    assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+    ends_well(child, libc::SIGTERM);
     assert!(!is_set(2));
     fake.is_as_before();
 }
@@ -447,10 +430,8 @@ fn a_vm_that_ends_leaves_nothing_to_put_back() {
     let fake = Fake::new();
     let child = fake.shapes();
     fs::remove_dir_all(fake.dir.join(format!("proc/{}", fake.vm))).unwrap();
-    fs::remove_dir_all(fake.dir.join("cgroup/machine.slice")).unwrap();
-    let out = child.wait_with_output().unwrap();
-    assert_eq!(out.status.code(), Some(1), "{}", said(&out));
-    assert!(said(&out).contains("no VM runs on this host"), "{}", said(&out));
+    fs::remove_dir_all(fake.dir.join("sys/fs/cgroup/machine.slice")).unwrap();
+    fails(child, "no VM runs on this host");
     assert_eq!(fake.journal(), "");
 }
 
@@ -466,7 +447,7 @@ fn status_shows_what_is_shaped() {
         command.arg("--sysfs").arg(fake.dir.join("no-module")).output().unwrap()
     };
     let out = status(&[]);
-    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let text = text(&out.stdout);
     assert!(out.status.success(), "{}", said(&out));
     assert!(text.contains(&format!("unspin shape (process {}):", child.id())), "{text}");
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -488,9 +469,7 @@ fn it_waits_for_a_vm_where_there_is_none() {
     std::thread::sleep(std::time::Duration::from_millis(300));
     fs::rename(&away, &vm).unwrap();
     comes_to("the VM that came is not shaped", || fake.weights()[1] != "100");
-    signal(child.id(), libc::SIGTERM);
-    let out = child.wait_with_output().unwrap();
-    assert!(out.status.success(), "{}", said(&out));
+    ends_well(child, libc::SIGTERM);
     fake.is_as_before();
 }
 
@@ -552,14 +531,14 @@ fn many() -> Fake {
         let (pid, slice) = (4_000_000 + vm as u32, format!("machine.slice/machine-{vm}.scope"));
         fake.holds_vm(pid, &format!("vm{vm}"));
         fake.write(&format!("proc/{pid}/status"), &format!("Tgid:\t{pid}"));
-        fake.write(&format!("cgroup/{slice}/cpu.weight"), "100");
+        fake.write(&format!("sys/fs/cgroup/{slice}/cpu.weight"), "100");
         for (index, tid) in tids.iter().enumerate() {
             fake.write(&format!("proc/{pid}/task/{tid}/comm"), &format!("CPU {index}/KVM"));
             for file in ["stat", "status"] {
                 fake.links(*tid, file);
             }
             fake.write(&format!("proc/{tid}/cgroup"), &format!("0::/{slice}/vcpu{index}"));
-            let group = format!("cgroup/{slice}/vcpu{index}");
+            let group = format!("sys/fs/cgroup/{slice}/vcpu{index}");
             fake.write(&format!("{group}/cpu.weight"), "100");
             fake.write(&format!("{group}/cgroup.threads"), &tid.to_string());
         }
@@ -575,7 +554,7 @@ fn five_hundred_vcpus_cost_little() {
     let sources = [vec![], vec!["--synthetic-vcpus", paces.as_str()]];
     for source in sources {
         let args = [&["shape", "--json"], &source[..]].concat();
-        let mut command = fake.command(&args, &[("--cgroups", "cgroup")]);
+        let mut command = fake.command(&args, &[]);
         let mut child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
         std::thread::sleep(std::time::Duration::from_secs(2));
         if child.try_wait().unwrap().is_some() {

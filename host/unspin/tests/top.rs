@@ -2,10 +2,9 @@
 //! `unspin top` with synthetic VMs: on a terminal, once as a table, and its refusals.
 
 mod common;
-#[path = "common/script.rs"]
-mod script;
 
-use script::script;
+use common::script::script;
+use common::{json, said};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -42,7 +41,7 @@ fn wrong_usage_is_2() {
 fn a_host_without_vms_is_said_to_be_one() {
     let empty = Scratch::new();
     let out = unspin(&["--once", "--delay", "0.1", "--proc", empty.to_str().unwrap()]);
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    let said = said(&out);
     match out.status.code() {
         Some(77) => assert!(said.starts_with("unspin: "), "{said}"),
         code => assert_eq!((code, said.as_str()), (Some(1), "unspin: no VM runs on this host\n")),
@@ -64,7 +63,7 @@ fn once_writes_a_table_or_what_diagnose_writes() {
     assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
 
     let chosen = unspin(&[&args[..], &["--json", "--filter", "DB"]].concat());
-    let json: serde_json::Value = serde_json::from_slice(&chosen.stdout).unwrap();
+    let json = json(&chosen);
     assert_eq!(json["schema"], 1);
     assert_eq!(json["vms"].as_array().unwrap().len(), 1);
     let vm = &json["vms"][0];
@@ -83,9 +82,8 @@ fn a_table_is_as_wide_as_columns_says() {
     for (columns, width) in
         [("20", 20), ("40", 40), ("120", 120), ("200", 200), ("1", 20), ("", 80)]
     {
-        let mut top = Command::new(env!("CARGO_BIN_EXE_unspin"));
-        top.args(["top", "--once", "--delay", "0.1", "--synthetic", "9x2"]).env("COLUMNS", columns);
-        let out = top.stdin(Stdio::null()).output().unwrap();
+        let mut top = common::command(&["top", "--once", "--delay", "0.1", "--synthetic", "9x2"]);
+        let out = top.env("COLUMNS", columns).output().unwrap();
         let text = String::from_utf8(out.stdout).unwrap();
         assert_eq!(text.lines().count(), 10, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
@@ -118,9 +116,7 @@ fn modes(side: &OwnedFd) -> (u32, u32) {
 
 impl Terminal {
     fn new() -> Terminal {
-        let mut top = Command::new(env!("CARGO_BIN_EXE_unspin"));
-        top.args(["top", "--synthetic", "6x2", "--delay", "0.2"]);
-        Terminal::of(top)
+        Terminal::of(common::command(&["top", "--synthetic", "6x2", "--delay", "0.2"]))
     }
 
     fn of(mut command: Command) -> Terminal {
@@ -286,8 +282,8 @@ fn on_a_terminal_the_manual_is_not_roff() {
     let with = format!("{}:/usr/bin:/bin", tools.display());
     for (path, words) in [(&*with, ["man -l -", ".ie"]), ("/nonexistent", ["Usage:", "neighbours"])]
     {
-        let mut man = Command::new(env!("CARGO_BIN_EXE_unspin"));
-        man.arg("man").env("PATH", path);
+        let mut man = common::command(&["man"]);
+        man.env("PATH", path);
         let mut terminal = Terminal::of(man);
         words.iter().for_each(|word| terminal.shows(word));
         assert!(terminal.top.wait().unwrap().success());

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which VM a command selects, and that every VM is shown, on hosts made of files.
 
+mod common;
+
+use common::{json, said, text};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -9,7 +12,6 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 use unspin_scratch::Scratch;
 
-/// A host in a directory.
 struct Other(Scratch);
 
 impl Other {
@@ -35,8 +37,8 @@ impl Other {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-        command.args(args).stdin(Stdio::null()).env("UNSPIN_PROC", self.0.join("proc"));
+        let mut command = common::command(args);
+        command.env("UNSPIN_PROC", self.0.join("proc"));
         command
     }
 
@@ -116,10 +118,6 @@ fn a_user_who_may_not_look_is_told_that_vms_may_be_missing() {
 
 const PID: u32 = 5_000_000;
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 /// Whether vCPUs can be watched here.
 fn can_watch() -> bool {
     // SAFETY: it takes nothing.
@@ -158,9 +156,8 @@ fn whatever_is_shown_is_taken_and_every_vm_is_shown() {
     let host = Other::new();
     host.vm(PID, 104, "web", 2);
     host.vm(PID + 10, 105, "web", 3);
-    let all = host.unspin(&["top", "--once", "--json", "--delay", "0.1"]);
-    let json: serde_json::Value = serde_json::from_slice(&all.stdout).unwrap();
-    let vms = json["vms"].as_array().unwrap();
+    let all = json(&host.unspin(&["top", "--once", "--json", "--delay", "0.1"]));
+    let vms = all["vms"].as_array().unwrap();
     assert_eq!(vms.iter().map(|vm| vm["vcpus"].as_u64()).collect::<Vec<_>>(), [Some(2), Some(3)]);
     assert_eq!(vms[0]["names"], serde_json::json!({"name": "web", "vmid": "104"}));
     assert!(vms[0]["causes"].as_array().unwrap().iter().all(|cause| cause["share"].is_null()));
@@ -173,8 +170,7 @@ fn whatever_is_shown_is_taken_and_every_vm_is_shown() {
     }
     for given in ["process 5000010", "web (process 5000010)", "pid:5000010", "105", "vmid:105"] {
         let out = host.unspin(&["diagnose", given, "--json", "--seconds", "0.1"]);
-        let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
-        assert_eq!(json["vms"][0]["names"]["vmid"], "105", "{given}: {}", text(&out.stderr));
+        assert_eq!(json(&out)["vms"][0]["names"]["vmid"], "105", "{given}: {}", said(&out));
     }
     let out = host.unspin(&["diagnose", "5000010", "--seconds", "0.1"]);
     assert!(text(&out.stderr).contains("write pid:5000010"), "{}", text(&out.stderr));
@@ -214,8 +210,7 @@ fn one_of_very_many_vms_is_diagnosed() {
     let said = text(&out.stderr);
     assert!(out.status.success(), "{said}");
     assert!(said.contains("52 of 2100 VMs are not watched"), "{said}");
-    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
-    assert_eq!(json["vms"][0]["name"], "web2099");
+    assert_eq!(json(&out)["vms"][0]["name"], "web2099");
     let said = text(&host.unspin(&["diagnose", "wbe2099"]).stderr);
     assert!(
         said.contains("the nearest of 2100 VMs: ") && said.contains("5020990 (web2099)"),

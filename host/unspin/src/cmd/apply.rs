@@ -4,14 +4,14 @@
 use crate::config::{Config, FILE, HELP};
 use crate::exit::{said, Cannot, Told, FAILED, USAGE};
 use crate::keep::{Keeper, TRIES};
+use crate::span::signals;
 use crate::sysfs::{root, Module};
 use crate::{host, notify};
 use anyhow::Context;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use signal_hook::consts::SIGHUP;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 use unspin_host::{place, Host};
 use unspin_text::{read_kernel_text, Lock};
@@ -119,13 +119,6 @@ fn reload(args: &Args, keeper: &mut Keeper) -> anyhow::Result<()> {
         .context("the settings are unchanged")?;
     say!("reloaded {}; VMs: {}", args.config.display(), keeper.count());
     Ok(())
-}
-
-fn signals() -> anyhow::Result<Receiver<i32>> {
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("cannot take signals")?;
-    let (send, receive) = channel();
-    std::thread::spawn(move || signals.forever().all(|signal| send.send(signal).is_ok()));
-    Ok(receive)
 }
 
 /// The loaded module. Dropping it unloads the module if this process loaded it.

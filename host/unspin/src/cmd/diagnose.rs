@@ -21,7 +21,6 @@ use std::ffi::OsString;
 use std::time::Duration;
 use unspin_host::{Host, VmProcess};
 
-/// The default measuring time.
 const TIME: Duration = Duration::from_secs(10);
 
 const HELP: &str = "\
@@ -126,7 +125,6 @@ fn asked(args: &Args) -> anyhow::Result<Option<u32>> {
     }
 }
 
-/// The processes of the selected VMs.
 fn chosen(args: &Args, asked: Option<u32>, first: &Sample) -> anyhow::Result<BTreeSet<u32>> {
     let all: Vec<VmProcess> = first.vms.iter().map(|vm| vm.process.clone()).collect();
     match &args.vm {
@@ -140,7 +138,6 @@ fn chosen(args: &Args, asked: Option<u32>, first: &Sample) -> anyhow::Result<BTr
     }
 }
 
-/// Prints how many VMs are not watched because there is no room.
 pub(super) fn say_left_out(sample: &Sample) {
     if sample.left_out > 0 {
         say!(
@@ -152,7 +149,6 @@ pub(super) fn say_left_out(sample: &Sample) {
     }
 }
 
-/// Prints the names of VMs that started during the measurement.
 pub(super) fn say_started(before: &Sample, after: &Sample, is_asked: impl Fn(&VmProcess) -> bool) {
     let were: BTreeSet<u32> = before.vms.iter().map(|vm| vm.process.pid).collect();
     let are = after.vms.iter().map(|vm| &vm.process);

@@ -150,7 +150,6 @@ impl Monitors {
     }
 }
 
-/// The output of `load --check --json`.
 #[derive(Serialize)]
 struct Checked<'a> {
     #[serde(flatten)]

@@ -92,7 +92,6 @@ const GROUPS: help::Groups = &[
     ("The shell", &["completions", "man", "help"]),
 ];
 
-/// The command line.
 pub fn command() -> clap::Command {
     help::grouped(Cli::command(), GROUPS)
 }

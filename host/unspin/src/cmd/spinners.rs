@@ -5,7 +5,6 @@ mod show;
 
 use crate::exit::{Cannot, Usage};
 use crate::fit::terminal_width;
-use crate::forward::lab_command;
 use crate::host::{is_root, TESTED};
 use crate::progress::Passing;
 use crate::span::{seconds, stopped_by_signals};
@@ -14,11 +13,11 @@ use anyhow::bail;
 use show::{Document, Names, Watched};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use unspin_diagnosis::spinners::{entries, Error, Ready, Samples, Symbols, TRACEFS};
-use unspin_host::{place, Host, VmProcess};
+use unspin_host::{Host, VmProcess};
 
 const HELP: &str = "\
 Prints 2 tables per VM: where vCPUs spun for so long that they left the guest (pause-loop exits), and \
@@ -53,8 +52,6 @@ pub struct Args {
     lab_dir: Option<PathBuf>,
     #[arg(long, hide = true, default_value = TRACEFS)]
     tracefs: PathBuf,
-    #[arg(long, hide = true, default_value_os_t = place::proc())]
-    proc: PathBuf,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
@@ -68,7 +65,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     // kernel.
     let stop = stopped_by_signals()?;
     let ready = Ready::new(&args.tracefs).map_err(cannot)?;
-    let host = Host::at(&args.proc);
+    let host = Host::default();
     let vms = chosen(args, &host)?;
     let names = match series {
         Some(series) => Some(of_series(args, series)?),
@@ -105,12 +102,17 @@ fn series(name: &str) -> anyhow::Result<&'static str> {
 
 fn of_file(path: &Path) -> anyhow::Result<Names> {
     let symbols = Symbols::read(path).map_err(|e| Usage(e.to_string()))?;
-    Ok(Names::OfFile { symbols, path: path.to_path_buf() })
+    Ok(Names::of_file(symbols, path))
 }
 
-/// As in unspin-lab, which fetches the kernel.
+/// As in unspin-lab, which fetches the kernel: the one next to this program, or else the one in the PATH.
 fn of_series(args: &Args, series: &'static str) -> anyhow::Result<Names> {
-    let mut lab = lab_command();
+    const LAB: &str = "unspin-lab";
+    let beside = std::env::current_exe().map(|program| program.with_file_name(LAB));
+    let mut lab = match beside {
+        Ok(program) if program.is_file() => Command::new(program),
+        _ => Command::new(LAB),
+    };
     lab.args(["lab", "symbols", series]);
     if let Some(dir) = &args.lab_dir {
         lab.arg("--lab-dir").arg(dir);
@@ -122,10 +124,9 @@ fn of_series(args: &Args, series: &'static str) -> anyhow::Result<Names> {
     }
     let name = format!("the symbols of Debian's kernel {series}");
     let symbols = Symbols::parse(&String::from_utf8_lossy(&took.stdout), Path::new(&name))?;
-    Ok(Names::OfSeries { symbols, series })
+    Ok(Names::of_series(symbols, series))
 }
 
-/// The selected VMs.
 fn chosen(args: &Args, host: &Host) -> anyhow::Result<Vec<VmProcess>> {
     vms::say_unseen(host);
     let all = vms::processes(host)?;

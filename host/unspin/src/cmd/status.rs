@@ -10,7 +10,7 @@ use crate::vms::{with_ids, Vm};
 use serde::Serialize;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use unspin_host::{place, Host};
 use unspin_text::Framed;
 use unspin_uapi::{turns_refused, COSCHEDULING, MODE, TURNS_REFUSED};
@@ -39,8 +39,6 @@ pub struct Args {
     proc: PathBuf,
     #[arg(long, hide = true, default_value = SHAPED)]
     shaped: PathBuf,
-    #[arg(long, hide = true, default_value = SCHEDULED)]
-    scheduled: PathBuf,
 }
 
 #[derive(Serialize)]
@@ -62,7 +60,7 @@ struct Status {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let (shaped, scheduled) = (read(&args.shaped), read(&args.scheduled));
+    let (shaped, scheduled) = (read(&args.shaped), read(Path::new(SCHEDULED)));
     let width = terminal_width();
     let of_shape = shaped.as_ref().map(|shaped| of_shape(shaped, width));
     let of_schedule = scheduled.as_ref().map(|scheduled| of_schedule(scheduled, width));
@@ -100,13 +98,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     })
 }
 
-/// Describes the last decisions of `unspin shape`.
 fn of_shape(written: &Written<shape::Document>, width: usize) -> String {
     let head = wrapped(&format!("unspin shape (process {}):", written.process), width);
     head + &written.document.text(width)
 }
 
-/// Describes what `unspin schedule` does.
 fn of_schedule(written: &Written<schedule::Document>, width: usize) -> String {
     let text = written.document.text();
     let lines: String = text.lines().map(|line| wrapped(line, width)).collect();
@@ -125,7 +121,6 @@ fn typed(files: &BTreeMap<String, String>) -> BTreeMap<String, Value> {
     files.iter().map(|(k, v)| (k.clone(), value(v))).collect()
 }
 
-/// The files of a VM, and its name.
 fn known(vm: &Vm, files: &Files) -> BTreeMap<String, Value> {
     let mut all = typed(files);
     if let Some(text) = files.get(TURNS_REFUSED) {
@@ -220,7 +215,6 @@ fn table(module: &Module, vms: &[(Vm, Files)], width: usize) -> String {
     text + &turns + &refusals(vms, width)
 }
 
-/// Which VMs have no turns, and why.
 fn refusals(vms: &[(Vm, Files)], width: usize) -> String {
     let of_vm = |(vm, files): &(Vm, Files)| {
         let reason = files.get(TURNS_REFUSED).and_then(|text| turns_refused(text))?;

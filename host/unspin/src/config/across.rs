@@ -60,7 +60,6 @@ impl<'a, 'r, 't> Across<'a, 'r, 't> {
         Across { top, default: &config.default, of_vms: keys, default_max, max }
     }
 
-    /// The place of a value in the file.
     fn value(&self, kind: &str, name: &str, key: &str) -> Option<Value<'r, 't>> {
         self.top.get(kind)?.table("")?.get(name)?.table("")?.get(key)
     }

@@ -26,18 +26,17 @@ const OF_CAUSES: [&str; 6] = [
     MODE,
 ];
 
-/// The facts at one point in time.
 #[derive(Default)]
 pub struct Facts {
-    kvm: Kvm,
+    pub kvm: Kvm,
     tsc_khz: Option<u32>,
     numa_balancing: bool,
     /// The module's names of VMs, and their processes; `None` if the module is not loaded.
     module: Option<BTreeMap<String, Option<u32>>>,
     /// Last-level caches by the CPUs that they serve.
     caches: BTreeMap<BTreeSet<u32>, Option<usize>>,
-    sched_ext: Option<SchedExt>,
-    /// The cgroups of all VMs.
+    /// The scheduler that replaces the kernel's own, if one is enabled.
+    pub sched_ext: Option<SchedExt>,
     groups: Arc<Groups>,
     /// Index of the VM whose settings are read next.
     turn: usize,
@@ -54,7 +53,6 @@ struct OfVm {
     counts: Counts,
 }
 
-/// The settings of a VM.
 #[derive(Default)]
 struct Set {
     allowed: BTreeSet<u32>,
@@ -70,7 +68,6 @@ fn threads(vm: &VmProcess) -> Vec<u32> {
     vm.vcpus.iter().map(|vcpu| vcpu.tid).collect()
 }
 
-/// What a sample contains of a VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
     /// The module's files from which causes are computed.
@@ -229,7 +226,6 @@ impl Facts {
         Some(self.seen.get(&pid)?.since(before.seen.get(&pid)?))
     }
 
-    /// Whether the module is loaded.
     pub fn has_module(&self) -> bool {
         self.module.is_some()
     }
@@ -248,16 +244,6 @@ impl Facts {
     fn grew(&self, before: &Facts, pid: u32, counter: Counter) -> Option<u64> {
         let (first, last) = (before.count(pid, counter.file())?, self.count(pid, counter.file())?);
         last.checked_sub(first)
-    }
-
-    /// The scheduler that replaces the kernel's own, if one is enabled.
-    pub fn sched_ext(&self) -> Option<&SchedExt> {
-        self.sched_ext.as_ref()
-    }
-
-    /// Whether spinning vCPUs exit on this host.
-    pub fn pause_loop_exits(&self) -> Option<bool> {
-        self.kvm.pause_loop_exits
     }
 
     /// Spinning before a pause-loop exit: as counted by the module since `before`, or else the window of
@@ -415,6 +401,6 @@ mod tests {
         let (host, sysfs) = (fake.host(), fake.path("sys"));
         let facts =
             Facts::of_host().renewed(Places { sysfs: &sysfs, host: &host }, &[], Detail::Causes);
-        assert_eq!(facts.sched_ext().unwrap().name, "lavd");
+        assert_eq!(facts.sched_ext.unwrap().name, "lavd");
     }
 }

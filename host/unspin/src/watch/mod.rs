@@ -5,7 +5,6 @@ mod args;
 mod counts;
 pub mod facts;
 mod kernel;
-mod paced;
 mod ready_by;
 mod sample;
 mod scan;
@@ -15,9 +14,8 @@ mod synthetic;
 pub use args::SourceArgs;
 pub use counts::Counts;
 pub use kernel::Kernel;
-pub use paced::{Paced, Paces};
 pub use ready_by::{in_words, ready_by, ReadyBy, Rest, Taker};
 pub use sample::{did, words, Held, Running, Sample, Source, Watched, SETTLE};
-pub use scripted::{Mixes, Scripted};
+pub use scripted::{Mixes, Paces, Script, Scripted};
 #[cfg(test)]
 pub use synthetic::Synthetic;

@@ -25,7 +25,6 @@ pub struct Sample {
     pub left_out: usize,
 }
 
-/// A running VM.
 #[derive(Debug, Clone)]
 pub struct Running {
     pub process: VmProcess,
@@ -33,7 +32,6 @@ pub struct Running {
     pub threads: Vec<u32>,
 }
 
-/// A source of samples.
 pub trait Source {
     /// Looks for VMs that started or ended, and watches new ones from now on.
     fn look(&mut self) -> anyhow::Result<()>;
@@ -108,7 +106,6 @@ impl Watched<'_> {
         self.vcpus.len().max(self.vm.vcpu_count)
     }
 
-    /// What they did together.
     pub fn did(&self, before: &Facts, facts: &Facts) -> Did {
         let vcpus = self.vcpus.iter().map(|(_, seen)| seen);
         let mut did = did(self.vm.pid, vcpus, before, facts);
@@ -193,7 +190,7 @@ pub fn did<'s>(
         window_ns: times.total() / count.max(1) as u64,
         times,
         exits,
-        pause_loop_exits: facts.pause_loop_exits(),
+        pause_loop_exits: facts.kvm.pause_loop_exits,
         spin_ns_per_exit: facts.spin_ns_per_exit(before, pid),
         user_spin_share: facts.user_spin_share(before, pid),
         caches: facts.caches(pid),

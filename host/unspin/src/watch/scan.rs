@@ -57,7 +57,6 @@ impl Scan {
         Ok(())
     }
 
-    /// The running VMs, by process id.
     pub fn vms(&self) -> impl Iterator<Item = &Running> {
         self.vms.values().map(|(running, _)| running)
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A host made of files with one VM, whose vCPUs are real threads that sleep.
 
+use super::{command, said};
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -63,9 +64,9 @@ impl VmHost {
 
     /// The command on this host. `dirs` are options, with their directories in the host.
     pub fn command(&self, args: &[&str], dirs: &[(&str, &str)]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+        let mut command = command(args);
         // Wide enough for any sentence.
-        command.args(args).stdin(Stdio::null()).env("COLUMNS", "10000");
+        command.env("COLUMNS", "10000");
         let always = [("--proc", "proc"), ("--sysfs", "mod"), ("--journal", "run/journal")];
         for (option, dir) in always.iter().chain(dirs) {
             command.arg(option).arg(self.dir.join(dir));
@@ -104,13 +105,27 @@ pub fn comes_to(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-pub fn said(out: &Output) -> String {
-    String::from_utf8_lossy(&out.stderr).into_owned()
-}
-
 pub fn signal(pid: u32, signal: i32) {
     // SAFETY: the process is a child of ours, or a child's that waits for nobody.
     assert_eq!(unsafe { libc::kill(pid as i32, signal) }, 0);
+}
+
+/// Sends it a signal, after which it ends without an error.
+#[track_caller]
+pub fn ends_well(child: Child, number: i32) -> Output {
+    signal(child.id(), number);
+    let out = child.wait_with_output().unwrap();
+    assert!(out.status.success(), "{}", said(&out));
+    out
+}
+
+/// Checks that it ends with 1 and says these words.
+#[track_caller]
+pub fn fails(child: Child, words: &str) -> Output {
+    let out = child.wait_with_output().unwrap();
+    assert_eq!(out.status.code(), Some(1), "{}", said(&out));
+    assert!(said(&out).contains(words), "{}", said(&out));
+    out
 }
 
 /// The process that restores if `child` is killed.

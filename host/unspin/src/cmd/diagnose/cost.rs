@@ -5,7 +5,6 @@
 use serde::Serialize;
 use unspin_diagnosis::{right_size, Cause, Did, Group, Kind, RightSize, State};
 
-/// Number of accesses in the text.
 const SHOWN: usize = 5;
 
 /// Accesses with a smaller share of the vCPUs' time are in --json only.
@@ -33,7 +32,6 @@ struct Cpus {
     monitor: Option<f64>,
 }
 
-/// Accesses to one device.
 #[derive(Debug, Serialize)]
 struct OfAccess {
     kind: Kind,

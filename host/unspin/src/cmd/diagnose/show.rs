@@ -31,9 +31,8 @@ pub struct Document {
 #[derive(Serialize)]
 pub struct OfVm {
     name: Option<String>,
-    /// The VM's names, by kind.
     names: Names,
-    pid: u32,
+    pub pid: u32,
     uuid: Option<String>,
     monitor: &'static str,
     /// The number of its vCPUs. `vcpu` has those whose threads are known.
@@ -57,16 +56,17 @@ pub struct OfVm {
     remainder: Option<f64>,
     #[serde(flatten)]
     cost: Cost,
-    advice: Vec<Advice>,
+    pub advice: Vec<Advice>,
+    /// The name in messages.
     #[serde(skip)]
-    title: String,
+    pub title: String,
     /// Whether its vCPUs' threads take turns.
     #[serde(skip)]
     take_turns: bool,
     #[serde(skip)]
     held: Option<Held>,
     #[serde(skip)]
-    did: Did,
+    pub did: Did,
     /// The title of the vCPU, or of the VM for all its vCPUs.
     #[serde(skip)]
     lines: (Vec<Line>, Line),
@@ -94,7 +94,6 @@ fn seconds_by_state(times: &Times) -> Option<Map<String, Value>> {
     (times.total() > 0).then(|| by_state(times, |time| seconds(time).into()))
 }
 
-/// A number per observed state.
 fn by_state(times: &Times, number: impl Fn(u64) -> Value) -> Map<String, Value> {
     times.spent().map(|(state, time)| (state.name().to_string(), number(time))).collect()
 }
@@ -116,7 +115,7 @@ pub fn titled(title: &str, pid: u32) -> String {
 impl Document {
     pub fn new(watched: &[Watched], before: &Sample, after: &Sample) -> Document {
         let vms = watched.iter().map(|watched| OfVm::new(watched, before, after)).collect();
-        let sched_ext = after.facts.sched_ext().map(ToString::to_string);
+        let sched_ext = after.facts.sched_ext.as_ref().map(ToString::to_string);
         Document { schema: 1, sched_ext, not_watched: 0, vms }
     }
 
@@ -152,7 +151,6 @@ impl Document {
         }
     }
 
-    /// A line per VM, in the given order.
     pub fn table(&self, width: usize) -> String {
         let lines: Vec<&Line> = self.vms.iter().map(|vm| &vm.lines.1).collect();
         printable_lines(&table::of_vms(&lines, width))
@@ -205,25 +203,6 @@ impl OfVm {
         }
     }
 
-    /// The name in messages.
-    pub fn title(&self) -> &str {
-        &self.title
-    }
-
-    pub fn advice(&self) -> &[Advice] {
-        &self.advice
-    }
-
-    pub fn pid(&self) -> u32 {
-        self.pid
-    }
-
-    /// What its vCPUs did.
-    pub fn did(&self) -> &Did {
-        &self.did
-    }
-
-    /// The result in one sentence.
     pub fn sentence(&self) -> String {
         if self.did.vcpus == 0 && self.did.unseen > 0 {
             return "What its vCPUs do is unknown: none of them has left the guest, slept or waited.".into();
@@ -309,7 +288,6 @@ impl OfVm {
         in_words(named, rest, self.pid)
     }
 
-    /// Everything about the VM, in lines of at most `width` cells.
     fn text(&self, width: usize) -> String {
         let vcpus = if self.vcpus == 1 { "vCPU" } else { "vCPUs" };
         let size = format!("{} {vcpus}, {:.1} s", self.vcpus, self.window_s);

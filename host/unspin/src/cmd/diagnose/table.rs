@@ -17,7 +17,6 @@ fn in_percent(share: Option<f64>) -> String {
     or_unknown(share, |share| format!("{:.1}", 100.0 * share))
 }
 
-/// Columns of VMs and of vCPUs.
 const OF_ALL: [Column; 7] = [
     Column::number("lost%", 1),
     Column::text("cause", 3),
@@ -28,10 +27,17 @@ const OF_ALL: [Column; 7] = [
     Column::number("idle%", 7),
 ];
 
-fn of_all(row: &Line) -> Vec<String> {
+/// Columns of VMs or of vCPUs: `first`, those of both, and one per cause.
+fn columns(first: &[Column]) -> Vec<Column> {
+    let causes = Cause::ALL.map(|cause| Column::number(cause.name(), 9));
+    [first, &OF_ALL, &causes].concat()
+}
+
+/// The cells after the first columns.
+fn cells(row: &Line) -> Vec<String> {
     let plain = |number: f64| format!("{number:.1}");
     let words = &row.words;
-    vec![
+    let mut cells = vec![
         in_percent(total(&row.lost)),
         row.mostly().to_string(),
         or_unknown(words.ready_pct, plain),
@@ -39,47 +45,26 @@ fn of_all(row: &Line) -> Vec<String> {
         or_unknown(words.limit_pct, plain),
         in_percent(row.guest),
         in_percent(row.idle),
-    ]
+    ];
+    cells.extend(row.lost.iter().map(|lost| in_percent(*lost)));
+    cells
 }
 
-fn of_each_cause(row: &Line) -> impl Iterator<Item = String> + '_ {
-    row.lost.iter().map(|lost| in_percent(*lost))
-}
-
-/// The titles of [`of_each_cause`].
-fn causes() -> impl Iterator<Item = Column> {
-    Cause::ALL.into_iter().map(|cause| Column::number(cause.name(), 9))
-}
-
-/// A line per VM, in the given order.
 pub fn of_vms(rows: &[&Line], width: usize) -> String {
-    let mut columns = vec![Column::text("VM", 0), Column::number("vCPUs", 5)];
-    columns.extend(OF_ALL);
-    columns.extend(causes());
+    let mut columns = columns(&[Column::text("VM", 0), Column::number("vCPUs", 5)]);
     columns.push(Column::number("pid", 10));
     let line = |row: &&Line| {
-        let mut line = vec![printable(&row.name), row.vcpus.to_string()];
-        line.extend(of_all(row));
-        line.extend(of_each_cause(row));
-        line.push(row.id.to_string());
-        line
+        let first = vec![printable(&row.name), row.vcpus.to_string()];
+        [first, cells(row), vec![row.id.to_string()]].concat()
     };
     let selectors: Vec<String> = rows.iter().map(|row| format!("pid:{}", row.id)).collect();
     table_of_vms(&columns, &rows.iter().map(line).collect::<Vec<_>>(), &selectors, width)
 }
 
-/// A line per vCPU.
 pub fn of_vcpus(rows: &[Line], width: usize) -> String {
-    let mut columns = vec![Column::text("vCPU", 0)];
-    columns.extend(OF_ALL);
-    columns.extend(causes());
-    let line = |row: &Line| {
-        let mut line = vec![printable(&row.name)];
-        line.extend(of_all(row));
-        line.extend(of_each_cause(row));
-        line
-    };
-    table(&columns, &rows.iter().map(line).collect::<Vec<_>>(), width)
+    let line = |row: &Line| [vec![printable(&row.name)], cells(row)].concat();
+    let rows: Vec<Vec<String>> = rows.iter().map(line).collect();
+    table(&columns(&[Column::text("vCPU", 0)]), &rows, width)
 }
 
 pub fn of_causes(causes: &[Loss], width: usize) -> String {

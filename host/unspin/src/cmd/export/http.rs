@@ -27,7 +27,6 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Stack size of threads; calls are not deep.
 const STACK: usize = 512 * 1024;
 
-/// A handler of requests.
 pub trait Answer: Send + Sync + 'static {
     fn answer(&self, request: &Request) -> Response;
 
@@ -48,7 +47,6 @@ enum Stage {
     Done,
 }
 
-/// A connection that is served.
 struct Open {
     stream: TcpStream,
     stage: Stage,
@@ -182,7 +180,6 @@ fn has_unread(stream: &TcpStream) -> bool {
     unsafe { libc::recv(stream.as_raw_fd(), (&raw mut byte).cast(), 1, flags) > 0 }
 }
 
-/// Reads a request.
 fn ask(stream: &mut Timed) -> io::Result<Result<Request, Response>> {
     let (mut bytes, mut part) = (Vec::new(), [0; 1024]);
     loop {

@@ -101,7 +101,6 @@ fn of_waits(collector: &Collector, text: &mut Text) {
     }
 }
 
-/// The module's files about its VMs.
 fn of_module(collector: &Collector, text: &mut Text) {
     let counters = Counter::ALL.iter().map(|of| (of.file(), Kind::Counter, of.meaning()));
     let values = Value::ALL.iter().map(|of| {
@@ -211,7 +210,7 @@ fn of_exporter(collector: &Collector, own: &Own, took: Duration, text: &mut Text
     let counters = [
         (
             "left_out_vcpus",
-            collector.left_out_total(),
+            collector.left_out_total,
             "vCPUs that were not exported, because the limit was reached",
         ),
         ("scrapes", own.scrapes.load(Ordering::Relaxed), "Requests for metrics"),
@@ -240,7 +239,6 @@ fn of_exporter(collector: &Collector, own: &Own, took: Duration, text: &mut Text
     text.sample(&[], cpu_seconds());
 }
 
-/// CPU time of this process.
 fn cpu_seconds() -> f64 {
     // SAFETY: all zeroes are a valid value, and the call writes only to it.
     let usage = unsafe {

@@ -9,6 +9,7 @@ mod text;
 
 use crate::exit::said;
 use crate::notify;
+use crate::span::signals;
 use crate::watch::facts::Detail;
 use crate::watch::SourceArgs;
 use anyhow::{anyhow, Context};
@@ -16,12 +17,10 @@ use collect::Collector;
 use http::Answer;
 use metrics::Own;
 use request::{Request, Response};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{channel, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use text::Format;
@@ -60,7 +59,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot take signals")?;
+    let stopped = signals()?;
     let source = args.source.open(Detail::Module)?;
     let listener = listen(args.listen)?;
     let address = listener.local_addr().context("cannot read the address of the socket")?;
@@ -76,8 +75,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     say!("unspin: serving http://{address}/metrics");
     notify::tell("READY=1");
-    let (stop, stopped) = channel();
-    std::thread::spawn(move || signals.forever().next().map(|_| stop.send(())));
     while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
         exporter.look();
     }

@@ -20,7 +20,6 @@ pub struct Response {
 }
 
 impl Response {
-    /// A response with one line of text for people.
     pub fn line(status: &'static str, text: &str) -> Response {
         Response { status, content_type: "text/plain; charset=utf-8", body: format!("{text}\n") }
     }

@@ -47,7 +47,6 @@ fn quality(accept: Option<&str>, wanted: &str) -> f64 {
 pub enum Kind {
     /// Never decreases. Its samples end in `_total`.
     Counter,
-    /// Goes up and down.
     Gauge,
     /// Always 1; its labels carry the information. Its samples end in `_info`.
     Info,
@@ -106,12 +105,10 @@ impl Text {
     }
 }
 
-/// Escapes text for both formats.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// Nanoseconds, in seconds.
 pub fn seconds(ns: u64) -> String {
     format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
 }

@@ -12,7 +12,6 @@ use unspin_host::{
 /// Each VM would list all others if all are in one cgroup.
 const BESIDE_MAX: usize = 32;
 
-/// What was read from the host.
 pub struct Found<'a> {
     pub host: &'a Host,
     pub tree: &'a Tree,
@@ -58,7 +57,6 @@ pub struct Document {
     pub all: BTreeMap<u32, Shown>,
 }
 
-/// A VM in tables.
 #[derive(Debug, Default)]
 pub struct Shown {
     pub name: String,
@@ -118,11 +116,9 @@ pub struct OfVm {
     pub beside: Vec<u32>,
     /// How many other VMs are in it; null if unknown.
     pub beside_count: Option<usize>,
-    /// The weight of its own cgroup.
     pub weight: Option<f64>,
     /// CPU time of its process, in CPUs.
     pub cpus: Option<f64>,
-    /// Whether it ended during the measurement.
     pub ended: bool,
     pub quotas: Vec<OfQuota>,
     /// The CPUs that these quotas allow all its vCPUs together; null if none limits it.
@@ -139,7 +135,6 @@ pub struct OfQuota {
     pub of: &'static str,
     /// The numbers of the vCPUs, if it limits only some.
     pub vcpus: Vec<u32>,
-    /// How to raise it.
     pub remedy: String,
 }
 
@@ -211,7 +206,6 @@ impl Document {
     }
 }
 
-/// What a cgroup did during the measurement.
 struct During {
     cpus: Option<f64>,
     throttled: Option<f64>,

@@ -21,7 +21,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use unspin_host::{place, Groups, Host, Rival, Tree, Used};
 
-/// The default measuring time, in seconds.
 const TIME: &str = "5";
 
 const HELP: &str = "\
@@ -58,9 +57,6 @@ pub struct Args {
     json: bool,
     #[arg(long, hide = true, default_value_os_t = place::proc())]
     proc: PathBuf,
-    /// Where cgroups are. Default: sys/fs/cgroup beside /proc.
-    #[arg(long, hide = true)]
-    cgroups: Option<PathBuf>,
 }
 
 /// The CPU time used by cgroups and VMs up to a point in time.
@@ -112,10 +108,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         None if all.is_empty() => bail!("no VM runs on this host"),
         None => all.iter().map(|vm| vm.pid).collect(),
     };
-    let tree = match &args.cgroups {
-        Some(root) => Tree::at(&host, root),
-        None => Tree::of(&host),
-    };
+    let tree = Tree::of(&host);
     let groups = Groups::of(&tree, &host, &all);
     let rivals = Rival::all(&tree, &groups, &chosen, args.vm.is_some());
     if rivals.is_empty() {

@@ -12,10 +12,8 @@ const NUMBER_MAX: f64 = 1e6;
 /// The text only counts further notes.
 const NOTES_MAX: usize = 12;
 
-/// A line of the table.
 struct Row {
     name: String,
-    /// The VM of which it is.
     vm: Option<Vm>,
     numbers: [String; 5],
     inside: Vec<Row>,
@@ -27,7 +25,6 @@ struct Vm {
     title: String,
 }
 
-/// The first cell of a row.
 struct Label {
     /// The branches of the tree.
     before: String,
@@ -47,7 +44,6 @@ impl Label {
     }
 }
 
-/// Lines of at most `width` cells.
 pub fn text(document: &Document, width: usize) -> String {
     let (mut rows, mut labels) = (Vec::new(), Vec::new());
     let mut shower = Shower::new(document);
@@ -135,7 +131,6 @@ fn cut_labels(labels: &[Label], max: usize) -> Vec<String> {
     all
 }
 
-/// Makes rows of cgroups.
 struct Shower<'a> {
     document: &'a Document,
     inside: BTreeMap<Option<&'a str>, Vec<&'a OfGroup>>,
@@ -161,7 +156,6 @@ impl<'a> Shower<'a> {
         self.inside.get(&within).cloned().unwrap_or_default()
     }
 
-    /// Whether it contains a VM.
     fn has_vm(&self, group: &OfGroup) -> bool {
         group.own.is_some()
             || !group.threads_of.is_empty()
@@ -207,7 +201,6 @@ impl<'a> Shower<'a> {
         Row { inside, vm, ..row(self.name(group), [&weight, &quota, &entitled, &got, &cpus]) }
     }
 
-    /// A VM that shares the cgroup.
     fn thread_row(&self, pid: u32, group: &OfGroup) -> Row {
         let Some(vm) = self.document.all.get(&pid) else { return row(String::new(), [""; 5]) };
         let weighed = if vm.ended { Some(0.0) } else { vm.cpus };
@@ -259,7 +252,6 @@ fn shown(document: &Document) -> impl Iterator<Item = &Shown> {
     pids.into_iter().filter_map(move |pid| document.all.get(&pid))
 }
 
-/// Which VMs, and which cgroups without VMs, ended.
 fn ended(document: &Document) -> Option<String> {
     let ended = |pid: &u32| document.all.get(pid).filter(|vm| vm.ended);
     let vms = shown(document).filter(|vm| vm.ended).map(|vm| vm.name.as_str());

@@ -21,12 +21,10 @@ impl Failures {
         *known = (known.0 + 1, why.to_string());
     }
 
-    /// Its threads were given to it.
     pub fn end(&mut self, vm: &Key) {
         self.0.remove(vm);
     }
 
-    /// Why a VM is not tried again, if so.
     pub fn last(&self, vm: &Key) -> Option<&String> {
         self.0.get(vm).filter(|(looks, _)| *looks >= FAILURES_MOST).map(|(_, why)| why)
     }
@@ -52,12 +50,10 @@ impl Pauses {
         is_other
     }
 
-    /// They were recorded.
     pub fn end(&mut self, vm: &Key) {
         self.0.remove(vm);
     }
 
-    /// Why a VM is not tried now, if so.
     pub fn why(&self, vm: &Key, now: Instant) -> Option<&String> {
         self.0.get(vm).filter(|pause| now < pause.until).map(|pause| &pause.why)
     }

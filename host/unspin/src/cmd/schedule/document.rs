@@ -8,10 +8,8 @@ use std::fmt::Write;
 use unspin_host::{cpus, VmProcess};
 use unspin_schedule::{Error, Gang, Report, Scheduler, Vm, WEIGHT_USUAL};
 
-/// Of the JSON.
 const SCHEMA: u32 = 1;
 
-/// Whether this kernel can have it.
 #[derive(Debug, Serialize)]
 pub struct Checked {
     schema: u32,
@@ -48,7 +46,6 @@ pub struct Document {
     pushed: u64,
 }
 
-/// A VM that is taken.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Taken {
     pub process: u32,
@@ -68,7 +65,6 @@ pub struct Taken {
     pub gang: String,
 }
 
-/// A VM that is not taken.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Refused {
     pub process: u32,
@@ -115,18 +111,6 @@ impl Taken {
             self.turns,
             self.ple_exits
         )
-    }
-}
-
-impl Refused {
-    fn line(&self) -> String {
-        format!("{}: not taken: {}", self.name, self.why)
-    }
-}
-
-impl Outside {
-    fn line(&self) -> String {
-        outside::line(&self.name, &self.cpus)
     }
 }
 
@@ -181,20 +165,24 @@ impl Document {
         }
     }
 
-    /// What is said of the VM of a process.
-    pub fn of_process(&self, pid: u32) -> Option<String> {
-        let taken = self.vms.iter().find(|vm| vm.process == pid).map(Taken::line);
-        let refused = self.refused.iter().find(|vm| vm.process == pid).map(Refused::line);
-        let outside = self.outside.iter().find(|vm| vm.process == pid).map(Outside::line);
-        taken.or(refused).or(outside).map(|line| format!("unspin schedule: {line}"))
+    /// A line for each VM, with its process.
+    fn lines(&self) -> impl Iterator<Item = (u32, String)> + '_ {
+        let taken = self.vms.iter().map(|vm| (vm.process, vm.line()));
+        let refused = self.refused.iter();
+        let refused = refused.map(|vm| (vm.process, format!("{}: not taken: {}", vm.name, vm.why)));
+        let outside = self.outside.iter();
+        let outside = outside.map(|vm| (vm.process, outside::line(&vm.name, &vm.cpus)));
+        taken.chain(refused).chain(outside)
     }
 
-    /// A line for each VM, and one for the scheduler.
+    pub fn of_process(&self, pid: u32) -> Option<String> {
+        let (_, line) = self.lines().find(|(process, _)| *process == pid)?;
+        Some(format!("unspin schedule: {line}"))
+    }
+
     pub fn text(&self) -> String {
         let mut text = String::new();
-        let taken = self.vms.iter().map(Taken::line);
-        let others = self.refused.iter().map(Refused::line);
-        for line in taken.chain(others).chain(self.outside.iter().map(Outside::line)) {
+        for (_, line) in self.lines() {
             let _ = writeln!(text, "{line}");
         }
         let _ = writeln!(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether a VM can be taken, and which of its threads.
 
+use crate::vms;
 use std::collections::{BTreeMap, BTreeSet};
 use unspin_host::{cpus, policy, Groups, Host, Limit, Task, Tree, VmProcess};
 use unspin_schedule::OTHERS;
@@ -8,7 +9,6 @@ use unspin_schedule::OTHERS;
 /// A VM, by its process and the start of that.
 pub type Key = (u32, Option<u64>);
 
-/// What is known of the host at a look.
 pub struct Seen<'a> {
     pub host: &'a Host,
     pub tree: &'a Tree,
@@ -17,7 +17,6 @@ pub struct Seen<'a> {
     pub cpus: &'a BTreeSet<u32>,
 }
 
-/// A VM that can be taken.
 #[derive(Debug, PartialEq)]
 pub struct Fit {
     pub vcpus: u32,
@@ -42,18 +41,10 @@ pub struct Thread {
 impl Fit {
     /// An error is why the VM is not taken, in words.
     pub fn of(seen: &Seen, vm: &VmProcess) -> Result<Fit, String> {
-        if !vm.is_all_known() {
-            return Err(
-                "it does not name its vCPU threads; start QEMU with -name debug-threads=on".into(),
-            );
-        }
+        vms::has_distinct_vcpus(vm)?;
         let units: BTreeMap<u32, u32> =
             vm.vcpus.iter().map(|vcpu| (vcpu.tid, vcpu.index)).collect();
-        let numbers: BTreeSet<u32> = units.values().copied().collect();
-        if numbers.len() < units.len() {
-            return Err("2 of its vCPUs have the same number: its process has several VMs".into());
-        }
-        let vcpus = numbers.last().map_or(0, |last| last + 1);
+        let vcpus = units.values().max().map_or(0, |last| last + 1);
         if vcpus > OTHERS {
             return Err(format!("it has more than {OTHERS} vCPUs, which is the most so far"));
         }
@@ -148,7 +139,7 @@ mod tests {
 
     fn fit(fake: &Fake) -> Result<Fit, String> {
         let host = fake.host();
-        let tree = Tree::at(&host, &fake.path("sys/fs/cgroup"));
+        let tree = Tree::of(&host);
         let vms = host.vm_processes().unwrap();
         let groups = Groups::of(&tree, &host, &vms);
         let cpus = cpus::parse("2-3").unwrap();

@@ -9,7 +9,6 @@ const MOST: f64 = 0.5;
 /// For how long they must.
 const FOR: Duration = Duration::from_secs(3);
 
-/// What is known of the time of tasks of the host.
 #[derive(Debug)]
 pub struct HostUse {
     at: Instant,

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use taken::Taking;
 use unspin_host::journal::JOURNAL;
-use unspin_host::{cpus, Host};
+use unspin_host::{cpus, place, Host};
 use unspin_schedule::{Error, Options, Scheduler};
 
 const HELP: &str = "\
@@ -78,12 +78,6 @@ pub struct Args {
     #[arg(long, value_name = "US", default_value = "6000",
           value_parser = clap::value_parser!(u64).range(1000..=20_000))]
     turn_us: u64,
-    #[arg(long, hide = true, default_value_os_t = unspin_host::place::proc())]
-    proc: PathBuf,
-    #[arg(long, hide = true, default_value_os_t = unspin_host::place::sys().join("fs/cgroup"))]
-    cgroups: PathBuf,
-    #[arg(long, hide = true, default_value_os_t = crate::sysfs::root())]
-    sysfs: PathBuf,
     #[arg(long, hide = true, default_value = JOURNAL)]
     journal: PathBuf,
     /// Prints `ready` once VMs are taken, and exits when its standard input is closed.
@@ -127,13 +121,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let stop = stopped_by_signals()?;
     unspin_schedule::check().map_err(explain)?;
-    let host = Host::at(&args.proc);
+    let proc = place::proc();
+    let host = Host::at(&proc);
     let there = host.online_cpus().unwrap_or_default();
     if let Some(cpu) = cpus.iter().find(|cpu| !there.contains(cpu)) {
         let list = cpus::list(&there);
         return Err(Usage(format!("CPU {cpu} of --cpus is not online; online: {list}")).into());
     }
-    let mut undo = Undo::open(&args.journal, &args.proc)?;
+    let mut undo = Undo::open(&args.journal, &proc)?;
     let turn = Duration::from_micros(args.turn_us);
     // It is there before VMs are taken: their threads are never without it.
     let scheduler = Scheduler::load(&Options { turn, ..Options::new(cpus.clone()) });
@@ -141,7 +136,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(why) = scheduler.blind.as_ref().filter(|_| !args.no_gangs) {
         say!("unspin: pause-loop exits cannot be counted, so only VMs of --gang are gangs: {why}");
     }
-    let mut guard = Guard::start(&args.journal, &args.proc)?;
+    let mut guard = Guard::start(&args.journal, &proc)?;
     let mut taking = Taking::new(args, &host, cpus, scheduler);
     let mut readers = Readers::new(args);
     let result = go_on(args, &mut taking, &mut undo, &mut guard, &mut readers, &stop);
@@ -178,7 +173,6 @@ impl Readers {
         Readers { json: args.json, file, has_no_file: false, has_no_output: false }
     }
 
-    /// Other commands.
     fn write(&mut self, document: &Document) {
         first_error(self.file.write(document), &mut self.has_no_file);
     }
@@ -201,7 +195,6 @@ fn first_error(done: anyhow::Result<()>, said: &mut bool) {
     }
 }
 
-/// Until it is stopped.
 fn go_on(
     args: &Args,
     taking: &mut Taking,

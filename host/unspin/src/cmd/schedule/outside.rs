@@ -8,11 +8,10 @@ use unspin_host::{cpus, policy, Host, VmProcess};
 /// A thread that is neither new, nor a vCPU's, nor the first of its process is looked at every so many looks.
 const ALL_EVERY: u32 = 10;
 
-/// What was found at the last look.
 #[derive(Default)]
 pub struct Outside {
     /// On which of these CPUs each may run, and which process each is.
-    vms: Vec<(VmProcess, BTreeSet<u32>)>,
+    pub vms: Vec<(VmProcess, BTreeSet<u32>)>,
     keys: Vec<Key>,
     /// Those of the look before: a VM that has just started may be taken at the next.
     before: BTreeSet<Key>,
@@ -22,7 +21,6 @@ pub struct Outside {
     threads: BTreeMap<Key, Threads>,
 }
 
-/// Threads of a VM.
 #[derive(Default)]
 struct Threads {
     looks: u32,
@@ -76,10 +74,6 @@ impl Outside {
         is_other
     }
 
-    pub fn vms(&self) -> &[(VmProcess, BTreeSet<u32>)] {
-        &self.vms
-    }
-
     /// A line for each VM that has been outside for two looks, once.
     pub fn lines(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -92,7 +86,6 @@ impl Outside {
     }
 }
 
-/// What is said of a VM.
 pub fn line(name: &str, cpus: &str) -> String {
     format!("{name}: not taken, and may run on CPUs {cpus}, where it runs before VMs that are")
 }
@@ -125,7 +118,7 @@ mod tests {
         let mut outside = Outside::default();
         let mut look = |vms: &[&VmProcess]| {
             let is_other = outside.look(&host, &ours, vms);
-            (is_other, outside.lines().len(), outside.vms().len())
+            (is_other, outside.lines().len(), outside.vms.len())
         };
         assert_eq!(look(&[]), (false, 0, 0));
         assert_eq!(look(&all), (true, 0, 1), "it may be taken at the next look");
@@ -139,7 +132,7 @@ mod tests {
         thread(&fake, 42, 0, "0-2");
         assert_eq!(look(&all), (true, 0, 1));
         assert_eq!(look(&all), (false, 0, 1), "it was named before");
-        assert_eq!(outside.vms()[0].1, BTreeSet::from([2]));
+        assert_eq!(outside.vms[0].1, BTreeSet::from([2]));
     }
 
     #[test]
@@ -160,7 +153,7 @@ mod tests {
         let mut outside = Outside::default();
         let mut found = || {
             outside.look(&host, &ours, &all);
-            outside.vms().first().map(|(_, cpus)| cpus::list(cpus)).unwrap_or_default()
+            outside.vms.first().map(|(_, cpus)| cpus::list(cpus)).unwrap_or_default()
         };
         assert_eq!(found(), "");
         for tid in [41, 42, 44] {

@@ -43,7 +43,6 @@ fn parent(way: &[(Step, f64)], at: usize) -> Option<&Step> {
     way[..at].last().map(|(step, _)| step)
 }
 
-/// From the root to a VM.
 fn way(tree: &Tree, groups: &Groups, (pid, vcpus): (u32, u32)) -> Vec<(Step, f64)> {
     let place = groups.place(tree, pid).ok();
     let is_own = place.as_ref().is_some_and(|place| place.is_own);
@@ -80,7 +79,7 @@ mod tests {
             fake.write(&format!("sys/fs/cgroup{group}/cpu.weight"), weight);
         }
         let host = fake.host();
-        let tree = Tree::at(&host, &fake.path("sys/fs/cgroup"));
+        let tree = Tree::of(&host);
         let processes = host.vm_processes().unwrap();
         let groups = Groups::of(&tree, &host, &processes);
         let vms: Vec<(u32, u32)> = vms.iter().map(|(pid, _)| (*pid, 2)).collect();

@@ -10,6 +10,7 @@ use super::shares::shares;
 use super::user_spin::UserSpins;
 use super::Args;
 use crate::exit::Cannot;
+use crate::sysfs::root;
 use crate::undo::Undo;
 use crate::vms;
 use anyhow::Context;
@@ -62,13 +63,13 @@ impl<'a> Taking<'a> {
         cpus: BTreeSet<u32>,
         scheduler: Scheduler,
     ) -> Taking<'a> {
-        let tree = Tree::at(host, &args.cgroups);
+        let tree = Tree::of(host);
         let (given, outside) = (BTreeMap::new(), Outside::default());
         let (failures, pauses) = (Failures::default(), Pauses::default());
         let pending = Pending::default();
         let (vms, refused) = (Vec::new(), Vec::new());
         let (left, host_use) = (BTreeSet::new(), HostUse::begin(Instant::now()));
-        let user_spins = UserSpins::new(args.sysfs.clone());
+        let user_spins = UserSpins::new(root());
         Taking {
             args,
             host,
@@ -95,7 +96,6 @@ impl<'a> Taking<'a> {
         self.vms.is_empty()
     }
 
-    /// The VMs that are not taken, and why.
     pub fn refusals(&self) -> String {
         let each = self.refused.iter().map(|(vm, why)| format!("{}: {why}", vm.title()));
         each.collect::<Vec<_>>().join("; ")
@@ -210,7 +210,6 @@ impl<'a> Taking<'a> {
         (vm.pid, self.host.start_time(vm.pid))
     }
 
-    /// Since the last look.
     fn is_taken(&self, pid: u32) -> bool {
         self.vms.iter().any(|(process, _)| process.pid == pid)
     }
@@ -340,7 +339,6 @@ impl<'a> Taking<'a> {
         done
     }
 
-    /// Keeps what is to be tried again.
     fn note(&mut self, pid: u32, done: anyhow::Result<()>) {
         if let Some(line) = self.pending.note(pid, done) {
             say!("unspin: {line}");
@@ -400,7 +398,7 @@ impl<'a> Taking<'a> {
     pub fn document(&self) -> anyhow::Result<Document> {
         let report = self.scheduler.report()?;
         let cpus = (&self.cpus, &self.left);
-        let outside = self.outside.vms();
+        let outside = &self.outside.vms;
         Ok(Document::new(cpus, &self.scheduler, &report, &self.vms, &self.refused, outside))
     }
 }
@@ -426,7 +424,6 @@ fn inherited(undo: &Undo, pid: u32, heirs: &[u32]) -> Vec<(Target, String, Strin
     heirs.iter().copied().flat_map(of).collect()
 }
 
-/// Whether the journal could not be written.
 fn is_of_journal(e: &anyhow::Error) -> bool {
     e.downcast_ref::<Error>().is_some_and(Error::is_of_journal)
 }

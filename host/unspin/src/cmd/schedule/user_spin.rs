@@ -23,7 +23,6 @@ struct Hold {
     length: Duration,
 }
 
-/// What was found so far.
 #[derive(Debug)]
 pub struct UserSpins {
     sysfs: PathBuf,
@@ -42,7 +41,6 @@ impl UserSpins {
         self.held(now, &spinning)
     }
 
-    /// The processes of VMs that spin in user space now.
     fn spinning(&self, host: &Host) -> BTreeSet<u32> {
         let Ok(module) = Module::open_same_version(&self.sysfs) else { return BTreeSet::new() };
         let file = |id: &str, name| module.file(Whose::Vm(id), name).unwrap_or_default();

@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 use unspin_shape::asym::{self, Core, Params, Vcpu};
 use unspin_shape::lasting::Lasting;
 
-/// A vCPU: its place and its need.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mover {
     pub cpu: u32,
@@ -30,7 +29,6 @@ impl Mover {
     }
 }
 
-/// A VM whose vCPUs may be moved.
 #[derive(Debug)]
 pub struct Movable<'a> {
     /// CPUs that each of its vCPUs may use.

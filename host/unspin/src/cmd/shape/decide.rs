@@ -50,7 +50,6 @@ fn conflicts(seen: &Seen, periods: u32, waited_ns: u64, latency_us: u32) -> u64 
     preempted + (waited_ns / 1000 / u64::from(latency_us.max(1))).min(seen.wakes / periods)
 }
 
-/// The parts of shaping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parts {
     /// The vCPUs' shares of the VM's CPU time (5.4.1).
@@ -66,7 +65,6 @@ pub struct Parts {
     pub uncorrected: bool,
 }
 
-/// The decision about a vCPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     pub weight: u64,
@@ -78,7 +76,6 @@ pub struct Decision {
     pub given_ns: u64,
     pub used_ns: u64,
     pub next_ns: u64,
-    /// Its lasting need.
     pub need: Lasting,
     pub ready: bool,
     /// How soon it should get a CPU, in us.
@@ -103,12 +100,12 @@ pub struct Own {
 /// A VM: its vCPUs, its original weights, and its CPU time.
 #[derive(Debug)]
 pub struct Shaper {
-    parts: Parts,
+    pub parts: Parts,
     params: Params,
     vcpus: Vec<Vcpu>,
     /// The lasting need of each vCPU, which determines the weights.
     needs: Vec<Lasting>,
-    own: Own,
+    pub own: Own,
     /// The VM's CPU time, and the correction of its own weight.
     pub due: Due,
 }
@@ -121,14 +118,6 @@ impl Shaper {
         parts.latency &= !own.slices_ns.is_empty();
         let due = Due::new(own.due_cpus);
         Shaper { parts, params, vcpus, needs, own, due }
-    }
-
-    pub fn parts(&self) -> Parts {
-        self.parts
-    }
-
-    pub fn own(&self) -> &Own {
-        &self.own
     }
 
     /// Ends `periods` periods in which the vCPUs did `seen`, and decides about the next. `is_own`: the

@@ -19,7 +19,6 @@ pub struct Document {
     refused: Vec<Refused>,
 }
 
-/// A present and a next value.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Change<T> {
     now: T,
@@ -97,7 +96,7 @@ impl Document {
 
     fn add(&mut self, decided: &Decided) {
         let Decided { vm, cpus } = decided;
-        let (process, is, places) = (&vm.placed.vm, vm.is(), vm.places());
+        let (process, is, places) = (&vm.placed.vm, &vm.is, vm.places());
         for (index, (vcpu, decision)) in process.vcpus.iter().zip(&vm.decisions).enumerate() {
             let slice = is.slices.get(index).copied().zip(decision.slice_ns);
             let now = cpus[index];
@@ -126,7 +125,6 @@ impl Document {
         });
     }
 
-    /// Lines of at most `width` cells.
     pub fn text(&self, width: usize) -> String {
         let columns = [
             Column::text("VM", 0),
@@ -215,7 +213,6 @@ impl Document {
 }
 
 impl OfVm {
-    /// The VM's name in messages.
     fn title(&self) -> String {
         titled(&self.vm, self.pid)
     }

@@ -17,7 +17,7 @@ use crate::sysfs::root;
 use crate::undo::{told, Guard, Undo};
 use crate::vms;
 use crate::watch::facts::Detail;
-use crate::watch::{Kernel, Paced, Paces, Source};
+use crate::watch::{Kernel, Paces, Script, Scripted, Source};
 use decide::Parts;
 pub use document::Document;
 use place::Places;
@@ -96,14 +96,10 @@ pub struct Args {
     /// Let the resolver move pinned vCPUs too, within the CPUs that any vCPU of their VM may use.
     #[arg(long)]
     pinned: bool,
-    #[arg(long, hide = true, default_value_os_t = unspin_host::place::sys().join("devices/system"))]
-    system: PathBuf,
     #[arg(long, hide = true, default_value_os_t = root())]
     sysfs: PathBuf,
     #[arg(long, hide = true, default_value_os_t = unspin_host::place::proc())]
     proc: PathBuf,
-    #[arg(long, hide = true, default_value_os_t = unspin_host::place::sys().join("fs/cgroup"))]
-    cgroups: PathBuf,
     #[arg(long, hide = true, default_value = JOURNAL)]
     journal: PathBuf,
     /// Prints `ready` once it has started, and exits when its standard input is closed.
@@ -137,7 +133,7 @@ impl Args {
 
     /// Sets of CPUs; vCPUs do not move between them.
     fn nodes(&self) -> Vec<BTreeSet<u32>> {
-        match cpus::nodes(&self.system) {
+        match cpus::nodes(&unspin_host::place::sys().join("devices/system")) {
             nodes if nodes.is_empty() || self.across_nodes => vec![(0..CPUS_MAX).collect()],
             nodes => nodes,
         }
@@ -145,7 +141,7 @@ impl Args {
 
     fn source(&self, host: &Host, period: Duration) -> anyhow::Result<Box<dyn Source>> {
         if let Some(paces) = &self.synthetic_vcpus {
-            return Ok(Box::new(Paced::new(host.clone(), paces.clone())));
+            return Ok(Box::new(Scripted::new(host.clone(), Script::Paces(paces.clone()))));
         }
         let mut kernel = Kernel::brief(host.clone(), &self.sysfs, Detail::Causes)?;
         if self.parts().latency {
@@ -190,7 +186,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         places: Places {
             host: &host,
             sysfs: &args.sysfs,
-            tree: Tree::at(&host, &args.cgroups),
+            tree: Tree::of(&host),
             groups: Groups::default(),
             sched_ext: None,
             nodes: args.nodes(),

@@ -15,7 +15,6 @@ use unspin_host::{
 use unspin_text::read_kernel_text;
 use unspin_uapi::{Coscheduling, Mode, Number, COSCHEDULING, MODE};
 
-/// Where to look.
 pub struct Places<'a> {
     pub host: &'a Host,
     /// The module's directory, which exists if the module is loaded.
@@ -27,13 +26,11 @@ pub struct Places<'a> {
     pub sched_ext: Option<SchedExt>,
     /// Sets of CPUs; vCPUs do not move between them.
     pub nodes: Vec<BTreeSet<u32>>,
-    /// Whether pinned vCPUs may be moved.
     pub moves_pinned: bool,
     /// The CPUs that were online at the last look; `None` if unknown.
     pub online: Option<BTreeSet<u32>>,
 }
 
-/// A VM whose vCPUs have weights.
 #[derive(Debug, Clone)]
 pub struct Placed {
     pub vm: VmProcess,
@@ -57,7 +54,6 @@ pub struct Placed {
 pub struct Weight {
     pub target: Target,
     pub is: u64,
-    /// The target's value as text.
     pub text: String,
 }
 
@@ -119,7 +115,6 @@ fn nice_values(host: &Host, vm: &VmProcess) -> Result<Vec<Weight>, String> {
     vm.vcpus.iter().map(|vcpu| of(vcpu.tid)).collect()
 }
 
-/// Those CPUs that are online.
 fn usable(places: &Places, cpus: &BTreeSet<u32>) -> BTreeSet<u32> {
     cpus::usable(cpus, places.online.as_ref())
 }
@@ -144,18 +139,9 @@ fn is_fit(places: &Places, vm: &VmProcess) -> Result<(), String> {
     if let Some(scheduler) = &places.sched_ext {
         return Err(format!("{scheduler}; stop that scheduler, or use --parts resolver alone"));
     }
-    match vm.vcpus.len() {
-        _ if !vm.is_all_known() => {
-            return Err(
-                "it does not name its vCPU threads; start QEMU with -name debug-threads=on".into()
-            )
-        }
-        1 => return Err("it has 1 vCPU: nothing to divide".into()),
-        _ => {}
-    }
-    let numbers: BTreeSet<u32> = vm.vcpus.iter().map(|vcpu| vcpu.index).collect();
-    if numbers.len() < vm.vcpus.len() {
-        return Err("2 of its vCPUs have the same number: its process has several VMs".into());
+    vms::has_distinct_vcpus(vm)?;
+    if vm.vcpus.len() == 1 {
+        return Err("it has 1 vCPU: nothing to divide".into());
     }
     if let Some((id, value)) = gang(places, vm) {
         return Err(format!(
@@ -217,7 +203,6 @@ fn has_no_quota(places: &Places, vm: &VmProcess) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether this thread is the only one of the cgroup.
 fn is_alone(tid: u32, dir: &Path) -> bool {
     let text = read_kernel_text(dir.join("cgroup.threads")).unwrap_or_default();
     let mut threads = text.split_whitespace();

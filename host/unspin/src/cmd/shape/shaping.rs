@@ -38,7 +38,6 @@ const LOOK: Duration = Duration::from_secs(2);
 /// The means to make changes; `None` in a dry run.
 pub type Hands<'a> = Option<(&'a mut Undo, &'a mut Guard, &'a Writer)>;
 
-/// The parameters of the command.
 pub struct Asked<'a> {
     /// Empty: all VMs.
     pub vms: &'a [OsString],
@@ -52,13 +51,11 @@ pub struct Asked<'a> {
     pub places: Places<'a>,
 }
 
-/// All VMs that are shaped.
 pub struct Shaping<'a> {
     asked: Asked<'a>,
     source: &'a mut dyn Source,
     stop: &'a AtomicBool,
     vms: Vec<Shaped>,
-    /// VMs that are not shaped, and why.
     refused: Vec<(VmProcess, String)>,
     /// VMs with a value set by another program. They stay excluded.
     theirs: BTreeMap<u32, String>,
@@ -226,7 +223,7 @@ impl<'a> Shaping<'a> {
 
     /// How many periods to take together before the next look; `number` is the period of the round.
     fn taken_together(&self, number: u32) -> u32 {
-        let steady = self.vms.iter().map(Shaped::steady).min().unwrap_or(0);
+        let steady = self.vms.iter().map(|vm| vm.steady).min().unwrap_or(0);
         if number < OWN || self.asked.parts.uncorrected {
             1
         } else {
@@ -282,7 +279,6 @@ impl<'a> Shaping<'a> {
         Ok(true)
     }
 
-    /// The last decisions.
     fn document(&self) -> Document {
         let decided = self
             .vms

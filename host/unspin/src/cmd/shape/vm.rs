@@ -14,10 +14,8 @@ use unspin_probe::Seen;
 /// The weight of a VM without one of its own. Its vCPUs' weights are relative to it.
 const WHOLE: u64 = 100;
 
-/// The largest weight of a cgroup.
 const WEIGHT_MAX: u64 = 10_000;
 
-/// The settings of a VM.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Values {
     /// Weights of its vCPUs, and its own.
@@ -36,7 +34,6 @@ impl Values {
     }
 }
 
-/// A shaped VM.
 pub struct Shaped {
     pub placed: Placed,
     pub shaper: Shaper,
@@ -47,8 +44,8 @@ pub struct Shaped {
     /// The wanted CPUs of its vCPUs; empty if they are not moved.
     movers: Vec<Mover>,
     /// Number of consecutive looks without a change of its vCPUs worth setting.
-    steady: u32,
-    is: Values,
+    pub steady: u32,
+    pub is: Values,
     /// The targets that set `is`, and their texts.
     targets: Vec<Target>,
     texts: Vec<String>,
@@ -76,8 +73,8 @@ impl Shaped {
         let (old, movers) = before.map_or((None, Vec::new()), |old| (Some(old.shaper), old.movers));
         // The VM's due share depends on the other VMs.
         let is_same = |old: &Shaper| {
-            let due_cpus = old.own().due_cpus;
-            *old.own() == Own { due_cpus, ..own.clone() }
+            let due_cpus = old.own.due_cpus;
+            old.own == Own { due_cpus, ..own.clone() }
         };
         let mut shaper = match old.filter(is_same) {
             Some(old) => old,
@@ -96,10 +93,6 @@ impl Shaped {
         vm
     }
 
-    pub fn is(&self) -> &Values {
-        &self.is
-    }
-
     /// Whether vCPUs were added or removed since it was placed.
     pub fn has_other_vcpus(&self, now: &VmProcess) -> bool {
         now.pid == self.placed.vm.pid && now.vcpus != self.placed.vm.vcpus
@@ -112,11 +105,6 @@ impl Shaped {
         let of = |index: u32| watched.vcpus.iter().find(|(number, _)| *number == index);
         let vcpus = self.placed.vm.vcpus.iter();
         vcpus.map(|vcpu| of(vcpu.index).map(|(_, seen)| seen.clone())).collect()
-    }
-
-    /// Number of consecutive looks without a change of its vCPUs worth setting.
-    pub fn steady(&self) -> u32 {
-        self.steady
     }
 
     /// Ends `periods` periods in which its vCPUs did `seen`.
@@ -134,7 +122,7 @@ impl Shaped {
     /// In ns: the shortest original slice of its vCPUs, and the longest that follows from a latency (0 if
     /// none does).
     pub fn slices_ns(&self) -> Option<(u64, u64)> {
-        let own_ns = *self.shaper.own().slices_ns.iter().min()?;
+        let own_ns = *self.shaper.own.slices_ns.iter().min()?;
         let urgent = self.decisions.iter().filter(|did| did.woke);
         Some((own_ns, urgent.filter_map(|did| did.slice_ns).max().unwrap_or(0)))
     }
@@ -148,7 +136,6 @@ impl Shaped {
         }
     }
 
-    /// Its vCPUs as input of the resolver.
     pub fn movable(&mut self) -> Option<Movable<'_>> {
         let cpus = self.placed.cpus.as_ref().ok()?;
         (!self.movers.is_empty()).then_some(Movable { cpus, vcpus: &mut self.movers })
@@ -166,14 +153,13 @@ impl Shaped {
         }
     }
 
-    /// The wanted CPUs of its vCPUs.
     pub fn places(&self) -> Vec<u32> {
         self.movers.iter().map(|mover| mover.cpu).collect()
     }
 
     /// The values to set. Values that are not worth a write stay as they are.
     fn wanted(&self) -> Values {
-        let far = |far: f64| if self.shaper.parts().uncorrected { 1.0 } else { far };
+        let far = |far: f64| if self.shaper.parts.uncorrected { 1.0 } else { far };
         let mut wanted = self.is.clone();
         if self.decisions.len() != self.is.weights.len() {
             return wanted;
@@ -194,7 +180,6 @@ impl Shaped {
         wanted
     }
 
-    /// The texts of the wanted values of all targets.
     fn texts(&self, wanted: &Values) -> Vec<String> {
         if *wanted == self.is {
             return self.texts.clone();
@@ -202,7 +187,7 @@ impl Shaped {
         // A VM without a weight of its own is raised through all its vCPUs.
         let raised = match self.placed.whole {
             Some(_) => 1.0,
-            None => wanted.whole as f64 / self.shaper.own().whole as f64,
+            None => wanted.whole as f64 / self.shaper.own.whole as f64,
         };
         let weight = |(target, weight): (&Target, &u64)| match target {
             Target::Nice { .. } => nice::nearest(*weight as f64 * raised).to_string(),

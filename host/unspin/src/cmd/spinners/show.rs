@@ -5,7 +5,7 @@ use crate::cmd::diagnose::show::title;
 use crate::fit::{cut_end, percent, wrap_lines};
 use serde::Serialize;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 use unspin_diagnosis::spinners::{by_symbol, fit, Counts, Fit, Samples, Symbols};
 use unspin_host::VmProcess;
@@ -16,43 +16,34 @@ const LINES_MAX: usize = 20;
 /// Limit of cells of a symbol in a table.
 const SYMBOL_MAX: usize = 64;
 
-/// The source of the symbols that name addresses.
-pub enum Names {
-    OfFile { symbols: Symbols, path: PathBuf },
-    OfSeries { symbols: Symbols, series: &'static str },
+/// The symbols that name addresses.
+pub struct Names {
+    symbols: Symbols,
+    /// Where they are from.
+    file: String,
+    /// What to do if the guest runs another kernel.
+    mend: String,
 }
 
 impl Names {
-    fn symbols(&self) -> &Symbols {
-        match self {
-            Names::OfFile { symbols, .. } | Names::OfSeries { symbols, .. } => symbols,
-        }
+    pub fn of_file(symbols: Symbols, path: &Path) -> Names {
+        let file = path.display().to_string();
+        let mend = format!(
+            "{file}; addresses change with each boot: copy /proc/kallsyms again, in the guest, as root"
+        );
+        Names { symbols, file, mend }
     }
 
-    fn file(&self) -> String {
-        match self {
-            Names::OfFile { path, .. } => path.display().to_string(),
-            Names::OfSeries { series, .. } => format!("Debian's kernel {series}"),
-        }
-    }
-
-    /// What to do if the guest runs another kernel.
-    fn mend(&self) -> String {
-        match self {
-            Names::OfFile { path, .. } => format!(
-                "{}; addresses change with each boot: copy /proc/kallsyms again, in the guest, as \
-                 root",
-                path.display()
-            ),
-            Names::OfSeries { series, .. } => format!(
-                "Debian's current kernel {series}; the guest runs another kernel, or KASLR moved \
-                 it: in the guest, as root, run cat /proc/kallsyms > FILE, and use --kallsyms FILE"
-            ),
-        }
+    /// Those of Debian's kernel of a series.
+    pub fn of_series(symbols: Symbols, series: &str) -> Names {
+        let mend = format!(
+            "Debian's current kernel {series}; the guest runs another kernel, or KASLR moved it: in the guest, as \
+             root, run cat /proc/kallsyms > FILE, and use --kallsyms FILE"
+        );
+        Names { symbols, file: format!("Debian's kernel {series}"), mend }
     }
 }
 
-/// A VM and its counts.
 pub struct Watched<'a> {
     pub vm: &'a VmProcess,
     pub threads: usize,
@@ -78,7 +69,6 @@ struct OfVm {
     /// `web1 (process 4242)`.
     #[serde(skip)]
     title: String,
-    /// Number of watched threads.
     threads: usize,
     /// Whether these are its vCPUs, or all its threads.
     #[serde(skip)]
@@ -110,11 +100,11 @@ impl Document {
         dropped: u64,
         watched: &[Watched],
     ) -> Document {
-        let symbols = names.map(Names::symbols);
+        let symbols = names.map(|names| &names.symbols);
         Document {
             schema: 1,
             seconds: time.as_secs_f64(),
-            symbols: names.map(Names::file),
+            symbols: names.map(|names| names.file.clone()),
             dropped,
             vms: watched.iter().map(|watched| OfVm::new(watched, symbols)).collect(),
         }
@@ -126,7 +116,7 @@ impl Document {
             let (names, Fit { kernel, named }) = (names?, vm.fit);
             (vm.symbols_fit == Some(false)).then(|| {
                 let which = &vm.title;
-                let mend = names.mend();
+                let mend = &names.mend;
                 format!(
                     "{which} runs another kernel than the symbols are from: {named} of {kernel} \
                      exits of its kernel are in functions of {mend}"
@@ -136,7 +126,6 @@ impl Document {
         self.vms.iter().filter_map(of).collect()
     }
 
-    /// Lines of at most `width` cells.
     pub fn text(&self, width: usize) -> String {
         let vms = self.vms.iter().map(|vm| vm.text(self.seconds, width));
         let text = vms.collect::<Vec<_>>().join("\n");
@@ -272,8 +261,8 @@ ffffffffc0000000 t nf_do [nf_tables]
     const CALL: u64 = 0xffff_ffff_8100_0204;
 
     fn names() -> Names {
-        let path = PathBuf::from("guest.syms");
-        Names::OfFile { symbols: Symbols::parse(SYMBOLS, &path).unwrap(), path }
+        let path = Path::new("guest.syms");
+        Names::of_file(Symbols::parse(SYMBOLS, path).unwrap(), path)
     }
 
     fn vm(name: Option<&str>, vcpus: u32) -> VmProcess {
@@ -350,7 +339,6 @@ interrupted by the host: 40, 8 per second
         assert_eq!(vm["spinners"], serde_json::json!([]));
     }
 
-    /// A name from another kernel would be wrong.
     #[test]
     fn symbols_of_another_kernel_name_nothing() {
         let vm = vm(Some("web1"), 1);
@@ -365,8 +353,7 @@ interrupted by the host: 40, 8 per second
             warning.contains("1 of 6") && warning.contains("guest.syms; addresses change"),
             "{warning}"
         );
-        let symbols = names.symbols().clone();
-        let names = Names::OfSeries { symbols, series: "6.12" };
+        let names = Names::of_series(names.symbols.clone(), "6.12");
         let of_series = document(Some(&names), 0, &vm, moved);
         let warning = of_series.warnings(Some(&names)).concat();
         assert!(warning.contains("kernel 6.12; the guest runs another kernel"), "{warning}");
@@ -391,8 +378,8 @@ interrupted by the host: 40, 8 per second
     fn names_cannot_command_the_terminal() {
         let evil =
             "ffffffff81000000 T _text\nffffffff81000100 t a\u{1b}[2J\nffffffff81000300 T _etext\n";
-        let path = PathBuf::from("x");
-        let names = Names::OfFile { symbols: Symbols::parse(evil, &path).unwrap(), path };
+        let path = Path::new("x");
+        let names = Names::of_file(Symbols::parse(evil, path).unwrap(), path);
         let vm = vm(Some("web\u{1b}[2J"), 1);
         let text = document(Some(&names), 0, &vm, samples(&[(LOCK, 1)], &[])).text(80);
         assert!(!text.contains('\u{1b}'), "{text}");

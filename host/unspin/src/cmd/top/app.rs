@@ -8,7 +8,6 @@ use crate::cmd::{schedule, shape};
 use crate::watch::{Running, Sample};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// Longest filter text.
 const FILTER_MAX: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +39,7 @@ pub enum Then {
 pub struct App {
     /// The last two samples.
     before: Option<Sample>,
-    after: Option<Sample>,
+    pub after: Option<Sample>,
     pub lines: Vec<Line>,
     /// The last decisions of `unspin shape`, if it runs.
     pub shaped: Option<Written<shape::Document>>,
@@ -56,7 +55,7 @@ pub struct App {
     pub is_paused: bool,
     /// The id of the marked line, and its last position.
     marked: Option<u32>,
-    at: usize,
+    pub at: usize,
     /// The position in the list of VMs while vCPUs are shown.
     vm_at: usize,
     /// Lines of a page when it was last drawn.
@@ -85,24 +84,14 @@ impl App {
         }
     }
 
-    /// Takes a new sample.
     pub fn feed(&mut self, sample: Sample) {
         self.before = self.after.replace(sample);
         self.make_lines();
     }
 
-    pub fn latest(&self) -> Option<&Sample> {
-        self.after.as_ref()
-    }
-
     /// Whether there are figures; these need two samples.
     pub fn has_figures(&self) -> bool {
         self.before.is_some()
-    }
-
-    /// The position of the marked line, if there are lines.
-    pub fn at(&self) -> usize {
-        self.at
     }
 
     fn is_chosen(&self, vm: &Running) -> bool {
@@ -316,7 +305,7 @@ pub mod tests {
         assert_eq!(names(&app), ["vCPU 3", "vCPU 2", "vCPU 1", "vCPU 0"]);
         assert!(app.vm.as_ref().unwrap().sentence().contains("spinning in the guest kernel"));
         press(&mut app, KeyCode::Esc);
-        assert_eq!((names(&app)[app.at()], app.page), ("db1", Page::Vms));
+        assert_eq!((names(&app)[app.at], app.page), ("db1", Page::Vms));
     }
 
     #[test]
@@ -337,12 +326,12 @@ pub mod tests {
             app.feed(source.at(Duration::from_secs(second)));
         }
         press(&mut app, KeyCode::End);
-        assert_eq!(names(&app)[app.at()], "web2");
+        assert_eq!(names(&app)[app.at], "web2");
         press(&mut app, KeyCode::Enter);
         // The VM ends while its vCPUs are shown.
         let fewer = Synthetic::new(6, 1);
         app.feed(fewer.at(Duration::from_secs(3)));
-        assert_eq!((app.page, names(&app)[app.at()]), (Page::Vms, "web1"));
+        assert_eq!((app.page, names(&app)[app.at]), (Page::Vms, "web1"));
         // No VM is left, and others start.
         app.feed(Synthetic::new(0, 1).at(Duration::from_secs(4)));
         assert!(app.lines.is_empty());
@@ -376,7 +365,7 @@ pub mod tests {
                 if key == KeyCode::Char('a') {
                     app.feed(more.at(Duration::from_secs(time)));
                 }
-                prop_assert!(app.at() < app.lines.len().max(1));
+                prop_assert!(app.at < app.lines.len().max(1));
                 prop_assert!(app.filter.chars().count() <= FILTER_MAX);
                 if app.page == Page::Vms {
                     prop_assert!(app.vm.is_none());

@@ -5,7 +5,6 @@
 use ratatui::style::Color;
 use unspin_diagnosis::Cause;
 
-/// The letter of a cause, and its colour.
 pub fn look(cause: Cause) -> (char, Color) {
     match cause {
         Cause::Contention => ('C', Color::Red),

@@ -20,7 +20,6 @@ const REFRESHES: u32 = 20;
 /// Limit as a share of a core, with a refresh per second.
 const COST_MAX: f64 = 0.05;
 
-/// CPU time of this thread.
 fn cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: it writes to `time` only.

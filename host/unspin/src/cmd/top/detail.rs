@@ -30,8 +30,8 @@ pub fn split(app: &App, area: Rect, buffer: &mut Buffer) -> Rect {
 }
 
 fn lines(app: &App, vm: &OfVm) -> Vec<(String, Style)> {
-    let states = vm.did().times.spent().filter_map(|(state, _)| {
-        let share = vm.did().share(&[state]);
+    let states = vm.did.times.spent().filter_map(|(state, _)| {
+        let share = vm.did.share(&[state]);
         (share >= STATE_SHARE_MIN).then(|| format!("{} {}", state.name(), percent(share)))
     });
     let states = states.collect::<Vec<_>>().join(", ");
@@ -41,11 +41,11 @@ fn lines(app: &App, vm: &OfVm) -> Vec<(String, Style)> {
         (format!("States: {states}."), Style::new()),
     ];
     lines.splice(2..2, vm.takers().map(|takers| (takers, Style::new())));
-    let shaped = app.shaped.iter().flat_map(|shaped| shaped.document.of_process(vm.pid()));
+    let shaped = app.shaped.iter().flat_map(|shaped| shaped.document.of_process(vm.pid));
     lines.extend(shaped.map(|line| (line, Style::new())));
-    let scheduled = app.scheduled.iter().filter_map(|of| of.document.of_process(vm.pid()));
+    let scheduled = app.scheduled.iter().filter_map(|of| of.document.of_process(vm.pid));
     lines.extend(scheduled.map(|line| (line, Style::new())));
-    for advice in vm.advice() {
+    for advice in &vm.advice {
         lines.push((format!("* {}: {}", advice.what, advice.expected), Style::new()));
     }
     lines

@@ -14,7 +14,6 @@ use std::time::Duration;
 use unspin_diagnosis::Cause;
 use unspin_text::printable_lines;
 
-/// Number of lines above the list.
 const HEAD: u16 = 3;
 
 pub fn draw(app: &mut App, every: Duration, area: Rect, buffer: &mut Buffer) {
@@ -35,7 +34,7 @@ pub fn draw(app: &mut App, every: Duration, area: Rect, buffer: &mut Buffer) {
 }
 
 fn head(app: &App, every: Duration, area: Rect, buffer: &mut Buffer) {
-    let what = match app.latest() {
+    let what = match &app.after {
         None => "looking for VMs".to_string(),
         Some(sample) => {
             let vcpus: usize = sample.vms.iter().map(|vm| vm.process.vcpus.len()).sum();
@@ -52,7 +51,7 @@ fn head(app: &App, every: Duration, area: Rect, buffer: &mut Buffer) {
     put(buffer, area, &text, Style::new().add_modifier(Modifier::BOLD));
     Text::from(legend()).render(rows(area, 1, 2), buffer);
     let third = match (app.page, &app.vm) {
-        (Page::Vcpus(_), Some(vm)) => vm.title().to_string(),
+        (Page::Vcpus(_), Some(vm)) => vm.title.clone(),
         _ if app.over == Over::Filter => format!("Filter: {}_", app.filter),
         _ if !app.filter.is_empty() => format!("Filter: {}", app.filter),
         _ => String::new(),
@@ -89,7 +88,6 @@ fn foot(app: &App, area: Rect, buffer: &mut Buffer) {
     Text::from_iter(spans).render(area, buffer);
 }
 
-/// The columns by which lines can be sorted.
 fn menu(marked: usize, area: Rect, buffer: &mut Buffer) {
     let height = (Column::ALL.len() as u16 + 2).min(area.height);
     let area = Rect { width: 24.min(area.width), height, ..area };

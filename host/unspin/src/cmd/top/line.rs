@@ -15,7 +15,6 @@ pub struct Line {
     /// Share of its vCPUs' wall time in the guest, 0 to 1. `None`: none of its threads is known to
     /// run a vCPU.
     pub guest: Option<f64>,
-    /// Share asleep.
     pub idle: Option<f64>,
     /// Shares lost, by cause in the order of [`Cause::ALL`]; `None` is unknown.
     pub lost: Vec<Option<f64>>,

@@ -20,11 +20,9 @@ const NUMBER: u16 = 6;
 const WORD: u16 = 7;
 const CAUSE: u16 = 12;
 
-/// The places of the columns.
 struct Columns {
     name: Rect,
     numbers: Rect,
-    /// How long it waited, in the terms of other tools.
     words: Rect,
     causes: Option<Rect>,
     bar: Rect,
@@ -76,7 +74,6 @@ fn numbers(buffer: &mut Buffer, area: Rect, width: u16, texts: &[String], style:
     }
 }
 
-/// A number with one decimal; `None` is unknown.
 fn plain(percent: Option<f64>) -> String {
     percent.map_or_else(|| "?".into(), |percent| format!("{percent:.1}"))
 }
@@ -87,18 +84,18 @@ pub fn draw(app: &mut App, area: Rect, buffer: &mut Buffer) {
     titles(app.page, &columns, rows(area, 0, 1), buffer);
     let body = rows(area, 1, area.height);
     if app.lines.is_empty() {
-        let text = match app.latest() {
+        let text = match &app.after {
             Some(sample) if sample.vms.is_empty() => "no VM runs on this host",
             Some(_) if app.has_figures() && !app.filter.is_empty() => "no VM name matches",
             _ => "watching",
         };
         return put(buffer, body, text, Style::new());
     }
-    let first = (app.at() + 1).saturating_sub(body.height.into());
+    let first = (app.at + 1).saturating_sub(body.height.into());
     let names = names(&app.lines, columns.name);
     let shown = app.lines.iter().zip(&names).enumerate().skip(first).take(body.height.into());
     for (y, (index, (line, name))) in (body.y..).zip(shown) {
-        let style = if index == app.at() { MARKED } else { Style::new() };
+        let style = if index == app.at { MARKED } else { Style::new() };
         buffer.set_style(Rect { y, height: 1, ..body }, style);
         draw_line(line, name, &columns.at(y), style, buffer);
     }

@@ -13,13 +13,12 @@ use ratatui::Terminal;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use signal_hook::low_level::emulate_default_handler;
 use std::fs::File;
-use std::io::{stdin, stdout, IsTerminal, Stdin, Stdout};
-use std::os::fd::{AsRawFd, RawFd};
+use std::io::{stdin, stdout, IsTerminal, Stdout};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-/// Requests from signals.
 pub struct Signals {
     end: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
@@ -62,39 +61,24 @@ impl Signals {
 }
 
 /// Where the terminal library reads keys.
-enum Keys {
-    Stdin(Stdin),
-    Terminal(File),
-}
-
-impl Keys {
-    fn open() -> anyhow::Result<Keys> {
-        if stdin().is_terminal() {
-            return Ok(Keys::Stdin(stdin()));
-        }
-        let terminal = File::open("/dev/tty").context("cannot open the terminal, /dev/tty")?;
-        Ok(Keys::Terminal(terminal))
+fn keys() -> anyhow::Result<OwnedFd> {
+    if stdin().is_terminal() {
+        return stdin().as_fd().try_clone_to_owned().context("cannot read keys");
     }
-
-    fn fd(&self) -> RawFd {
-        match self {
-            Keys::Stdin(stdin) => stdin.as_raw_fd(),
-            Keys::Terminal(terminal) => terminal.as_raw_fd(),
-        }
-    }
+    Ok(File::open("/dev/tty").context("cannot open the terminal, /dev/tty")?.into())
 }
 
 /// Restores the terminal when dropped.
 pub struct Taken {
     pub screen: Terminal<CrosstermBackend<Stdout>>,
-    keys: Keys,
+    keys: OwnedFd,
 }
 
 impl Taken {
     pub fn new() -> anyhow::Result<Taken> {
         give_back_in_panics();
-        let keys = Keys::open()?;
-        end_with_the_terminal(keys.fd());
+        let keys = keys()?;
+        end_with_the_terminal(keys.as_raw_fd());
         take()?;
         let screen = Terminal::new(CrosstermBackend::new(stdout()));
         let screen = screen.inspect_err(|_| give_back()).context("cannot draw on the terminal")?;
@@ -104,7 +88,7 @@ impl Taken {
     /// Waits up to `left` for a key, a new size of the terminal or a signal. Returns whether there is
     /// an event. Fails if the terminal was closed, because the library would then read for ever.
     pub fn wait(&self, left: Duration) -> anyhow::Result<bool> {
-        let mut keys = libc::pollfd { fd: self.keys.fd(), events: libc::POLLIN, revents: 0 };
+        let mut keys = libc::pollfd { fd: self.keys.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let ms = left.as_millis().min(i32::MAX as u128) as i32;
         // SAFETY: one structure, which outlives the call.
         let found = unsafe { libc::poll(&mut keys, 1, ms) };

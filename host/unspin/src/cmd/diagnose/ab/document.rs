@@ -22,7 +22,6 @@ pub struct Document {
 #[derive(Serialize)]
 struct Ab {
     name: Option<String>,
-    /// The VM's names, by kind.
     names: Names,
     pid: u32,
     uuid: Option<String>,
@@ -91,7 +90,6 @@ fn differences(windows: &[Window], of: &dyn Fn(&Window) -> Option<f64>) -> Optio
     windows.chunks_exact(2).map(pair).collect()
 }
 
-/// The mean of a number over the phases of an arm.
 fn mean(windows: &[Window], is_b: bool, of: &dyn Fn(&Window) -> Option<f64>) -> Option<f64> {
     let all: Option<Vec<f64>> = windows.iter().filter(|w| w.is_b == is_b).map(of).collect();
     all.filter(|all| !all.is_empty()).map(|all| all.iter().sum::<f64>() / all.len() as f64)
@@ -159,7 +157,6 @@ impl Document {
         Document { schema: 1, ab }
     }
 
-    /// Lines of at most `width` cells.
     pub fn text(&self, width: usize) -> String {
         let ab = &self.ab;
         let head = format!(
@@ -185,7 +182,6 @@ impl Document {
 }
 
 impl Ab {
-    /// What diagnose and the experiment say about the cause.
     fn answer(&self) -> String {
         let name = self.cause.name();
         let mut text = match self.diagnosed {
@@ -239,7 +235,6 @@ fn table<'a>(of: &'static str, rows: impl Iterator<Item = &'a Compared>, width: 
     fit::table(&columns, &rows.map(row).collect::<Vec<_>>(), width) + "\n"
 }
 
-/// Notes for readers of the result.
 fn notes(asked: &Asked, switch: &Switch, windows: &[Window]) -> Vec<String> {
     let mut notes = Vec::new();
     if asked.work.is_none() {

@@ -15,7 +15,7 @@ use crate::span::stopped_by_signals;
 use crate::undo::{told, Guard, Undo, SILENCE_MAX};
 use crate::vms;
 use crate::watch::facts::Detail;
-use crate::watch::{Kernel, Mixes, Scripted, Source};
+use crate::watch::{Kernel, Mixes, Script, Scripted, Source};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use document::Document;
 use serde::Serialize;
@@ -63,7 +63,6 @@ pub struct Args {
     synthetic_states: Option<Mixes>,
 }
 
-/// The result of --put-back.
 #[derive(Serialize)]
 struct PutBack {
     schema: u32,
@@ -79,7 +78,6 @@ fn causes() -> impl TypedValueParser<Value = Cause> {
         .map(move |name| of(name).unwrap_or(Cause::Cache))
 }
 
-/// Further options of diagnose.
 pub struct Asking<'a> {
     pub vm: &'a OsStr,
     pub seconds: Option<Duration>,
@@ -104,7 +102,7 @@ impl Args {
             _ => true,
         };
         let restored = match is_there {
-            true => Undo::open(&self.journal, proc)?.left().to_vec(),
+            true => Undo::open(&self.journal, proc)?.left,
             false => Vec::new(),
         };
         if restored.is_empty() {
@@ -182,7 +180,10 @@ impl Args {
     fn source(&self, host: &Host, asking: &Asking) -> anyhow::Result<Box<dyn Source>> {
         let (host, sysfs) = (host.clone(), asking.sysfs);
         Ok(match &self.synthetic_states {
-            Some(mixes) => Box::new(Scripted::new(host, sysfs, &self.sys, mixes.clone())),
+            Some(mixes) => {
+                let (mixes, sys, sysfs) = (mixes.clone(), self.sys.clone(), sysfs.to_path_buf());
+                Box::new(Scripted::new(host, Script::Arms { mixes, sys, sysfs }))
+            }
             None => Box::new(Kernel::new(host, sysfs, Detail::Causes)?),
         })
     }

@@ -23,7 +23,6 @@ const WIDE: u32 = 1 << 30;
 /// KVM's default maximum of polling after HLT on x86, in ns.
 const POLL_NS: &str = "200000";
 
-/// Where the settings of a VM are.
 pub struct Places<'a> {
     pub host: &'a Host,
     /// The module's directory.
@@ -31,7 +30,6 @@ pub struct Places<'a> {
     /// `/sys`.
     pub sys: &'a Path,
     pub vm: &'a VmProcess,
-    /// All VMs of the host.
     pub all: &'a [VmProcess],
 }
 

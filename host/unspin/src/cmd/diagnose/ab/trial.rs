@@ -34,7 +34,6 @@ const EVENTS_MIN: u64 = 50;
 /// to sleep.
 pub const POLL_SHARE_MIN: f64 = 0.01;
 
-/// The parameters of the experiment.
 pub struct Asked<'a> {
     pub vm: &'a VmProcess,
     pub rounds: usize,
@@ -42,7 +41,6 @@ pub struct Asked<'a> {
     pub work: Option<&'a str>,
 }
 
-/// The measurements of a phase.
 pub struct Window {
     pub is_b: bool,
     pub did: Did,

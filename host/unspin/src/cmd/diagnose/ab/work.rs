@@ -9,10 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Receiver};
 use std::time::{Duration, Instant};
 
-/// Time limit of the command.
 pub const LIMIT: Duration = Duration::from_secs(5);
 
-/// Limit of its output, in bytes.
 const OUTPUT_BYTES_MAX: u64 = 4096;
 
 /// Its output must be closed within this time after its end.
