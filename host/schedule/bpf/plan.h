@@ -392,7 +392,7 @@ __noinline u64 plan(u64 now)
 	bpf_for(i, 0, config.cpu_count) {
 		struct cpu *c = &cpus[bound(cpu_at(i))];
 
-		c->next = NOBODY;
+		c->next = c->held = NOBODY;
 		judge_cpu(cpu_at(i), passed);
 		if (c->is_taken && c->taken_ns > taken_ns)
 			taken_ns = c->taken_ns;
