@@ -103,7 +103,10 @@ struct sched_ext_ops {
 	char name[128];
 };
 
-/* By dsq_insert() and dsq_move_to_local(): new kernels have the first forms, old ones the second. */
+/*
+ * By dsq_insert() and dsq_move_to_local(): new kernels (6.19 and 7.1) have the first forms, old ones the second. Of the
+ * others that are not weak, scx_bpf_task_set_slice() is the newest (6.19).
+ */
 _Bool scx_bpf_dsq_insert___v2___first(struct task_struct *p, u64 queue, u64 slice, u64 flags) __ksym __weak;
 void scx_bpf_dsq_insert___earlier(struct task_struct *p, u64 queue, u64 slice, u64 flags) __ksym __weak;
 _Bool scx_bpf_dsq_move_to_local___v2___first(u64 queue, u64 flags) __ksym __weak;
@@ -115,10 +118,12 @@ _Bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
 void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
 _Bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym;
 s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
-/* By reenqueue_local(), from any context. Its name had a suffix at first, while another function had the name. */
+/*
+ * By reenqueue_local(), from any context (6.19). Its name had a suffix at first, while another function had the name.
+ */
 void scx_bpf_reenqueue_local___v2___first(void) __ksym __weak;
 void scx_bpf_reenqueue_local___later(void) __ksym __weak;
-/* Of any CPU's local queue, or of others. It replaces the one above. */
+/* Of any CPU's local queue, or of others (7.1). It replaces the one above. */
 void scx_bpf_dsq_reenq(u64 queue, u64 flags) __ksym __weak;
 _Bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
 struct task_struct *bpf_task_from_pid(s32 pid) __ksym;

@@ -9,7 +9,7 @@
 /*
  * By how many of its turns a VM may be ahead of the one before it. That one may not want, or not be able to use, the
  * CPUs that it had. If it then wants them, or one that starts does, it waits for as long as it was ahead. Virtual, by
- * turn_of().
+ * turn_of(). The same for a unit among its siblings, by among_siblings().
  */
 #define AHEAD_TURNS 4
 #define REBASE (1ull << 60)	/* virtual */
@@ -141,6 +141,59 @@ __noinline int close_gaps(void)
 			back += vt - before - most;
 		before = vt;
 		__sync_fetch_and_sub(&vm_of(vm << 6)->vt, back);
+	}
+	return 0;
+}
+
+/* Takes virtual time from units of a set that have had at least so much. */
+static __always_inline void move_back(u32 vm, u64 set, u64 from, u64 back)
+{
+	u32 unit;
+
+	bpf_for(unit, 0, UNITS) {
+		struct unit *u = unit_of(id_of(vm, unit));
+
+		if (set & bit(unit) && u->vt >= from)
+			__sync_fetch_and_sub(&u->vt, back);
+	}
+}
+
+/*
+ * Shortens what ready units of a VM are ahead of their siblings, as close_gaps() does among VMs: one that had a CPU to
+ * itself would wait for that long if it then has to share a CPU with them. Closes one gap; others are for later plans.
+ */
+__noinline int close_gap(u32 vm)
+{
+	u64 set = vm_of(vm << 6)->waits | vm_of(vm << 6)->runs, step = AHEAD_TURNS * config.turn_ns, from = NEVER;
+	u32 i, unit;
+
+	bpf_for(unit, 0, UNITS)
+		if (set & bit(unit) && unit_of(id_of(vm, unit))->vt < from)
+			from = unit_of(id_of(vm, unit))->vt;
+	bpf_for(i, 0, UNITS) {
+		u64 below = from, above = NEVER, most;
+		u32 first = zero;
+
+		bpf_for(unit, 0, UNITS) {
+			u64 vt = unit_of(id_of(vm, unit))->vt;
+
+			if (!(set & bit(unit)))
+				continue;
+			if (vt > from + step) {
+				first = vt < above ? unit : first;
+				above = vt < above ? vt : above;
+			} else if (vt > below) {
+				below = vt;
+			}
+		}
+		if (above == NEVER)
+			break;
+		most = AHEAD_TURNS * among_siblings(unit_of(id_of(vm, first)), config.turn_ns);
+		if (above - below > most) {
+			move_back(vm, set, above, above - below - most);
+			break;
+		}
+		from = above;
 	}
 	return 0;
 }

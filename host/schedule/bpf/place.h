@@ -178,6 +178,7 @@ __noinline u32 hold(u32 vm, u64 set)
 		if (cpu == NOBODY)
 			continue;
 		cpus[bound(cpu)].next = HELD;
+		cpus[bound(cpu)].held = id;
 		count++;
 	}
 	return count;

@@ -89,11 +89,14 @@ static __always_inline void note_late(u32 vm, u64 late)
 	late_vms = late ? late_vms | bit(vm) : late_vms & ~bit(vm);
 }
 
-/* Which units of a VM are late or owed, and what the least virtual time of those that are ready is. */
+/*
+ * Which units of a VM are late or owed, and what the least virtual time of those that are ready is. Whether one is far
+ * ahead of another.
+ */
 __noinline int look_at_units(u32 vm, u64 now)
 {
 	struct vm *v = vm_of(vm << 6);
-	u64 set, late = zero, owed = zero, least = NEVER, part;
+	u64 set, late = zero, owed = zero, least = NEVER, most = zero, part;
 	u32 unit;
 
 	/* Threads that left the queue without having run are no longer there. */
@@ -110,13 +113,15 @@ __noinline int look_at_units(u32 vm, u64 now)
 	part = part_of(vm, set);
 	bpf_for(unit, 0, UNITS) {
 		struct unit *u = unit_of(id_of(vm, unit));
-		u64 most = config.turn_ns * (unit == OTHERS && vm != STRANGERS ? 1 : LATE_TURNS);
+		u64 wait = config.turn_ns * (unit == OTHERS && vm != STRANGERS ? 1 : LATE_TURNS);
 
 		if (!(set & bit(unit)))
 			continue;
 		if (u->vt < least)
 			least = u->vt;
-		if (v->waits & bit(unit) && u->ready_at + most < now)
+		if (u->vt > most)
+			most = u->vt;
+		if (v->waits & bit(unit) && u->ready_at + wait < now)
 			late |= bit(unit);
 		if (unit != OTHERS && look_at_owed(u, part))
 			owed |= bit(unit);
@@ -126,7 +131,7 @@ __noinline int look_at_units(u32 vm, u64 now)
 	note_late(vm, late);
 	if (least != NEVER && least > v->unit_vt)
 		v->unit_vt = least;
-	return 0;
+	return most > least + AHEAD_TURNS * config.turn_ns;
 }
 
 /* Its unit that is late, may run there, and has been ready for longest; NOBODY if there is none. */
@@ -215,7 +220,8 @@ __noinline int settle(u64 now, u64 passed)
 
 		if (look)
 			look_at_queues(vm, now);
-		look_at_units(vm, now);
+		if (look_at_units(vm, now))
+			close_gap(vm);
 		if (v->waits && v->vt < waiting)
 			waiting = v->vt;
 		if (v->runs && v->vt > running)
@@ -392,7 +398,7 @@ __noinline u64 plan(u64 now)
 	bpf_for(i, 0, config.cpu_count) {
 		struct cpu *c = &cpus[bound(cpu_at(i))];
 
-		c->next = NOBODY;
+		c->next = c->held = NOBODY;
 		judge_cpu(cpu_at(i), passed);
 		if (c->is_taken && c->taken_ns > taken_ns)
 			taken_ns = c->taken_ns;

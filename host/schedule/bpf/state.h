@@ -73,6 +73,7 @@ struct cpu {
 	u32 id;		/* who runs, or NOBODY */
 	u32 planned;	/* who is to run in this turn, or NOBODY */
 	u32 next;	/* the same in the turn that is being planned */
+	u32 held;	/* which vCPU of a VM without a turn it is kept free for, or NOBODY */
 	u32 prefer;	/* which unit took it by waking up, or NOBODY */
 	u32 spinner;	/* which vCPU gives it up to a sibling, or NOBODY */
 	u32 yielded;

@@ -337,6 +337,8 @@ int forget_vm(u32 *number)
 
 		if (c->planned != NOBODY && vm_part(c->planned) == vm)
 			c->planned = NOBODY;
+		if (c->held != NOBODY && vm_part(c->held) == vm)
+			c->held = NOBODY;
 		if (c->prefer != NOBODY && vm_part(c->prefer) == vm)
 			c->prefer = NOBODY;
 		if (c->spinner != NOBODY && vm_part(c->spinner) == vm)
@@ -371,7 +373,7 @@ int BPF_PROG(init)
 	bpf_for(i, 0, CPUS_MAX) {
 		struct cpu *c = &cpus[bound(i)];
 
-		c->id = c->planned = c->next = c->prefer = c->spinner = NOBODY;
+		c->id = c->planned = c->next = c->held = c->prefer = c->spinner = NOBODY;
 	}
 	bpf_for(i, 0, config.cpu_count)
 		cpus[bound(cpu_at(i))].is_ours = 1;

@@ -11,6 +11,21 @@
  */
 #define PREEMPT_NS MS
 
+static __always_inline int is_before(u32 id, u32 other)
+{
+	return is_owed(id) || vm_of(id)->vt < vm_of(other)->vt;
+}
+
+/* Whether a unit that is owed more than this one runs on a CPU, or waits for it: the CPU is kept free for that. */
+static __always_inline int is_of_earlier(const struct cpu *c, u32 id)
+{
+	u32 runs = c->id, held = c->held;
+
+	if (runs != NOBODY && !c->fills && !is_gang(vm_of(runs)) && is_before(runs, id))
+		return 1;
+	return held != NOBODY && vm_of(held)->waits & bit(unit_part(held)) && is_before(held, id);
+}
+
 /* A CPU in a gang's turn that none of its siblings uses, for a vCPU of the gang that woke up. */
 __noinline u32 claim(u32 id)
 {
@@ -30,9 +45,8 @@ __noinline u32 claim(u32 id)
 			v = vm_of(of);
 			if (vm_part(of) != vm_part(id) || (v->waits | v->runs) & bit(unit_part(of)))
 				continue;
-		} else if (c->id != NOBODY && !c->fills && !is_gang(vm_of(c->id)) &&
-			   (is_owed(c->id) || vm_of(c->id)->vt < vm_of(id)->vt)) {
-			continue;	/* it is owed more */
+		} else if (is_of_earlier(c, id)) {
+			continue;
 		}
 		charge(cpu, bpf_ktime_get_ns());	/* until now it was no hole of this turn */
 		c->planned = id;

@@ -9,6 +9,9 @@ use unspin_text::read_kernel_text;
 /// The first version that lets no task of SCHED_EXT starve below others.
 pub const KERNEL_MIN: (u32, u32) = (7, 0);
 
+/// The version that it was tested on. That others from [`KERNEL_MIN`] on have what it needs is known by reading only.
+pub const KERNEL_TESTED: (u32, u32) = (7, 3);
+
 /// The error says why this kernel cannot have it now. Only loading shows whether the kernel's verifier accepts it.
 ///
 /// # Errors
@@ -16,6 +19,15 @@ pub const KERNEL_MIN: (u32, u32) = (7, 0);
 /// the host may have too many CPUs.
 pub fn check() -> Result<(), Error> {
     check_at(&place::proc(), &place::sys())
+}
+
+/// Whether this kernel is of [`KERNEL_TESTED`].
+pub fn is_tested() -> bool {
+    is_tested_at(&place::proc())
+}
+
+fn is_tested_at(proc: &Path) -> bool {
+    version(&ext::release(proc)) == Some(KERNEL_TESTED)
 }
 
 fn check_at(proc: &Path, sys: &Path) -> Result<(), Error> {
@@ -71,6 +83,16 @@ mod tests {
             root.write(path, text);
             let is = said();
             assert!(is.contains(words) && words.is_empty() == is.is_empty(), "{path}: {is}");
+        }
+    }
+
+    #[test]
+    fn one_version_is_tested() {
+        let root = Scratch::new();
+        assert!(!is_tested_at(&root), "no release");
+        for (release, is) in [("7.3.4-amd64", true), ("7.30.1", false), ("7.0.1", false)] {
+            root.write("sys/kernel/osrelease", release);
+            assert_eq!(is_tested_at(&root), is, "{release}");
         }
     }
 

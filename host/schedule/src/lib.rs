@@ -9,7 +9,7 @@ mod order;
 mod scheduler;
 mod shared;
 
-pub use check::{check, KERNEL_MIN};
+pub use check::{check, is_tested, KERNEL_MIN, KERNEL_TESTED};
 pub use error::Error;
 pub use scheduler::{Options, Scheduler, Vm};
 pub use shared::{Gang, Report, VmReport, CPUS_MAX, OTHERS, STRANGERS, VMS_MAX, WEIGHT_USUAL};

@@ -46,7 +46,7 @@ within() {
 	"$@"
 }
 # Whether so many vCPUs of VMs have CPU time all the time from now on: nobody_waits VCPUS VM... $worst becomes the
-# longest time without. Looks are as far apart as is said last.
+# longest time without. Looks are as far apart as is said next; then comes how much of that time the vCPU was ready.
 LONGEST_MS=100
 worst=0
 nobody_waits() {
@@ -55,7 +55,7 @@ nobody_waits() {
 	# shellcheck disable=SC2046 # words
 	set -- $(unspin-inside unserved 400 "$@")
 	[ $2 -gt $worst ] && worst=$2
-	[ $1 = $vcpu_count ] && [ $2 -lt $((LONGEST_MS + $3)) ] || { echo "vCPUs, ms without CPU time, ms between looks: $*"; false; }
+	[ $1 = $vcpu_count ] && [ $2 -lt $((LONGEST_MS + $3)) ] || { echo "vCPUs, ms without CPU time, ms between looks, ms ready: $*"; false; }
 }
 hooked() { grep -q '^kvm_vcpu_on_spin' $HOOKS; }
 parks_hooked() { grep -q '^xfer_to_guest_mode_handle_work' $HOOKS; }

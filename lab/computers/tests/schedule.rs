@@ -37,7 +37,7 @@ fn threads_that_start_and_tasks_of_the_host() {
 
 #[test]
 fn no_thread_waits_until_the_kernel_ends_it() {
-    boot("schedule-edges", include_str!("schedule_edges.sh"), 96);
+    boot("schedule-edges", include_str!("schedule_edges.sh"), 102);
 }
 
 #[test]

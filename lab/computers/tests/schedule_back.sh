@@ -84,7 +84,7 @@ rounds() {
 	while [ $round -le $2 ]; do
 		begins || { echo "round $round: it does not begin"; return 1; }
 		settle all_taken || { echo "round $round: VMs are not taken"; return 1; }
-		say "while it runs: vCPUs, ms without CPU time, ms between looks: $(waits)"
+		say "while it runs: vCPUs, ms without CPU time, ms between looks, ms ready: $(waits)"
 		$how || { echo "round $round: $how"; return 1; }
 		nobody_waits 12 $vms || { echo "round $round: $how"; return 1; }
 		settle all_before || { all_before; echo "round $round: not as before"; return 1; }

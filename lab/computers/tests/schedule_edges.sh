@@ -177,4 +177,26 @@ taskset -p f $$ > /dev/null
 kill -CONT $n
 umount /run/unspin
 end_vms /tmp/stop-f $f $n
+
+# --- a vCPU that had a CPU to itself has to share one with a sibling that had little meanwhile: it is ahead by seconds ---
+start 2 /tmp/stop-s s
+s=$vm
+taskset -p 3 $$ > /dev/null
+check "ahead: the kernel takes it" schedule --cpus 2-3 --no-gangs pid:$s
+check "ahead: all threads are its" settle all_are $s $EXT
+tid=$(vcpus $s | head -n 1)
+taskset -p 8 $tid > /dev/null
+# For less than the time after which the CPU is left.
+taskset 8 sh -c 'while :; do :; done' 9>&- &
+hog=$!
+sleep 2
+kill $hog
+for tid in $(vcpus $s); do taskset -p 8 $tid > /dev/null; done
+worst=0
+check "ahead: both vCPUs run" nobody_waits 2 $s
+say "ahead: longest time without CPU time: $worst ms"
+check "ahead: no CPU is left" not grep -q 'is left' /tmp/said
+check "ahead: it ends" end
+taskset -p f $$ > /dev/null
+end_vms /tmp/stop-s $s
 finish

@@ -14,28 +14,40 @@ pub struct Unserved {
     /// The longest time for which one of them had no CPU time. A thread that runs counts as served at each
     /// look, so this is up to two looks too long.
     pub longest: Duration,
+    /// For how much of `longest` this thread waited for a CPU, and did not sleep. The kernel counts a wait when it is
+    /// over, so one that still lasts at the last look is missing.
+    pub ready: Duration,
     /// The longest time between two looks.
     pub between: Duration,
 }
 
 struct Thread {
     schedstat: PathBuf,
-    ran_ns: Option<u64>,
+    times: Option<Times>,
     since: Instant,
 }
 
-/// Time for which a thread had a CPU, ns: the first number of its `schedstat`. `None`: it has
-/// ended.
-fn ran_ns(schedstat: &PathBuf) -> Option<u64> {
-    fs::read_to_string(schedstat).ok()?.split(' ').next()?.parse().ok()
+/// For how long a thread had a CPU, and waited for one, ns.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    ran: u64,
+    waited: u64,
+}
+
+/// The first two numbers of a thread's `schedstat`. `None`: it has ended.
+fn times(schedstat: &PathBuf) -> Option<Times> {
+    let text = fs::read_to_string(schedstat).ok()?;
+    let mut numbers = text.split_whitespace().map_while(|number| number.parse().ok());
+    Some(Times { ran: numbers.next()?, waited: numbers.next()? })
 }
 
 /// Watches threads by their `schedstat` for `time`. Ignores threads after they have ended.
 pub fn unserved(schedstats: impl IntoIterator<Item = PathBuf>, time: Duration) -> Unserved {
     let begin = Instant::now();
-    let thread = |schedstat| Thread { ran_ns: ran_ns(&schedstat), schedstat, since: begin };
+    let thread = |schedstat| Thread { times: times(&schedstat), schedstat, since: begin };
     let mut threads: Vec<Thread> = schedstats.into_iter().map(thread).collect();
-    let mut seen = Unserved { longest: Duration::ZERO, between: Duration::ZERO };
+    let none = Duration::ZERO;
+    let mut seen = Unserved { longest: none, ready: none, between: none };
     let mut last = begin;
     while begin.elapsed() < time {
         sleep(LOOK);
@@ -43,10 +55,14 @@ pub fn unserved(schedstats: impl IntoIterator<Item = PathBuf>, time: Duration) -
         seen.between = seen.between.max(now - last);
         last = now;
         for thread in &mut threads {
-            let Some(ran_ns) = ran_ns(&thread.schedstat) else { continue };
-            seen.longest = seen.longest.max(now - thread.since);
-            if thread.ran_ns != Some(ran_ns) {
-                (thread.ran_ns, thread.since) = (Some(ran_ns), now);
+            let Some(is) = times(&thread.schedstat) else { continue };
+            let was = thread.times.unwrap_or(is);
+            if now - thread.since > seen.longest {
+                seen.longest = now - thread.since;
+                seen.ready = Duration::from_nanos(is.waited.saturating_sub(was.waited));
+            }
+            if thread.times.is_none() || was.ran != is.ran {
+                (thread.times, thread.since) = (Some(is), now);
             }
         }
     }

@@ -14,13 +14,15 @@ const SCHEMA: u32 = 1;
 pub struct Checked {
     schema: u32,
     can: bool,
+    /// Whether it was tested on this kernel's version.
+    tested: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
 }
 
 impl Checked {
-    pub fn of(why: Option<&Error>) -> Checked {
-        Checked { schema: SCHEMA, can: why.is_none(), why: why.map(ToString::to_string) }
+    pub fn of(why: Option<&Error>, tested: bool) -> Checked {
+        Checked { schema: SCHEMA, can: why.is_none(), tested, why: why.map(ToString::to_string) }
     }
 }
 

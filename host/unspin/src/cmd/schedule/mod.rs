@@ -26,7 +26,7 @@ use std::time::Duration;
 use taken::Taking;
 use unspin_host::journal::JOURNAL;
 use unspin_host::{cpus, place, Host};
-use unspin_schedule::{Error, Options, Scheduler};
+use unspin_schedule::{Error, Options, Scheduler, KERNEL_TESTED};
 
 const HELP: &str = "\
 This command is experimental. It loads a scheduler into the kernel (sched_ext, Linux 7.0 and later) and gives it \
@@ -101,11 +101,24 @@ fn explain(e: Error) -> anyhow::Error {
     }
 }
 
+/// What --check says if this kernel can have it.
+fn supported(is_tested: bool) -> String {
+    let (major, minor) = KERNEL_TESTED;
+    let tested = format!("the scheduler was tested on Linux {major}.{minor}");
+    match is_tested {
+        true => format!("this kernel supports the scheduler; {tested}\n"),
+        false => format!(
+            "this kernel has what the scheduler needs, but {tested} only: loading it shows whether \
+             this kernel accepts it\n"
+        ),
+    }
+}
+
 fn check(args: &Args) -> anyhow::Result<()> {
-    let why = unspin_schedule::check().err();
+    let (why, is_tested) = (unspin_schedule::check().err(), unspin_schedule::is_tested());
     let shown = match args.json {
-        true => out::json(&document::Checked::of(why.as_ref())),
-        false if why.is_none() => out::print("this kernel supports the scheduler\n"),
+        true => out::json(&document::Checked::of(why.as_ref(), is_tested)),
+        false if why.is_none() => out::print(&supported(is_tested)),
         false => Ok(()),
     };
     // The exit code is the verdict, whether anybody reads the output or not.

@@ -70,7 +70,8 @@ const USAGE: &str = "usage: unspin-inside COMMAND
                                    while its siblings yield to each other; says when KVM got the VM
   beside COMMAND                   a VM whose vCPU has run and does not while a shell runs COMMAND
   unserved MS PROCESS…             vCPUs of VMs that always run: how many, the longest time that one had
-                                   no CPU time, and the longest between two looks, ms
+                                   no CPU time, the longest between two looks, and how much of the first
+                                   it waited for a CPU and did not sleep, ms
   places PROCESS LOOKS             where a VM's vCPUs are, at so many looks: how often all of them wanted to
                                    run, had a core each, and these in one cache
   class real-time|normal|batch THREAD

@@ -16,9 +16,10 @@ pub fn vcpus(pid: &str) -> Result<Vec<PathBuf>, String> {
 }
 
 /// Watches the vCPUs of processes for `ms`. Returns their number, the longest time for which one had no
-/// CPU time, and the longest time between two looks, in ms.
+/// CPU time, the longest time between two looks, and for how much of the first time it waited for a CPU, in ms.
 pub fn longest(ms: u64, pids: &[&str]) -> Result<String, String> {
     let vcpus = pids.iter().map(|pid| vcpus(pid)).collect::<Result<Vec<_>, _>>()?.concat();
     let seen = unserved(vcpus.iter().map(|vcpu| vcpu.join("schedstat")), Duration::from_millis(ms));
-    Ok(format!("{} {} {}", vcpus.len(), seen.longest.as_millis(), seen.between.as_millis()))
+    let times = [seen.longest, seen.between, seen.ready].map(|time| time.as_millis());
+    Ok(format!("{} {} {} {}", vcpus.len(), times[0], times[1], times[2]))
 }
