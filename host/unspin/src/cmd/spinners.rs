@@ -5,6 +5,7 @@ mod show;
 
 use crate::exit::{Cannot, Usage};
 use crate::fit::terminal_width;
+use crate::forward::lab_command;
 use crate::host::{is_root, TESTED};
 use crate::progress::Passing;
 use crate::span::{seconds, stopped_by_signals};
@@ -13,7 +14,7 @@ use anyhow::bail;
 use show::{Document, Names, Watched};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use unspin_diagnosis::spinners::{entries, Error, Ready, Samples, Symbols, TRACEFS};
@@ -105,14 +106,9 @@ fn of_file(path: &Path) -> anyhow::Result<Names> {
     Ok(Names::of_file(symbols, path))
 }
 
-/// As in unspin-lab, which fetches the kernel: the one next to this program, or else the one in the PATH.
+/// As in unspin-lab, which fetches the kernel.
 fn of_series(args: &Args, series: &'static str) -> anyhow::Result<Names> {
-    const LAB: &str = "unspin-lab";
-    let beside = std::env::current_exe().map(|program| program.with_file_name(LAB));
-    let mut lab = match beside {
-        Ok(program) if program.is_file() => Command::new(program),
-        _ => Command::new(LAB),
-    };
+    let mut lab = lab_command();
     lab.args(["lab", "symbols", series]);
     if let Some(dir) = &args.lab_dir {
         lab.arg("--lab-dir").arg(dir);
