@@ -2,11 +2,9 @@
 //! Every VMM in every layout of cgroups, with and without a name: the names of each VM, and the threads
 //! that run its vCPUs. All are on one fake host.
 
-mod common;
-
-use common::{Fake, VM};
+use crate::fake::{vcpus, Fake, VM};
 use std::collections::BTreeMap;
-use unspin_host::{keep_told, meant, By, Host, Kind, VmProcess};
+use unspin_host::{keep_told, meant, By, Kind, VmProcess};
 
 /// How to recognize a VMM's threads that run vCPUs.
 #[derive(Clone, Copy)]
@@ -208,7 +206,7 @@ fn note(fake: &Fake, layout: usize, vm: usize) {
         // The pod has been deleted.
         _ => return,
     };
-    fake.write(&format!("1/root/{path}"), text);
+    fake.proc(&format!("1/root/{path}"), text);
 }
 
 fn cell(fake: &Fake, number: usize, monitor: &Monitor, layout: usize, is_named: bool) -> Cell {
@@ -221,7 +219,7 @@ fn cell(fake: &Fake, number: usize, monitor: &Monitor, layout: usize, is_named: 
     fake.comm(pid, pid, "main");
     fake.comm(pid, pid + 9, "IO mon) S (x");
     let (lines, given) = LAYOUTS[layout];
-    fake.write(&format!("{pid}/cgroup"), format!("{}\n", filled(lines, number)));
+    fake.proc(&format!("{pid}/cgroup"), format!("{}\n", filled(lines, number)));
     note(fake, layout, number);
     let mut names: BTreeMap<Kind, String> =
         given.iter().map(|(kind, name)| (*kind, filled(name, number))).collect();
@@ -257,9 +255,9 @@ fn cell(fake: &Fake, number: usize, monitor: &Monitor, layout: usize, is_named: 
         };
         fake.comm(pid, tid, &comm);
         let task = format!("{pid}/task/{tid}");
-        fake.write(&format!("{task}/syscall"), format!("{call}\n"));
+        fake.proc(&format!("{task}/syscall"), format!("{call}\n"));
         let rest = "S ".to_string() + &"0 ".repeat(39) + &format!("{ticks} 0 0\n");
-        fake.write(&format!("{task}/stat"), format!("{tid} (a) b) {rest}"));
+        fake.proc(&format!("{task}/stat"), format!("{tid} (a) b) {rest}"));
         if !matches!(monitor.shows, Shows::Nothing) {
             vcpus.push((*vcpu, tid));
         }
@@ -267,8 +265,8 @@ fn cell(fake: &Fake, number: usize, monitor: &Monitor, layout: usize, is_named: 
     if matches!(monitor.shows, Shows::Calls) {
         // A kernel thread, copied from a vCPU's.
         let task = format!("{pid}/task/{}", pid + 9);
-        fake.write(&format!("{task}/syscall"), b"16 0x14 0xae80 0x0 0x0 0x0 0x0 0x7 0x8\n");
-        fake.write(&format!("{task}/stat"), format!("{} (x) S 1 1 1 0 -1 16448 0\n", pid + 9));
+        fake.proc(&format!("{task}/syscall"), b"16 0x14 0xae80 0x0 0x0 0x0 0x0 0x7 0x8\n");
+        fake.proc(&format!("{task}/stat"), format!("{} (x) S 1 1 1 0 -1 16448 0\n", pid + 9));
     }
     vcpus.sort_unstable();
     Cell { pid, monitor: monitor.name, names, count, vcpus }
@@ -301,15 +299,14 @@ fn every_vm_is_seen_as_what_it_is() {
         &[],
     );
     fake.thread(2, 3, "CPU 0/KVM");
-    let vms = Host::at(&fake.0).vm_processes().unwrap();
+    let vms = fake.host().vm_processes().unwrap();
     assert_eq!(vms.len(), cells.len());
     for (vm, cell) in vms.iter().zip(&cells) {
         assert_eq!((vm.pid, vm.monitor.name()), (cell.pid, cell.monitor));
         let names: BTreeMap<Kind, String> =
             vm.names.iter().map(|(kind, name)| (kind, name.to_text())).collect();
         assert_eq!(names, cell.names, "{vm:?}");
-        let vcpus: Vec<(u32, u32)> = vm.vcpus.iter().map(|vcpu| (vcpu.index, vcpu.tid)).collect();
-        assert_eq!((vm.vcpu_count, vcpus), (cell.count, cell.vcpus.clone()), "{vm:?}");
+        assert_eq!((vm.vcpu_count, vcpus(vm)), (cell.count, cell.vcpus.clone()), "{vm:?}");
         // The title selects only this VM.
         assert_eq!(found(&vms, vm.title().as_bytes()), [(vm.pid, By::Exact)], "{}", vm.title());
         for (kind, name) in vm.names.iter() {
