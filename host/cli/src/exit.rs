@@ -2,7 +2,6 @@
 //! Exit codes: 0 success, 1 failure, 2 wrong usage or an error in a file, 77 not possible on this
 //! computer.
 
-use std::fmt;
 use std::process::ExitCode;
 use unspin_text::{printable_lines, ReadError};
 
@@ -11,38 +10,19 @@ pub const USAGE: u8 = 2;
 pub const CANNOT: u8 = 77;
 
 /// Wrong usage, or an error in a given file.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct Usage(pub String);
 
 /// The reason why this computer cannot do it.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct Cannot(pub String);
 
 /// The reason is already printed; only the exit code remains.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("exit code {0}")]
 pub struct Told(pub u8);
-
-impl fmt::Display for Told {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "exit code {}", self.0)
-    }
-}
-
-impl fmt::Display for Usage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Display for Cannot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Told {}
-impl std::error::Error for Usage {}
-impl std::error::Error for Cannot {}
 
 /// A given file cannot be read: either its name is wrong, or this computer failed.
 pub fn unread(e: ReadError) -> anyhow::Error {
