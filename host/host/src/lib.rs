@@ -409,7 +409,10 @@ impl Hands for Host {
                 }
             }
             Target::Slice { tid } => slice::set(*tid, number(value)?),
-            Target::Nice { tid } => set_nice(*tid, number(value)?),
+            // SAFETY: it takes no pointers.
+            Target::Nice { tid } => slice::result(unsafe {
+                libc::setpriority(libc::PRIO_PROCESS, *tid, number(value)?)
+            }),
             Target::Policy { tid } => policy::set(*tid, number(value)?),
         }
     }
@@ -456,14 +459,6 @@ fn monitor_of<'a>(files: &Path, args: &'a [&'a [u8]]) -> Started<'a> {
 
 fn number<T: FromStr>(text: &str) -> io::Result<T> {
     text.parse().map_err(|_| ErrorKind::InvalidInput.into())
-}
-
-fn set_nice(tid: u32, nice: i32) -> io::Result<()> {
-    // SAFETY: it takes no pointers.
-    match unsafe { libc::setpriority(libc::PRIO_PROCESS, tid, nice) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 /// The numeric names in a directory.
