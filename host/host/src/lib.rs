@@ -142,10 +142,8 @@ impl VmProcess {
 
     /// The title if it is one word for a shell, otherwise its process: for commands that people copy.
     pub fn selector(&self) -> String {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@+,=%".contains(c);
-        let title = self.title();
-        match title.chars().all(is_plain) && !title.starts_with('-') {
-            true => title.to_string(),
+        match is_word(self.title()) {
+            true => self.title().to_string(),
             false => format!("pid:{}", self.pid),
         }
     }
@@ -159,6 +157,12 @@ impl VmProcess {
     pub fn is_all_known(&self) -> bool {
         !self.vcpus.is_empty() && self.vcpus.len() >= self.vcpu_count
     }
+}
+
+/// Whether it is one word for a shell, and no option.
+fn is_word(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@+,=%".contains(c);
+    text.chars().all(is_plain) && !text.starts_with('-')
 }
 
 /// The processes of a host.
