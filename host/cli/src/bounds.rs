@@ -25,18 +25,13 @@ pub const WINDOW_PAIRS: [(Number, Number); 3] = [
 type Values = BTreeMap<String, String>;
 
 /// A value above the one that bounds it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{low_is} is above {high} = {high_is}")]
 pub struct Contradiction {
     pub low: &'static str,
     pub low_is: u32,
     pub high: &'static str,
     pub high_is: u32,
-}
-
-impl std::fmt::Display for Contradiction {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} is above {} = {}", self.low_is, self.high, self.high_is)
-    }
 }
 
 /// The contradictions of these values: the module would change one of them, or refuse it.

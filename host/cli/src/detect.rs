@@ -9,15 +9,6 @@ use std::path::Path;
 use unspin_host::place::under;
 use unspin_text::read_kernel_text;
 
-/// The processor's feature against spinning vCPUs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
-    /// Intel pause-loop exiting.
-    Ple,
-    /// AMD pause filter.
-    PauseFilter,
-}
-
 /// IA32_VMX_PROCBASED_CTLS2 (Intel SDM, A.3.3). The upper half has the controls that may be 1.
 const MSR_PROCBASED_CTLS2: u64 = 0x48b;
 /// PAUSE-loop exiting, bit 10 of the secondary controls.
@@ -40,15 +31,15 @@ impl Lacks {
     }
 }
 
-/// What KVM on the host under `root` supports against spinning, or why this process cannot use it.
-pub fn kvm(root: &Path) -> Result<Found, String> {
+/// Whether this process can use KVM on the host under `root`, with exits of spinning vCPUs; or why not.
+pub fn kvm(root: &Path) -> Result<(), String> {
     let cpuinfo = cpuinfo(root).map_err(Lacks::why)?;
     may_open(&root.join("dev/kvm"))?;
     of_cpuinfo(root, &cpuinfo).map_err(Lacks::why)
 }
 
-/// What both processor and KVM of the host under `root` support against spinning.
-pub fn processor(root: &Path) -> Result<Found, Lacks> {
+/// Whether both processor and KVM of the host under `root` support exits of spinning vCPUs; or why not.
+pub fn processor(root: &Path) -> Result<(), Lacks> {
     of_cpuinfo(root, &cpuinfo(root)?)
 }
 
@@ -57,7 +48,7 @@ fn cpuinfo(root: &Path) -> Result<String, Lacks> {
         .map_err(|e| Lacks::Kvm(format!("/proc/cpuinfo cannot be read: {e}")))
 }
 
-fn of_cpuinfo(root: &Path, cpuinfo: &str) -> Result<Found, Lacks> {
+fn of_cpuinfo(root: &Path, cpuinfo: &str) -> Result<(), Lacks> {
     let Some(flags) = field(cpuinfo, "flags") else {
         return Err(Lacks::Kvm("/proc/cpuinfo does not show what the CPU has".into()));
     };
@@ -98,7 +89,7 @@ fn may_open(dev: &Path) -> Result<(), String> {
     }
 }
 
-fn intel(root: &Path, cpuinfo: &str) -> Result<Found, Lacks> {
+fn intel(root: &Path, cpuinfo: &str) -> Result<(), Lacks> {
     let has_ple = match field(cpuinfo, "vmx flags") {
         Some(flags) => has_word(flags, "ple"),
         // Kernels before 5.6 do not list these features.
@@ -116,11 +107,11 @@ fn intel(root: &Path, cpuinfo: &str) -> Result<Found, Lacks> {
     }
     match parameter(root, "kvm_intel", "ple_gap")? {
         0 => Err(Lacks::Kvm("PLE is off: kvm_intel was loaded with ple_gap=0".into())),
-        _ => Ok(Found::Ple),
+        _ => Ok(()),
     }
 }
 
-fn amd(root: &Path, flags: &str) -> Result<Found, Lacks> {
+fn amd(root: &Path, flags: &str) -> Result<(), Lacks> {
     if !has_word(flags, "pausefilter") {
         return Err(Lacks::Processor("the CPU's AMD-V has no pause filter".into()));
     }
@@ -128,7 +119,7 @@ fn amd(root: &Path, flags: &str) -> Result<Found, Lacks> {
         0 => Err(Lacks::Kvm(
             "the pause filter is off: kvm_amd was loaded with pause_filter_count=0".into(),
         )),
-        _ => Ok(Found::PauseFilter),
+        _ => Ok(()),
     }
 }
 
@@ -183,7 +174,7 @@ mod tests {
         let h = host(INTEL);
         assert!(why_not(&h).contains("kvm_intel is not loaded"));
         h.write("sys/module/kvm_intel/parameters/ple_gap", b"128\n");
-        assert_eq!(kvm(&h), Ok(Found::Ple));
+        assert_eq!(kvm(&h), Ok(()));
         h.write("sys/module/kvm_intel/parameters/ple_gap", b"0\n");
         assert!(why_not(&h).contains("ple_gap=0"));
         h.write("proc/cpuinfo", INTEL.replace("ple ", "").as_bytes());
@@ -201,14 +192,14 @@ mod tests {
         assert!(why_not(&h).contains("no pause-loop exiting"), "the lower half is what must be 1");
         msrs[0x48b..].copy_from_slice(&(1u64 << 42).to_le_bytes());
         h.write("dev/cpu/0/msr", &msrs);
-        assert_eq!(kvm(&h), Ok(Found::Ple));
+        assert_eq!(kvm(&h), Ok(()));
     }
 
     #[test]
     fn amd_needs_the_pause_filter() {
         let h = host("flags : svm npt pausefilter pfthreshold\n");
         h.write("sys/module/kvm_amd/parameters/pause_filter_count", b"3000\n");
-        assert_eq!(kvm(&h), Ok(Found::PauseFilter));
+        assert_eq!(kvm(&h), Ok(()));
         h.write("proc/cpuinfo", b"flags : svm npt\n");
         assert!(why_not(&h).contains("no pause filter"));
     }

@@ -260,98 +260,65 @@ fn of_text(text: &str) -> Distribution {
 mod tests {
     use super::*;
 
-    /// Of os-release and a kernel.
-    const ADVICE: &[(&str, &str, &str)] = &[
-        ("ID=debian", "6.12.43+deb13-amd64", "apt-get install linux-headers-6.12.43+deb13-amd64"),
-        (
-            "ID=ubuntu\nID_LIKE=debian",
-            "6.8.0-31-generic",
-            "apt-get install linux-headers-6.8.0-31-generic",
-        ),
-        (
-            "ID=linuxmint\nID_LIKE=\"ubuntu debian\"",
-            "6.8.0-31-generic",
-            "linux-headers-6.8.0-31-generic",
-        ),
-        ("ID=debian", "6.8.12-4-pve", "apt-get install proxmox-headers-6.8.12-4-pve"),
-        ("ID=debian", "5.15.158-2-pve", "apt-get install pve-headers-5.15.158-2-pve"),
-        ("ID=debian", "6.1.15-1-pve", "apt-get install pve-headers-6.1.15-1-pve"),
-        ("ID=debian", "6.2.16-3-pve", "apt-get install pve-headers-6.2.16-3-pve"),
-        ("ID=debian", "6.2.16-19-pve", "apt-get install proxmox-headers-6.2.16-19-pve"),
-        ("ID=debian", "7.0.14-1-pve", "apt-get install proxmox-headers-7.0.14-1-pve"),
-        ("ID=ubuntu-core", "6.8.0-31-generic", "/lib/modules/6.8.0-31-generic/build/Makefile"),
-        ("ID=ubuntu", "6.6.87.2-microsoft-standard-WSL2", "WSL2/build/Makefile"),
-        (
-            "ID=\"rhel\"\nID_LIKE=\"fedora\"",
-            "5.14.0-503.el9.x86_64",
-            "dnf install kernel-devel-5.14.0-503.el9.x86_64",
-        ),
-        (
-            "ID=\"almalinux\"\nID_LIKE=\"rhel centos fedora\"",
-            "5.14.0-503.el9.x86_64",
-            "dnf install kernel-devel-5.14.0",
-        ),
-        ("ID=fedora", "6.14.2-300.fc42.x86_64", "dnf install kernel-devel-6.14.2-300.fc42.x86_64"),
-        (
-            "ID=\"ol\"\nID_LIKE=\"fedora\"",
-            "5.15.0-300.el9uek.x86_64",
-            "dnf install kernel-uek-devel-5.15.0",
-        ),
-        (
-            "ID=\"sles\"\nID_LIKE=\"suse\"",
-            "6.4.0-150600.23.47-default",
-            "zypper install kernel-default-devel (of",
-        ),
-        ("ID=\"opensuse-tumbleweed\"", "6.14.1-1-default", "zypper install kernel-default-devel"),
-        (
-            "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"",
-            "5.14.0-503.el9.x86_64+rt",
-            "dnf install kernel-rt-devel-5.14.0-503.el9.x86_64",
-        ),
-        ("ID=rocky\nID_LIKE=rhel", "6.13.2-1.el9.elrepo.x86_64", "kernel-ml-devel-6.13.2"),
-        ("ID=rocky\nID_LIKE=rhel", "6.1.120-1.el9.elrepo.x86_64", "kernel-lt-devel-6.1.120-1"),
-        ("ID=rocky\nID_LIKE=rhel", "6.12.30-1.el10.elrepo.x86_64", "kernel-lt-devel-6.12.30-1"),
-        ("ID=rocky\nID_LIKE=rhel", "6.12.20-1.el9.elrepo.x86_64", "kernel-ml-devel-6.12.20-1"),
-        (
-            "ID=\"amzn\"\nID_LIKE=\"fedora\"",
-            "6.12.37-61.105.amzn2023.x86_64",
-            "dnf install kernel6.12-devel-6.12.37-61.105.amzn2023.x86_64",
-        ),
-        ("ID=amzn\nID_LIKE=fedora", "6.1.119-129.201.amzn2023.x86_64", " kernel-devel-6.1.119-"),
-        (
-            "ID=fedora\nVARIANT_ID=coreos",
-            "6.14.2-300.fc42.x86_64",
-            "rpm-ostree install kernel-devel-6.14.2-300.fc42.x86_64, and restart",
-        ),
-        (
-            "ID=\"sl-micro\"\nID_LIKE=\"suse\"",
-            "6.4.0-150600.23.47-default",
-            "transactional-update pkg install kernel-default-devel, and restart (of",
-        ),
-        ("ID=arch", "6.14.2-arch1-1", "pacman -S linux-headers"),
-        ("ID=arch", "6.14.2-arch1-1", "(of kernel 6.14.2-arch1-1; after an upgrade"),
-        ("ID=arch", "6.14.2-zen1-1-zen", "pacman -S linux-zen-headers"),
-        ("ID=cachyos\nID_LIKE=arch", "6.14.2-2-cachyos-bore", "linux-cachyos-bore-headers"),
-        ("ID=manjaro\nID_LIKE=arch", "6.12.20-1-MANJARO", "pacman -S linux612-headers"),
-        ("ID=manjaro\nID_LIKE=arch", "6.12.20-1-rt-MANJARO", "pacman -S linux612-rt-headers"),
-        ("ID=arch", "6.14.2-x64v3-xanmod1-1", "pacman -S linux-xanmod-headers"),
-        ("ID=steamos\nID_LIKE=arch", "6.11.11-valve12-1-neptune-611", "linux-neptune-611-headers"),
-        ("ID=manjaro\nID_LIKE='arch'", "6.12.20-1-lts", "pacman -S linux-lts-headers"),
-        ("ID=alpine", "6.12.20-0-virt", "apk add linux-virt-dev"),
-        ("ID=nixos", "6.12.20", "boot.extraModulePackages"),
-        ("ID=talos", "6.12.20-talos", "where the image is made"),
-        ("ID=flatcar\nID_LIKE=coreos", "6.6.74-flatcar", "where the image is made"),
-        ("ID=mageia\nID_LIKE=\"mandriva fedora\"", "6.6.58-desktop-1.mga9", "mga9/build/Makefile"),
-        ("ID=debian", "6.6.44-production+truenas", "truenas/build/Makefile"),
-        ("ID=gentoo", "6.12.20-gentoo", "/lib/modules/6.12.20-gentoo/build/Makefile"),
-        ("", "6.12.20", "/lib/modules/6.12.20/build/Makefile"),
-        ("NAME=\"Caf\u{e9} \u{feff}\"\r\nID=debian\r", "6.12.20", "linux-headers-6.12.20"),
-        ("rubbish\nID\n=\nID=\"", "6.12.20", "/lib/modules/6.12.20/build/Makefile"),
-    ];
+    /// Of the lines of os-release, which `; ` separates here, and of a kernel.
+    const ADVICE: &str = r#"
+ID=debian | 6.12.43+deb13-amd64 | apt-get install linux-headers-6.12.43+deb13-amd64
+ID=ubuntu; ID_LIKE=debian | 6.8.0-31-generic | apt-get install linux-headers-6.8.0-31-generic
+ID=linuxmint; ID_LIKE="ubuntu debian" | 6.8.0-31-generic | linux-headers-6.8.0-31-generic
+ID=debian | 6.8.12-4-pve | apt-get install proxmox-headers-6.8.12-4-pve
+ID=debian | 5.15.158-2-pve | apt-get install pve-headers-5.15.158-2-pve
+ID=debian | 6.1.15-1-pve | apt-get install pve-headers-6.1.15-1-pve
+ID=debian | 6.2.16-3-pve | apt-get install pve-headers-6.2.16-3-pve
+ID=debian | 6.2.16-19-pve | apt-get install proxmox-headers-6.2.16-19-pve
+ID=debian | 7.0.14-1-pve | apt-get install proxmox-headers-7.0.14-1-pve
+ID=ubuntu-core | 6.8.0-31-generic | /lib/modules/6.8.0-31-generic/build/Makefile
+ID=ubuntu | 6.6.87.2-microsoft-standard-WSL2 | WSL2/build/Makefile
+ID="rhel"; ID_LIKE="fedora" | 5.14.0-503.el9.x86_64 | dnf install kernel-devel-5.14.0-503.el9.x86_64
+ID="almalinux"; ID_LIKE="rhel centos fedora" | 5.14.0-503.el9.x86_64 | dnf install kernel-devel-5.14.0
+ID=fedora | 6.14.2-300.fc42.x86_64 | dnf install kernel-devel-6.14.2-300.fc42.x86_64
+ID="ol"; ID_LIKE="fedora" | 5.15.0-300.el9uek.x86_64 | dnf install kernel-uek-devel-5.15.0
+ID="sles"; ID_LIKE="suse" | 6.4.0-150600.23.47-default | zypper install kernel-default-devel (of
+ID="opensuse-tumbleweed" | 6.14.1-1-default | zypper install kernel-default-devel
+ID="rocky"; ID_LIKE="rhel centos fedora" | 5.14.0-503.el9.x86_64+rt | dnf install kernel-rt-devel-5.14.0-503.el9.x86_64
+ID=rocky; ID_LIKE=rhel | 6.13.2-1.el9.elrepo.x86_64 | kernel-ml-devel-6.13.2
+ID=rocky; ID_LIKE=rhel | 6.1.120-1.el9.elrepo.x86_64 | kernel-lt-devel-6.1.120-1
+ID=rocky; ID_LIKE=rhel | 6.12.30-1.el10.elrepo.x86_64 | kernel-lt-devel-6.12.30-1
+ID=rocky; ID_LIKE=rhel | 6.12.20-1.el9.elrepo.x86_64 | kernel-ml-devel-6.12.20-1
+ID="amzn"; ID_LIKE="fedora" | 6.12.37-61.105.amzn2023.x86_64 | dnf install kernel6.12-devel-6.12.37-61.105.amzn2023.x86_64
+ID=amzn; ID_LIKE=fedora | 6.1.119-129.201.amzn2023.x86_64 |  kernel-devel-6.1.119-
+ID=fedora; VARIANT_ID=coreos | 6.14.2-300.fc42.x86_64 | rpm-ostree install kernel-devel-6.14.2-300.fc42.x86_64, and restart
+ID="sl-micro"; ID_LIKE="suse" | 6.4.0-150600.23.47-default | transactional-update pkg install kernel-default-devel, and restart (of
+ID=arch | 6.14.2-arch1-1 | pacman -S linux-headers
+ID=arch | 6.14.2-arch1-1 | (of kernel 6.14.2-arch1-1; after an upgrade
+ID=arch | 6.14.2-zen1-1-zen | pacman -S linux-zen-headers
+ID=cachyos; ID_LIKE=arch | 6.14.2-2-cachyos-bore | linux-cachyos-bore-headers
+ID=manjaro; ID_LIKE=arch | 6.12.20-1-MANJARO | pacman -S linux612-headers
+ID=manjaro; ID_LIKE=arch | 6.12.20-1-rt-MANJARO | pacman -S linux612-rt-headers
+ID=arch | 6.14.2-x64v3-xanmod1-1 | pacman -S linux-xanmod-headers
+ID=steamos; ID_LIKE=arch | 6.11.11-valve12-1-neptune-611 | linux-neptune-611-headers
+ID=manjaro; ID_LIKE='arch' | 6.12.20-1-lts | pacman -S linux-lts-headers
+ID=alpine | 6.12.20-0-virt | apk add linux-virt-dev
+ID=nixos | 6.12.20 | boot.extraModulePackages
+ID=talos | 6.12.20-talos | where the image is made
+ID=flatcar; ID_LIKE=coreos | 6.6.74-flatcar | where the image is made
+ID=mageia; ID_LIKE="mandriva fedora" | 6.6.58-desktop-1.mga9 | mga9/build/Makefile
+ID=debian | 6.6.44-production+truenas | truenas/build/Makefile
+ID=gentoo | 6.12.20-gentoo | /lib/modules/6.12.20-gentoo/build/Makefile
+"#;
 
     #[test]
     fn each_distribution_installs_headers_its_way() {
-        for (os_release, kernel, wanted) in ADVICE {
+        let odd = [
+            ["", "6.12.20", "/lib/modules/6.12.20/build/Makefile"],
+            ["NAME=\"Caf\u{e9} \u{feff}\"\r\nID=debian\r", "6.12.20", "linux-headers-6.12.20"],
+            ["rubbish\nID\n=\nID=\"", "6.12.20", "/lib/modules/6.12.20/build/Makefile"],
+        ];
+        let plain = ADVICE.trim().lines().map(|line| {
+            let mut parts = line.split(" | ");
+            [(); 3].map(|()| parts.next().unwrap())
+        });
+        for [os_release, kernel, wanted] in plain.chain(odd) {
+            let os_release = os_release.replace("; ", "\n");
             let root = unspin_scratch::Scratch::new();
             root.write("etc/os-release", format!("NAME=x\n{os_release}\n"));
             let advice = Distribution::of(&root, kernel).headers(kernel);

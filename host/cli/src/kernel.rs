@@ -12,51 +12,35 @@ use unspin_text::read_kernel;
 pub(crate) struct Unsupported {
     pub id: &'static str,
     /// Lines of its configuration.
-    lines: &'static [&'static str],
+    lines: &'static str,
     /// Options that it lacks.
-    needs: &'static [&'static str],
+    needs: &'static str,
     /// What it is or does, after "this kernel".
     pub what: &'static str,
 }
 
+const fn kind(
+    id: &'static str,
+    lines: &'static str,
+    needs: &'static str,
+    what: &'static str,
+) -> Unsupported {
+    Unsupported { id, lines, needs, what }
+}
+
+const BTF: &str = "CONFIG_DEBUG_INFO_BTF CONFIG_DEBUG_INFO_BTF_MODULES CONFIG_BPF_EVENTS";
+const FTRACE: &str = "CONFIG_FTRACE CONFIG_FUNCTION_TRACER CONFIG_DYNAMIC_FTRACE \
+                      CONFIG_DYNAMIC_FTRACE_WITH_ARGS CONFIG_KPROBES CONFIG_TRACEPOINTS";
+
 /// Kernels for which core/kmod/compat/compat.h refuses the build, or on which the module refuses to load.
 pub(crate) const UNSUPPORTED: [Unsupported; 6] = [
-    Unsupported { id: "no-modules", needs: &["CONFIG_MODULES"], what: "loads no modules", ..ANY },
-    Unsupported { id: "realtime", lines: &["CONFIG_PREEMPT_RT=y"], what: "is PREEMPT_RT", ..ANY },
-    Unsupported {
-        id: "cfi",
-        lines: &["CONFIG_CFI_CLANG=y", "CONFIG_CFI=y"],
-        what: "checks indirect calls (CFI)",
-        ..ANY
-    },
-    Unsupported {
-        id: "lto",
-        lines: &["CONFIG_LTO_CLANG=y"],
-        what: "was built with link-time optimization (LTO)",
-        ..ANY
-    },
-    Unsupported {
-        id: "btf",
-        needs: &["CONFIG_DEBUG_INFO_BTF", "CONFIG_DEBUG_INFO_BTF_MODULES", "CONFIG_BPF_EVENTS"],
-        what: "has no type information (BTF) of KVM",
-        ..ANY
-    },
-    Unsupported {
-        id: "no-ftrace",
-        needs: &[
-            "CONFIG_FTRACE",
-            "CONFIG_FUNCTION_TRACER",
-            "CONFIG_DYNAMIC_FTRACE",
-            "CONFIG_DYNAMIC_FTRACE_WITH_ARGS",
-            "CONFIG_KPROBES",
-            "CONFIG_TRACEPOINTS",
-        ],
-        what: "cannot redirect functions (ftrace, kprobes, tracepoints)",
-        ..ANY
-    },
+    kind("no-modules", "", "CONFIG_MODULES", "loads no modules"),
+    kind("realtime", "CONFIG_PREEMPT_RT=y", "", "is PREEMPT_RT"),
+    kind("cfi", "CONFIG_CFI_CLANG=y CONFIG_CFI=y", "", "checks indirect calls (CFI)"),
+    kind("lto", "CONFIG_LTO_CLANG=y", "", "was built with link-time optimization (LTO)"),
+    kind("btf", "", BTF, "has no type information (BTF) of KVM"),
+    kind("no-ftrace", "", FTRACE, "cannot redirect functions (ftrace, kprobes, tracepoints)"),
 ];
-
-const ANY: Unsupported = Unsupported { id: "", lines: &[], needs: &[], what: "" };
 
 /// The configuration of a kernel; empty if the host does not show it.
 pub(crate) struct Config(String);
@@ -90,8 +74,9 @@ impl Config {
     pub fn is(&self, kind: &Unsupported) -> bool {
         let is_whole = self.has("CONFIG_X86_64=y");
         let lacks =
-            |option: &&str| self.is_off(option) || (is_whole && !self.has(&format!("{option}=y")));
-        kind.lines.iter().any(|line| self.has(line)) || kind.needs.iter().any(lacks)
+            |option: &str| self.is_off(option) || (is_whole && !self.has(&format!("{option}=y")));
+        let lines = kind.lines.split_whitespace().any(|line| self.has(line));
+        lines || kind.needs.split_whitespace().any(lacks)
     }
 }
 
@@ -131,7 +116,7 @@ mod tests {
 
     /// All that the module needs.
     fn whole() -> String {
-        let needs = UNSUPPORTED.iter().flat_map(|kind| kind.needs);
+        let needs = UNSUPPORTED.iter().flat_map(|kind| kind.needs.split_whitespace());
         needs.fold(String::from("CONFIG_X86_64=y\n"), |all, option| format!("{all}{option}=y\n"))
     }
 

@@ -48,8 +48,7 @@ const APART: [Kind; 7] = [
 ///
 /// A text with a kind does not name VMs that merely have this text as a name: see [`keep_told`].
 pub fn meant(given: &[u8], process: Option<&VmProcess>, id: Option<&str>) -> Option<By> {
-    let title = process.map(VmProcess::title);
-    Of { process, id, title }.is_called(given)
+    Of { process, id }.is_called(given)
 }
 
 /// Of the VMs that a text names, keeps the strongest matches, if they are stronger than a name.
@@ -64,12 +63,11 @@ pub fn keep_told<T>(found: &mut Vec<(By, T)>) {
 struct Of<'a> {
     process: Option<&'a VmProcess>,
     id: Option<&'a str>,
-    title: Option<&'a str>,
 }
 
 impl Of<'_> {
     fn is_called(self, given: &[u8]) -> Option<By> {
-        let title = self.title.map(str::as_bytes);
+        let title = self.process.map(|vm| vm.title().as_bytes());
         if title == Some(given) {
             return Some(By::Exact);
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Physical CPUs: lists of CPUs, and what CPUs share.
 
+use crate::slice::result;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
@@ -59,11 +60,7 @@ pub fn set_affinity(tid: u32, cpus: &BTreeSet<u32>) -> io::Result<()> {
     }
     let tid = libc::pid_t::try_from(tid).map_err(|_| io::ErrorKind::InvalidInput)?;
     // SAFETY: it reads as many bytes as the mask has.
-    let set = unsafe { libc::sched_setaffinity(tid, size_of_val(&mask[..]), mask.as_ptr().cast()) };
-    match set {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    result(unsafe { libc::sched_setaffinity(tid, size_of_val(&mask[..]), mask.as_ptr().cast()) })
 }
 
 /// The CPUs of each NUMA node with CPUs, from `/sys/devices/system`. Empty if the kernel lists no nodes.

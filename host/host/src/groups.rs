@@ -2,7 +2,7 @@
 //! The cgroups of VMs' threads, and what follows from them: by whose weight a VM competes, with which other
 //! VMs it shares that weight, and which quotas limit it.
 
-use crate::{names, owner, placed, Cgroup, Host, Kind, Name, Tree, VmProcess};
+use crate::{is_word, names, owner, placed, Cgroup, Host, Kind, Name, Tree, VmProcess};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -365,8 +365,7 @@ fn domain(vm: &VmProcess) -> String {
     let kept = |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>();
     let is_same = !given.is_empty() && kept(&given).starts_with(&kept(&of_scope));
     let name = if is_same || of_scope.is_empty() { given } else { of_scope };
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@+,=%".contains(c);
-    match !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain) {
+    match !name.is_empty() && is_word(&name) {
         true => name,
         false => vm.uuid().unwrap_or("DOMAIN".into()),
     }

@@ -142,10 +142,8 @@ impl VmProcess {
 
     /// The title if it is one word for a shell, otherwise its process: for commands that people copy.
     pub fn selector(&self) -> String {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@+,=%".contains(c);
-        let title = self.title();
-        match title.chars().all(is_plain) && !title.starts_with('-') {
-            true => title.to_string(),
+        match is_word(self.title()) {
+            true => self.title().to_string(),
             false => format!("pid:{}", self.pid),
         }
     }
@@ -159,6 +157,12 @@ impl VmProcess {
     pub fn is_all_known(&self) -> bool {
         !self.vcpus.is_empty() && self.vcpus.len() >= self.vcpu_count
     }
+}
+
+/// Whether it is one word for a shell, and no option.
+fn is_word(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@+,=%".contains(c);
+    text.chars().all(is_plain) && !text.starts_with('-')
 }
 
 /// The processes of a host.
@@ -409,7 +413,10 @@ impl Hands for Host {
                 }
             }
             Target::Slice { tid } => slice::set(*tid, number(value)?),
-            Target::Nice { tid } => set_nice(*tid, number(value)?),
+            // SAFETY: it takes no pointers.
+            Target::Nice { tid } => slice::result(unsafe {
+                libc::setpriority(libc::PRIO_PROCESS, *tid, number(value)?)
+            }),
             Target::Policy { tid } => policy::set(*tid, number(value)?),
         }
     }
@@ -456,14 +463,6 @@ fn monitor_of<'a>(files: &Path, args: &'a [&'a [u8]]) -> Started<'a> {
 
 fn number<T: FromStr>(text: &str) -> io::Result<T> {
     text.parse().map_err(|_| ErrorKind::InvalidInput.into())
-}
-
-fn set_nice(tid: u32, nice: i32) -> io::Result<()> {
-    // SAFETY: it takes no pointers.
-    match unsafe { libc::setpriority(libc::PRIO_PROCESS, tid, nice) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 /// The numeric names in a directory.

@@ -194,77 +194,57 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Paths, and the names in them, as `\` is written in names. `ID` is a container's, `UID` a pod's, and `UID_` has `_` for
+    /// hyphens.
+    const PATHS: &str = r"
+/machine.slice/machine-qemu\x2d3\x2dweb1.scope/libvirt/vcpu0 | libvirt:web1
+/machine.slice/machine-ch\x2d3\x2dweb1.scope | libvirt:web1
+/machine/qemu-3-web1.libvirt-qemu/emulator | libvirt:web1
+/machine-qemu\x2d12\x2dmy\x2dvm.scope | libvirt:my-vm
+/machine-qemu\x2dci.scope | container:qemu-ci unit:machine-qemu\\x2dci.scope
+/lxc.payload.web/system.slice/vm.service | container:web unit:vm.service
+/lxc/web/ns/vm.service | container:web unit:vm.service
+/lxc.monitor.web
+/machine.slice/systemd-nspawn@web.service/payload/vm.service | container:web unit:vm.service
+/user@1000.service/lxc.payload.web
+/machine-qemu\x2dembed\x2d0a1b2c3d\x2d3\x2dweb1.scope/libvirt/vcpu0 | libvirt:web1
+/machine.slice/machine-qemu\x2d7.scope/libvirt/vcpu0
+/machine/qemu-7.libvirt-qemu/emulator
+/machine-qemu\x2d.scope | container:qemu- unit:machine-qemu\\x2d.scope
+/system.slice/docker-ID.scope (deleted) | container_id:ID
+/qemu.slice/104.scope | vmid:104
+/../../qemu.slice/104.scope | vmid:104
+/104.scope | unit:104.scope
+/a.slice/qemu.slice/104.scope | unit:104.scope
+/user@1000.service/qemu.slice/104.scope | unit:104.scope
+/user@1.service/machine-qemu-1-web.scope | unit:machine-qemu-1-web.scope
+/vms/.service/\x20.scope
+/system.slice/vm1.service | unit:vm1.service
+/a.service/b.scope/c | unit:b.scope
+/kubepods/burstable/podUID/ID | pod_uid:UID container_id:ID
+/../../kubepods.slice/kubepods-burstable-podUID_.slice/cri-containerd-ID.scope | pod_uid:UID container_id:ID
+/kubelet.slice/kubelet-kubepods-burstable-podUID_.slice/crio-ID.scope/container | pod_uid:UID container_id:ID
+/system.slice/containerd.service/kubepods-burstable-podUID_.slice:cri-containerd:ID | unit:containerd.service pod_uid:UID container_id:ID
+/system.slice/docker-ID.scope | container_id:ID
+/user.slice/user-1000.slice/session-2.scope
+/user.slice/user@1000.service/app.slice
+/machine-lxc\x2d1\x2da.scope | container:lxc-1-a unit:machine-lxc\\x2d1\\x2da.scope
+/init.scope
+/
+";
+
     #[test]
     fn the_path_of_a_cgroup_says_what_it_is_for() {
-        let id = "0123456789abcdef".repeat(4);
         let uid = "0a0b0c0d-1111-2222-3333-444455556666";
-        let in_pod = format!("/kubepods/burstable/pod{uid}/{id}");
-        let slice = format!("kubepods-burstable-pod{}.slice", uid.replace('-', "_"));
-        let by_systemd = format!("/../../kubepods.slice/{slice}/cri-containerd-{id}.scope");
-        let in_kind = format!("/kubelet.slice/kubelet-{slice}/crio-{id}.scope/container");
-        let in_one = format!("/system.slice/containerd.service/{slice}:cri-containerd:{id}");
-        let docker = format!("/system.slice/docker-{id}.scope");
-        let removed = format!("{docker} (deleted)");
-        let pod = [(Kind::PodUid, uid), (Kind::ContainerId, &*id)];
-        let libvirt = [(Kind::Libvirt, "web1")];
-        let in_lxc = [(Kind::Container, "web"), (Kind::Unit, "vm.service")];
-        for (path, found) in [
-            (r"/machine.slice/machine-qemu\x2d3\x2dweb1.scope/libvirt/vcpu0", &libvirt[..]),
-            (r"/machine.slice/machine-ch\x2d3\x2dweb1.scope", &libvirt),
-            ("/machine/qemu-3-web1.libvirt-qemu/emulator", &libvirt),
-            (r"/machine-qemu\x2d12\x2dmy\x2dvm.scope", &[(Kind::Libvirt, "my-vm")]),
-            // A machine of another program that is called qemu-ci.
-            (
-                r"/machine-qemu\x2dci.scope",
-                &[(Kind::Container, "qemu-ci"), (Kind::Unit, r"machine-qemu\\x2dci.scope")],
-            ),
-            ("/lxc.payload.web/system.slice/vm.service", &in_lxc),
-            ("/lxc/web/ns/vm.service", &in_lxc),
-            ("/lxc.monitor.web", &[]),
-            ("/machine.slice/systemd-nspawn@web.service/payload/vm.service", &in_lxc),
-            ("/user@1000.service/lxc.payload.web", &[]),
-            (r"/machine-qemu\x2dembed\x2d0a1b2c3d\x2d3\x2dweb1.scope/libvirt/vcpu0", &libvirt),
-            // Of a VM whose name has no letter or digit of ASCII.
-            (r"/machine.slice/machine-qemu\x2d7.scope/libvirt/vcpu0", &[]),
-            ("/machine/qemu-7.libvirt-qemu/emulator", &[]),
-            (
-                r"/machine-qemu\x2d.scope",
-                &[(Kind::Container, "qemu-"), (Kind::Unit, r"machine-qemu\\x2d.scope")],
-            ),
-            (&removed, &pod[1..]),
-            ("/qemu.slice/104.scope", &[(Kind::Vmid, "104")]),
-            ("/../../qemu.slice/104.scope", &[(Kind::Vmid, "104")]),
-            ("/104.scope", &[(Kind::Unit, "104.scope")]),
-            ("/a.slice/qemu.slice/104.scope", &[(Kind::Unit, "104.scope")]),
-            ("/user@1000.service/qemu.slice/104.scope", &[(Kind::Unit, "104.scope")]),
-            (
-                "/user@1.service/machine-qemu-1-web.scope",
-                &[(Kind::Unit, "machine-qemu-1-web.scope")],
-            ),
-            (r"/vms/.service/\x20.scope", &[]),
-            ("/system.slice/vm1.service", &[(Kind::Unit, "vm1.service")]),
-            ("/a.service/b.scope/c", &[(Kind::Unit, "b.scope")]),
-            (&in_pod, &pod),
-            (&by_systemd, &pod),
-            (&in_kind, &pod),
-            (&in_one, &[(Kind::Unit, "containerd.service"), pod[0], pod[1]]),
-            (&docker, &[(Kind::ContainerId, &*id)]),
-            ("/user.slice/user-1000.slice/session-2.scope", &[]),
-            ("/user.slice/user@1000.service/app.slice", &[]),
-            (
-                r"/machine-lxc\x2d1\x2da.scope",
-                &[(Kind::Container, "lxc-1-a"), (Kind::Unit, r"machine-lxc\\x2d1\\x2da.scope")],
-            ),
-            ("/init.scope", &[]),
-            ("/", &[]),
-        ] {
+        let paths = PATHS.replace("UID_", &uid.replace('-', "_")).replace("UID", uid);
+        let paths = paths.replace("ID", &"0123456789abcdef".repeat(4));
+        for path in paths.trim().lines() {
+            let (path, found) = path.split_once(" | ").unwrap_or((path, ""));
             for line in ["0::", "1:name=systemd:", "4:cpu,cpuacct:"] {
                 let names = names(&format!("9:memory:/other\n{line}{path}\n"));
-                let names: Vec<(Kind, String)> =
-                    names.iter().map(|(kind, name)| (kind, name.to_string())).collect();
-                let found: Vec<(Kind, String)> =
-                    found.iter().map(|(kind, name)| (*kind, name.to_string())).collect();
-                assert_eq!(names, found, "{path}");
+                let names: Vec<String> =
+                    names.iter().map(|(kind, name)| format!("{}:{name}", kind.key())).collect();
+                assert_eq!(names.join(" "), found, "{path}");
             }
         }
     }

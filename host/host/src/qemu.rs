@@ -17,59 +17,18 @@ const SYSTEM: &[u8] = b"-system-";
 /// The directory in which multipass keeps those of its instances.
 const MULTIPASS: &[u8] = b"/vault/instances/";
 
-/// Options without a value, in QEMU 0.12 to 10.
-const FLAGS: &[&str] = &[
-    "S",
-    "alt-grab",
-    "async-teardown",
-    "audio-help",
-    "ctrl-grab",
-    "curses",
-    "daemonize",
-    // StratoVirt's.
-    "disable-seccomp",
-    "enable-fips",
-    "enable-hax",
-    "enable-kvm",
-    "enable-nesting",
-    "enable-sync-profile",
-    "full-screen",
-    "h",
-    "help",
-    "jitdump",
-    "localtime",
-    "mem-prealloc",
-    "nodefaults",
-    "nodefconfig",
-    "nographic",
-    "nouserconfig",
-    "old-param",
-    "one-insn-per-tb",
-    "only-migratable",
-    "perfmap",
-    "portrait",
-    "preconfig",
-    "rtc-td-hack",
-    "s",
-    "sdl",
-    "semihosting",
-    "show-cursor",
-    "singlestep",
-    "snapshot",
-    "std-vga",
-    "tdf",
-    "usb",
-    "version",
-    "virtfs_synth",
-    "win2k-hack",
-    "xen-attach",
-    "xen-create",
-    "xen-domid-restrict",
-];
+/// Options without a value, in QEMU 0.12 to 10; disable-seccomp is of StratoVirt.
+const FLAGS: &str =
+    "S alt-grab async-teardown audio-help ctrl-grab curses daemonize disable-seccomp enable-fips \
+     enable-hax enable-kvm enable-nesting enable-sync-profile full-screen h help jitdump \
+     localtime mem-prealloc nodefaults nodefconfig nographic nouserconfig old-param \
+     one-insn-per-tb only-migratable perfmap portrait preconfig rtc-td-hack s sdl semihosting \
+     show-cursor singlestep snapshot std-vga tdf usb version virtfs_synth win2k-hack xen-attach \
+     xen-create xen-domid-restrict";
 
 /// Whether an option has no value. Every other option takes the next argument.
 pub(crate) fn is_flag(option: &[u8]) -> bool {
-    option.starts_with(b"no-") || FLAGS.iter().any(|flag| flag.as_bytes() == option)
+    option.starts_with(b"no-") || FLAGS.split(' ').any(|flag| flag.as_bytes() == option)
 }
 
 /// Whether a program's path is that of QEMU's emulator in a known distribution.

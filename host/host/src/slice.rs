@@ -23,8 +23,9 @@ pub(crate) struct Attr {
     pub(crate) period: u64,
 }
 
-pub(crate) fn result(status: libc::c_long) -> io::Result<()> {
-    match status {
+/// The result of a system call that returns 0 or fails.
+pub(crate) fn result(status: impl Into<libc::c_long>) -> io::Result<()> {
+    match status.into() {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

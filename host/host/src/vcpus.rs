@@ -3,6 +3,7 @@
 
 use crate::monitor::Monitor;
 use crate::numbers_in;
+use crate::task::field;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -18,10 +19,9 @@ const VCPU: &[u8] = b"anon_inode:kvm-vcpu";
 /// The ioctl by which a thread runs a vCPU, without the bits that depend on the architecture.
 const KVM_RUN: u64 = 0xae80;
 
-/// Fields of `/proc/PID/task/TID/stat`, counted after the name in parentheses: flags, and guest time in
-/// ticks.
-const FLAGS: usize = 9 - 3;
-const GUEST_TIME: usize = 43 - 3;
+/// Fields of `/proc/PID/task/TID/stat`: flags, and guest time in ticks.
+const FLAGS: usize = 9;
+const GUEST_TIME: usize = 43;
 
 /// The flag of threads that the kernel created in the process, such as KVM's `kvm-nx-lpage-re` and vhost's
 /// workers. /proc shows for them the system call of the thread that created them.
@@ -194,14 +194,16 @@ fn add_running(
     let (mut running_in, mut unnumbered, mut with_ticks) = (Vec::new(), Vec::new(), Vec::new());
     for tid in tids.iter().copied() {
         let task = tasks.join(tid.to_string());
-        let stat = stat(&task);
-        if stat.flags & PF_USER_WORKER != 0 {
+        let stat = read_kernel(task.join("stat")).unwrap_or_default();
+        let stat = String::from_utf8_lossy(&stat);
+        let number = |at: usize| field::<u64>(&stat, at).unwrap_or_default();
+        if number(FLAGS) & PF_USER_WORKER != 0 {
             continue;
         }
         match running(&descriptors.files, &task) {
             Some(Some(index)) => running_in.push(Vcpu { index, tid }),
             Some(None) => unnumbered.push(tid),
-            None if stat.guest_ticks > 0 => with_ticks.push(tid),
+            None if number(GUEST_TIME) > 0 => with_ticks.push(tid),
             None => {}
         }
     }
@@ -247,21 +249,4 @@ fn running(files: &Path, task: &Path) -> Option<Option<u32>> {
         b"" => Some(None),
         rest => Some(Some(number(rest.strip_prefix(b":")?)?)),
     }
-}
-
-/// Fields of a thread's `stat`; 0 if missing.
-#[derive(Default)]
-struct Stat {
-    flags: u64,
-    guest_ticks: u64,
-}
-
-fn stat(task: &Path) -> Stat {
-    let text = read_kernel(task.join("stat")).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    // The name may contain any bytes.
-    let Some((_, fields)) = text.rsplit_once(')') else { return Stat::default() };
-    let number = |at: usize| fields.split_whitespace().nth(at)?.parse().ok();
-    let [flags, guest_ticks] = [FLAGS, GUEST_TIME].map(|at| number(at).unwrap_or_default());
-    Stat { flags, guest_ticks }
 }

@@ -136,8 +136,12 @@ impl<'r, 't> Value<'r, 't> {
         self.reader.problem(self.span.clone(), &self.path, message, allowed, None);
     }
 
-    fn wrong_type(&self, allowed: &str) {
-        self.problem(format!("{} is not allowed here", self.describe()), allowed);
+    /// What was found in it. `None` is a problem: it has another type.
+    fn of_type<T>(&self, found: Option<T>, allowed: &str) -> Option<T> {
+        if found.is_none() {
+            self.problem(format!("{} is not allowed here", self.describe()), allowed);
+        }
+        found
     }
 
     fn describe(&self) -> String {
@@ -153,36 +157,23 @@ impl<'r, 't> Value<'r, 't> {
     }
 
     pub fn str(&self, allowed: &str) -> Option<&'r str> {
-        let s = self.value.as_str();
-        if s.is_none() {
-            self.wrong_type(allowed);
-        }
-        s
+        self.of_type(self.value.as_str(), allowed)
     }
 
     pub fn bool(&self) -> Option<bool> {
-        let b = self.value.as_bool();
-        if b.is_none() {
-            self.wrong_type("true or false");
-        }
-        b
+        self.of_type(self.value.as_bool(), "true or false")
     }
 
     /// An integer within `range`; the error contains `unit`.
     pub fn integer(&self, range: RangeInclusive<u64>, unit: &str) -> Option<u64> {
         let allowed = format!("an integer from {} to {}{}", range.start(), range.end(), unit);
-        let DeValue::Integer(i) = self.value else {
-            self.wrong_type(&allowed);
-            return None;
-        };
+        let i = self.of_type(self.value.as_integer(), &allowed)?;
         let n = i128::from_str_radix(&i.as_str().replace('_', ""), i.radix()).ok();
-        match n.and_then(|n| u64::try_from(n).ok()).filter(|n| range.contains(n)) {
-            Some(n) => Some(n),
-            None => {
-                self.problem(format!("{i} is out of range"), allowed);
-                None
-            }
+        let n = n.and_then(|n| u64::try_from(n).ok()).filter(|n| range.contains(n));
+        if n.is_none() {
+            self.problem(format!("{i} is out of range"), allowed);
         }
+        n
     }
 
     /// The same for u32.
@@ -198,10 +189,7 @@ impl<'r, 't> Value<'r, 't> {
             DeValue::Float(x) => x.as_str().parse().ok(),
             _ => None,
         };
-        if n.is_none() {
-            self.wrong_type(allowed);
-        }
-        n
+        self.of_type(n, allowed)
     }
 
     pub fn choice<T: Clone>(&self, choices: &[(&str, T)]) -> Option<T> {
@@ -219,14 +207,12 @@ impl<'r, 't> Value<'r, 't> {
 
     /// A word or an integer, as the text for a file with one value.
     pub fn setting(&self, allowed: &str) -> Option<String> {
-        match self.value {
+        let text = match self.value {
             DeValue::String(s) => Some(s.to_string()),
             DeValue::Integer(i) if i.radix() == 10 => Some(i.as_str().replace('_', "")),
-            _ => {
-                self.wrong_type(allowed);
-                None
-            }
-        }
+            _ => None,
+        };
+        self.of_type(text, allowed)
     }
 
     /// Its position in the file's text, in bytes.
@@ -256,34 +242,20 @@ impl<'r, 't> Value<'r, 't> {
     }
 
     pub fn array(&self, allowed: &str) -> Option<Vec<Value<'r, 't>>> {
-        let DeValue::Array(a) = self.value else {
-            self.wrong_type(allowed);
-            return None;
+        let all = self.of_type(self.value.as_array(), allowed)?;
+        let value = |(i, v): (usize, &'r Spanned<DeValue<'t>>)| Value {
+            reader: self.reader,
+            path: format!("{}[{i}]", self.path),
+            span: v.span(),
+            value: v.get_ref(),
         };
-        Some(
-            a.iter()
-                .enumerate()
-                .map(|(i, v)| Value {
-                    reader: self.reader,
-                    path: format!("{}[{i}]", self.path),
-                    span: v.span(),
-                    value: v.get_ref(),
-                })
-                .collect(),
-        )
+        Some(all.iter().enumerate().map(value).collect())
     }
 
     pub fn table(&self, allowed: &str) -> Option<Table<'r, 't>> {
-        let DeValue::Table(t) = self.value else {
-            self.wrong_type(allowed);
-            return None;
-        };
-        Some(Table {
-            reader: self.reader,
-            path: self.path.clone(),
-            span: self.span.clone(),
-            table: t,
-        })
+        let table = self.of_type(self.value.as_table(), allowed)?;
+        let (path, span) = (self.path.clone(), self.span.clone());
+        Some(Table { reader: self.reader, path, span, table })
     }
 }
 
@@ -301,10 +273,9 @@ impl<'r, 't> Table<'r, 't> {
     }
 
     fn path_of(&self, key: &str) -> String {
-        if self.path.is_empty() {
-            key.to_string()
-        } else {
-            format!("{}.{key}", self.path)
+        match self.path.as_str() {
+            "" => key.to_string(),
+            path => format!("{path}.{key}"),
         }
     }
 
@@ -370,10 +341,7 @@ pub fn or<'r, 't, T>(
     default: T,
     read: impl FnOnce(Value<'r, 't>) -> Option<T>,
 ) -> Option<T> {
-    match v {
-        Some(v) => read(v),
-        None => Some(default),
-    }
+    v.map_or(Some(default), read)
 }
 
 /// Records duplicate values.

@@ -58,12 +58,10 @@ fn plain(message: &str) -> Said<'_> {
     let (what, expected) = message.split_once(", expected ").unwrap_or((message, ""));
     let in_ticks = |text: &str| text.split('`').nth(1).unwrap_or_default().to_string();
     let known = || expected.split('`').skip(1).step_by(2).collect::<Vec<&str>>();
-    if let Some(found) = what.strip_prefix("invalid type: ") {
-        let message = format!("{} is not allowed here", thing(found));
-        return Said { message, allowed: allowed(expected), ..Said::default() };
-    }
-    if let Some(found) = what.strip_prefix("invalid value: ") {
-        let message = format!("{} is out of range", thing(found));
+    let of_type = what.strip_prefix("invalid type: ").map(|found| (found, "not allowed here"));
+    let of_value = || what.strip_prefix("invalid value: ").map(|found| (found, "out of range"));
+    if let Some((found, is)) = of_type.or_else(of_value) {
+        let message = format!("{} is {is}", thing(found));
         return Said { message, allowed: allowed(expected), ..Said::default() };
     }
     if what.starts_with("missing field ") {

@@ -7,12 +7,7 @@ use std::path::Path;
 /// `text` on one line, without characters that control a terminal or deceive a reader: control
 /// characters, newlines, changes of the writing direction, and invisible characters.
 pub fn printable(text: &str) -> String {
-    let shown = |c: char| match c {
-        '\n' | '\t' => ' ',
-        c if commands(c) => '\u{fffd}',
-        c => c,
-    };
-    text.chars().map(shown).collect()
+    printable_lines(text).replace(['\n', '\t'], " ")
 }
 
 /// `1 CPU`, `2 CPUs`.

@@ -189,21 +189,6 @@ mod tests {
         }
     }
 
-    /// One phrase, no full stop, as uapi/unspin.h asks.
-    #[test]
-    fn meanings_are_phrases() {
-        let modes = Mode::ALL.iter().map(|m| m.meaning());
-        let variants = Variant::ALL.iter().map(|v| v.meaning());
-        let coschedulings = Coscheduling::ALL.iter().map(|c| c.meaning());
-        let numbers = Number::ALL.iter().flat_map(|n| [n.unit(), n.meaning()]);
-        let counters = Counter::ALL.iter().map(|c| c.meaning());
-        let values = Value::ALL.iter().map(|v| v.meaning());
-        let of_module = ModuleValue::ALL.iter().map(|v| v.meaning());
-        let mut all =
-            modes.chain(variants).chain(coschedulings).chain(numbers).chain(counters).chain(values);
-        assert!(all.by_ref().chain(of_module).all(|m| !m.is_empty() && !m.ends_with('.')));
-    }
-
     #[test]
     fn lists_read_as_a_sentence() {
         assert_eq!(any_of(["a"]), "a");

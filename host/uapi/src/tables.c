@@ -7,64 +7,49 @@
 #include "unspin.h"
 #include "unspin_guest.h"
 
-#define MODE_NAME(id, name, meaning) (id, name)
-#define MODE_MEANING(id, name, meaning) (id, meaning)
+/* A row's name and one of its columns, of which the first is the name. */
+#define SECOND(id, b, ...) (id, b)
+#define THIRD(id, b, c, ...) (id, c)
+#define FOURTH(id, b, c, d, ...) (id, d)
+#define FIFTH(id, b, c, d, e, ...) (id, e)
+#define SIXTH(id, b, c, d, e, f, ...) (id, f)
+#define SEVENTH(id, b, c, d, e, f, g, ...) (id, g)
 
-#define VARIANT_NAME(id, name, flags, meaning) (id, name)
-#define VARIANT_FLAGS(id, name, flags, meaning) (id, flags)
-#define VARIANT_MEANING(id, name, flags, meaning) (id, meaning)
-
-#define COSCHEDULING_NAME(id, name, meaning) (id, name)
-#define COSCHEDULING_MEANING(id, name, meaning) (id, meaning)
-
-#define NUMBER_FILE(id, file, least, most, usual, unit, meaning) (id, #file)
-#define NUMBER_LEAST(id, file, least, most, usual, unit, meaning) (id, least)
-#define NUMBER_MOST(id, file, least, most, usual, unit, meaning) (id, most)
-#define NUMBER_DEFAULT(id, file, least, most, usual, unit, meaning) (id, usual)
-#define NUMBER_UNIT(id, file, least, most, usual, unit, meaning) (id, unit)
-#define NUMBER_MEANING(id, file, least, most, usual, unit, meaning) (id, meaning)
-
-#define FILE_NAME(id, file, meaning) (id, #file)
-#define FILE_MEANING(id, file, meaning) (id, meaning)
+#define FILE_NAME(id, file, ...) (id, #file)
 #define FIELD(id, file, meaning) (file, meaning)
-
-#define VALUE_FILE(id, file, kind, meaning) (id, #file)
 #define VALUE_KIND(id, file, kind, meaning) (id, Kind::kind)
-#define VALUE_MEANING(id, file, kind, meaning) (id, meaning)
-
-#define REFUSAL_REASON(id, reason) (id, reason)
 
 rust_from_here
 
-table! { Mode name UNSPIN_MODES(MODE_NAME) }
-column! { Mode meaning [str] UNSPIN_MODES(MODE_MEANING) }
+table! { Mode name UNSPIN_MODES(SECOND) }
+column! { Mode meaning [str] UNSPIN_MODES(THIRD) }
 
-table! { Variant name UNSPIN_VARIANTS(VARIANT_NAME) }
-column! { Variant flags [u32] UNSPIN_VARIANTS(VARIANT_FLAGS) }
-column! { Variant meaning [str] UNSPIN_VARIANTS(VARIANT_MEANING) }
+table! { Variant name UNSPIN_VARIANTS(SECOND) }
+column! { Variant flags [u32] UNSPIN_VARIANTS(THIRD) }
+column! { Variant meaning [str] UNSPIN_VARIANTS(FOURTH) }
 
-table! { Coscheduling name UNSPIN_COSCHEDULINGS(COSCHEDULING_NAME) }
-column! { Coscheduling meaning [str] UNSPIN_COSCHEDULINGS(COSCHEDULING_MEANING) }
+table! { Coscheduling name UNSPIN_COSCHEDULINGS(SECOND) }
+column! { Coscheduling meaning [str] UNSPIN_COSCHEDULINGS(THIRD) }
 
-table! { Number file UNSPIN_NUMBERS(NUMBER_FILE) }
-column! { Number least [u32] UNSPIN_NUMBERS(NUMBER_LEAST) }
-column! { Number most [u32] UNSPIN_NUMBERS(NUMBER_MOST) }
-column! { Number default [u32] UNSPIN_NUMBERS(NUMBER_DEFAULT) }
-column! { Number unit [str] UNSPIN_NUMBERS(NUMBER_UNIT) }
-column! { Number meaning [str] UNSPIN_NUMBERS(NUMBER_MEANING) }
+table! { Number file UNSPIN_NUMBERS(FILE_NAME) }
+column! { Number least [u32] UNSPIN_NUMBERS(THIRD) }
+column! { Number most [u32] UNSPIN_NUMBERS(FOURTH) }
+column! { Number default [u32] UNSPIN_NUMBERS(FIFTH) }
+column! { Number unit [str] UNSPIN_NUMBERS(SIXTH) }
+column! { Number meaning [str] UNSPIN_NUMBERS(SEVENTH) }
 
 table! { Counter file UNSPIN_COUNTERS(FILE_NAME) }
-column! { Counter meaning [str] UNSPIN_COUNTERS(FILE_MEANING) }
+column! { Counter meaning [str] UNSPIN_COUNTERS(THIRD) }
 rows_for! { ($) UNSPIN_COUNTERS(FIELD) }
 
-table! { Value file UNSPIN_VALUES(VALUE_FILE) }
+table! { Value file UNSPIN_VALUES(FILE_NAME) }
 column! { Value kind [Kind] UNSPIN_VALUES(VALUE_KIND) }
-column! { Value meaning [str] UNSPIN_VALUES(VALUE_MEANING) }
+column! { Value meaning [str] UNSPIN_VALUES(FOURTH) }
 
 table! { ModuleValue file UNSPIN_MODULE_VALUES(FILE_NAME) }
-column! { ModuleValue meaning [str] UNSPIN_MODULE_VALUES(FILE_MEANING) }
+column! { ModuleValue meaning [str] UNSPIN_MODULE_VALUES(THIRD) }
 
-table! { Refusal reason UNSPIN_REFUSALS(REFUSAL_REASON) }
+table! { Refusal reason UNSPIN_REFUSALS(SECOND) }
 
 flags! {
 	(COUNTER_TIME_RESOURCE, HVS_COUNTER_TIME_RESOURCE)

@@ -25,29 +25,31 @@ fn rows() -> BTreeMap<&'static str, Vec<&'static str>> {
     rows
 }
 
-fn meanings() -> impl Iterator<Item = (&'static str, &'static str)> {
+fn meanings() -> Vec<(&'static str, &'static str)> {
     let variant = |v: &Variant| match v.name() {
         "hvs" => ("variant hvs", v.meaning()),
         name => (name, v.meaning()),
     };
-    let modes = Mode::ALL.iter().map(|m| (m.name(), m.meaning()));
-    let coschedulings = Coscheduling::ALL.iter().map(|c| (c.name(), c.meaning()));
-    let numbers = Number::ALL.iter().map(|n| (n.file(), n.meaning()));
-    let counters = Counter::ALL.iter().map(|c| (c.file(), c.meaning()));
     let value = |v: &Value| match v.file() {
         "vcrd" => ("file vcrd", v.meaning()),
         file => (file, v.meaning()),
     };
-    let values = Value::ALL.iter().map(value);
-    let of_module = ModuleValue::ALL.iter().map(|v| (v.file(), v.meaning()));
-    let variants = Variant::ALL.iter().map(variant);
-    modes
-        .chain(variants)
-        .chain(coschedulings)
-        .chain(numbers)
-        .chain(counters)
-        .chain(values)
-        .chain(of_module)
+    let mut all: Vec<_> = Mode::ALL.iter().map(|m| (m.name(), m.meaning())).collect();
+    all.extend(Variant::ALL.iter().map(variant));
+    all.extend(Coscheduling::ALL.iter().map(|c| (c.name(), c.meaning())));
+    all.extend(Number::ALL.iter().map(|n| (n.file(), n.meaning())));
+    all.extend(Counter::ALL.iter().map(|c| (c.file(), c.meaning())));
+    all.extend(Value::ALL.iter().map(value));
+    all.extend(ModuleValue::ALL.iter().map(|v| (v.file(), v.meaning())));
+    all
+}
+
+/// One phrase, no full stop, as uapi/unspin.h asks.
+#[test]
+fn meanings_are_phrases() {
+    let units = Number::ALL.iter().map(|n| n.unit());
+    let mut all = meanings().into_iter().map(|(_, meaning)| meaning).chain(units);
+    assert!(all.all(|text| !text.is_empty() && !text.ends_with('.')));
 }
 
 #[test]
@@ -58,7 +60,7 @@ fn every_name_has_its_row_and_meaning() {
         let said = cells.last().unwrap();
         assert!(said.starts_with(meaning), "{name}: {said:?} does not begin with {meaning:?}");
     }
-    let known: BTreeSet<&str> = meanings().map(|(name, _)| name).collect();
+    let known: BTreeSet<&str> = meanings().into_iter().map(|(name, _)| name).collect();
     let unknown: Vec<_> = rows.keys().filter(|name| !known.contains(*name)).collect();
     assert!(unknown.is_empty(), "docs/sysfs.md has rows of what is not there: {unknown:?}");
 }

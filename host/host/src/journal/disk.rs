@@ -2,6 +2,7 @@
 //! The journal's file: locked by one process at a time, and synced before each change.
 
 use super::error::Error;
+use crate::slice::result;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -79,10 +80,7 @@ fn options() -> OpenOptions {
 
 fn lock(file: &File) -> io::Result<()> {
     // SAFETY: flock on a descriptor that the file owns.
-    match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    result(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) })
 }
 
 /// Settings are restored from this file, so other users must not be able to write it.

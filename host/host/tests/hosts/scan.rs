@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hosts made of files, and this computer with a VM under QEMU.
+//! What processes and threads are found: on hosts made of files, and on this computer with a VM under QEMU.
 
-mod common;
-
-use common::{Fake, VM};
+use crate::fake::{vcpus, Fake, VM};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use unspin_host::{Host, Kind, Monitor, Vcpu, VmProcess};
+use unspin_host::{Host, Monitor, Vcpu, VmProcess};
 use unspin_scratch::Killed;
 
 const UUID: &[u8] = b"C7A5FDB2-cdaf-9455-926a-d65c16db1809";
@@ -18,10 +16,10 @@ const UUID: &[u8] = b"C7A5FDB2-cdaf-9455-926a-d65c16db1809";
 #[test]
 fn cpus_that_are_offline_are_of_no_use() {
     let fake = Fake::new();
-    fake.write("7/status", b"Name:\tx\nCpus_allowed_list:\t0-3\n");
-    let host = Host::at(&fake.0);
+    fake.proc("7/status", b"Name:\tx\nCpus_allowed_list:\t0-3\n");
+    let host = fake.host();
     assert_eq!(host.usable_cpus(7), host.allowed_cpus(7), "nobody says which are online");
-    fake.write("stat", b"cpu  1 2\ncpu0 1 2\ncpu2 3 4\nintr 5\n");
+    fake.proc("stat", b"cpu  1 2\ncpu0 1 2\ncpu2 3 4\nintr 5\n");
     assert_eq!(host.usable_cpus(7).into_iter().collect::<Vec<_>>(), [0, 2]);
     assert_eq!(host.allowed_cpus(7).len(), 4);
 }
@@ -38,7 +36,7 @@ fn vms_are_found_with_names_and_vcpus() {
     let fire: &[&[u8]] = &[b"firecracker", b"--id", b"db1"];
     fake.process(41, fire, VM, &[(41, "firecracker"), (44, "fc_vcpu 0")]);
     fake.process(42, &[b"/usr/bin/qemu-system-x86_64", b"-name", b"off"], "anon_inode:x", &[]);
-    let host = Host::at(&fake.0);
+    let host = fake.host();
     let all = host.vm_processes().unwrap();
     assert_eq!(all.iter().map(|p| p.pid).collect::<Vec<_>>(), [40, 41, 300]);
     assert_eq!(all[0].name(), None, "whose option -name means something else");
@@ -68,14 +66,14 @@ fn vms_are_found_with_names_and_vcpus() {
 fn a_vm_is_seen_beside_what_cannot_be_read() {
     let fake = Fake::new();
     fake.process(10, &[b"/usr/bin/kvm", b"-name", b"web"], VM, &[(10, "x"), (12, "CPU 0/KVM")]);
-    fake.write("10/fd/3", b"no link");
+    fake.proc("10/fd/3", b"no link");
     let name = b"qemu:\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\xe6";
     let fields = b") S 1 1 1 0 -1 0 0 0 0 0 3 4 0 0 20 -7 2 0 77 0\n";
-    fake.write("10/stat", [b"10 (", name.as_slice(), fields].concat());
+    fake.proc("10/stat", [b"10 (", name.as_slice(), fields].concat());
     let status = b"\nTgid:\t10\nUid:\t1\t7\t1\t1\nCpus_allowed_list:\t0-1\n";
-    fake.write("10/status", [b"Name:\t", name.as_slice(), status].concat());
-    fake.write("10/cgroup", b"9:memory:/\xff\n4:cpu:/vms\n");
-    let host = Host::at(&fake.0);
+    fake.proc("10/status", [b"Name:\t", name.as_slice(), status].concat());
+    fake.proc("10/cgroup", b"9:memory:/\xff\n4:cpu:/vms\n");
+    let host = fake.host();
     let vm = host.vm_process(10).unwrap();
     assert_eq!((vm.title(), vm.vcpu_count), ("web", 1));
     assert_eq!((host.start_time(10), host.nice(10)), (Some(77), Some(-7)));
@@ -89,19 +87,19 @@ fn a_vm_is_seen_beside_what_cannot_be_read() {
 #[test]
 fn a_vm_is_found_after_its_first_thread_has_ended() {
     let fake = Fake::new();
-    fake.0.dir("10/fd");
-    fake.write("10/cmdline", b"");
+    fake.dir("proc/10/fd");
+    fake.proc("10/cmdline", b"");
     for (tid, comm) in [(10, "main"), (12, "CPU 0/KVM"), (13, "worker")] {
         fake.thread(10, tid, comm);
-        fake.0.dir(format!("10/task/{tid}/fd"));
+        fake.dir(format!("proc/10/task/{tid}/fd"));
     }
-    let host = Host::at(&fake.0);
+    let host = fake.host();
     assert_eq!(host.vm_process(10), None, "no thread shows files");
-    fake.write("10/task/12/cmdline", b"/usr/bin/kvm\0-name\0web\0");
-    fake.0.link("10/task/12/fd/9", VM);
-    fake.0.link("10/task/12/fd/20", "anon_inode:kvm-vcpu:0");
-    fake.0.link("10/task/12/fd/21", "anon_inode:kvm-vcpu:1");
-    fake.write("10/task/13/syscall", b"16 0x15 0xae80 0x0\n");
+    fake.proc("10/task/12/cmdline", b"/usr/bin/kvm\0-name\0web\0");
+    fake.link("proc/10/task/12/fd/9", VM);
+    fake.link("proc/10/task/12/fd/20", "anon_inode:kvm-vcpu:0");
+    fake.link("proc/10/task/12/fd/21", "anon_inode:kvm-vcpu:1");
+    fake.proc("10/task/13/syscall", b"16 0x15 0xae80 0x0\n");
     let vm = host.vm_process(10).unwrap();
     assert_eq!((vm.title(), vm.monitor), ("web", Monitor::Qemu));
     assert_eq!(vm.vcpus, [Vcpu { index: 0, tid: 12 }, Vcpu { index: 1, tid: 13 }]);
@@ -110,7 +108,7 @@ fn a_vm_is_found_after_its_first_thread_has_ended() {
 
 /// A thread waits within KVM_RUN of the vCPU with this descriptor.
 fn runs(fake: &Fake, pid: u32, tid: u32, fd: u32) {
-    fake.write(&format!("{pid}/task/{tid}/syscall"), format!("16 {fd:#x} 0xae80 0x0\n"));
+    fake.proc(&format!("{pid}/task/{tid}/syscall"), format!("16 {fd:#x} 0xae80 0x0\n"));
 }
 
 /// Old kernels do not number descriptors. A process whose threads are named as vCPUs has only as many as
@@ -119,9 +117,8 @@ fn runs(fake: &Fake, pid: u32, tid: u32, fd: u32) {
 fn vcpus_are_those_that_kvm_has() {
     let fake = Fake::new();
     let of = |pid: u32| {
-        let vm = Host::at(&fake.0).vm_process(pid)?;
-        let vcpus: Vec<(u32, u32)> = vm.vcpus.iter().map(|vcpu| (vcpu.index, vcpu.tid)).collect();
-        Some((vm.vcpu_count, vcpus, vm.is_all_known()))
+        let vm = fake.host().vm_process(pid)?;
+        Some((vm.vcpu_count, vcpus(&vm), vm.is_all_known()))
     };
     let qemu: &[&[u8]] = &[b"/usr/bin/qemu-system-x86_64"];
     let call = |pid: u32, tid: u32, fd: u32| runs(&fake, pid, tid, fd);
@@ -188,9 +185,8 @@ fn vcpus_are_those_that_kvm_has() {
 fn there_are_no_more_vcpus_than_kvm_has() {
     let fake = Fake::new();
     let of = |pid: u32| {
-        let vm = Host::at(&fake.0).vm_process(pid).unwrap();
-        let vcpus: Vec<(u32, u32)> = vm.vcpus.iter().map(|vcpu| (vcpu.index, vcpu.tid)).collect();
-        (vm.vcpu_count, vcpus)
+        let vm = fake.host().vm_process(pid).unwrap();
+        (vm.vcpu_count, vcpus(&vm))
     };
     let begin = |pid: u32, vcpus: &[u32], comm: &str, threads: u32| {
         let threads: Vec<(u32, &str)> = (pid..pid + threads).map(|tid| (tid, comm)).collect();
@@ -202,12 +198,12 @@ fn there_are_no_more_vcpus_than_kvm_has() {
     let runs = |pid: u32, tid: u32, fd: u32| runs(&fake, pid, tid, fd);
     let has_ticks = |pid: u32, tid: u32| {
         let stat = format!("{tid} (x) S {}7 0 0\n", "0 ".repeat(39));
-        fake.write(&format!("{pid}/task/{tid}/stat"), stat);
+        fake.proc(&format!("{pid}/task/{tid}/stat"), stat);
     };
     begin(100, &[0, 1, 2, 3], "exe", 13);
     (101..113).for_each(|tid| has_ticks(100, tid));
     assert_eq!(of(100), (4, vec![]), "12 threads take turns");
-    let takes_turns = |pid: u32| Host::at(&fake.0).vm_process(pid).unwrap().take_turns;
+    let takes_turns = |pid: u32| fake.host().vm_process(pid).unwrap().take_turns;
     assert!(takes_turns(100));
     runs(100, 105, 22);
     assert_eq!(of(100), (4, vec![(2, 105)]));
@@ -250,13 +246,13 @@ fn a_vm_is_seen_as_what_runs_it() {
     let qemu: &[&[u8]] = &[b"/opt/qemu-system-x86_64", b"-name", b"ubuntu"];
     for (pid, exe) in [(30, "/usr/lib/ld-2.31.so"), (40, "/opt/vmm")] {
         fake.process(pid, &[loader, qemu].concat(), VM, &[(pid, "x")]);
-        fake.0.link(format!("{pid}/exe"), exe);
+        fake.link(format!("proc/{pid}/exe"), exe);
     }
     let android = b"/opt/sdk/emulator/qemu/linux-x86_64/qemu-system-x86_64-headless".as_slice();
     fake.process(50, &[android, b"-verbose", b"-avd", b"Pixel_7"], VM, &[(50, "x")]);
     let strato: &[&[u8]] = &[b"/usr/bin/stratovirt", b"-new-flag", b"-name", b"db"];
     fake.process(60, strato, VM, &[(60, "x")]);
-    let vms = Host::at(&fake.0).vm_processes().unwrap();
+    let vms = fake.host().vm_processes().unwrap();
     let seen: Vec<(u32, &str, &str)> =
         vms.iter().map(|vm| (vm.pid, vm.monitor.name(), vm.title())).collect();
     assert_eq!(
@@ -277,35 +273,63 @@ fn a_vm_is_found_by_its_vcpus_descriptors_alone() {
     let fake = Fake::new();
     fake.process(10, &[b"/opt/vmm"], "anon_inode:kvm-vcpu:0", &[(10, "x"), (11, "vcpu_0")]);
     fake.process(20, &[], VM, &[(20, "x")]);
-    fake.write("20/cmdline", b"/usr/bin/qemu-system-x86_64\0-name\0web");
-    let vms = Host::at(&fake.0).vm_processes().unwrap();
+    fake.proc("20/cmdline", b"/usr/bin/qemu-system-x86_64\0-name\0web");
+    let vms = fake.host().vm_processes().unwrap();
     let seen: Vec<(u32, &str, usize)> =
         vms.iter().map(|vm| (vm.pid, vm.title(), vm.vcpu_count)).collect();
     assert_eq!(seen, [(10, "pid:10", 1), (20, "web", 0)]);
 }
 
-/// Any user may write `-id` into a command line.
 #[test]
-fn a_vmid_is_believed_from_the_host() {
+fn owners_are_known_by_number_and_name() {
     let fake = Fake::new();
-    for (pid, group, vmid) in [
-        (10, "/qemu.slice/105.scope", Some("105")),
-        (20, "/system.slice/vm.service", Some("104")),
-        (30, "/user.slice/user-1000.slice/session-2.scope", None),
-        (40, "/user.slice/user@1000.service/qemu.slice/105.scope", None),
+    fake.write(
+        "etc/passwd",
+        b"root:x:0:0:caf\xe9:/:/bin/sh\nlibvirt-qemu:x:64055:1::/:\nmallory:x:1234:1::/:\n",
+    );
+    let host = fake.host();
+    for (uid, group, words, is_trusted) in [
+        ("0", "0::/", "root (0)", true),
+        ("64055", "0::/", "libvirt-qemu (64055)", true),
+        ("1234", "0::/", "mallory (1234)", false),
+        ("4321", "0::/", "4321", false),
+        ("107", "0::/", "107", false),
+        ("107", "0::/kubepods.slice/x.scope", "qemu (107)", true),
     ] {
-        fake.process(pid, &[b"/usr/bin/kvm", b"-id", b"104"], VM, &[(pid, "kvm")]);
-        fake.write(&format!("{pid}/cgroup"), format!("0::{group}\n"));
-        let vm = Host::at(&fake.0).vm_process(pid).unwrap();
-        assert_eq!(vm.names.get(Kind::Vmid).map(ToString::to_string).as_deref(), vmid, "{group}");
+        fake.proc("7/status", format!("Name:\tx\nUid:\t1\t{uid}\t1\t1\n"));
+        fake.write("proc/7/cgroup", group);
+        let owner = host.owner(7).unwrap();
+        assert_eq!((owner.to_string().as_str(), owner.is_trusted()), (words, is_trusted));
     }
+    assert_eq!(host.owner(8), None);
+    // In a container, what is beside its /hostproc is not the host's.
+    fake.write("proc/1/root/etc/passwd", "eve:x:64055:1::/:\n");
+    fake.write("proc/7/status", "Uid:\t1\t64055\t1\t1\n");
+    let owner = fake.host().owner(7).unwrap();
+    assert_eq!((owner.to_string().as_str(), owner.is_trusted()), ("eve (64055)", false));
+}
+
+#[test]
+fn a_scheduler_in_bpf_is_told() {
+    let fake = Fake::new();
+    let host = fake.host();
+    assert_eq!(host.sched_ext(), None, "a kernel without");
+    fake.write("sys/kernel/sched_ext/state", "disabled\n");
+    assert_eq!(host.sched_ext(), None);
+    fake.write("sys/kernel/sched_ext/state", "enabled\n");
+    fake.write("sys/kernel/sched_ext/root/ops", "lavd_1.0\n");
+    fake.write("sys/kernel/sched_ext/switch_all", "1\n");
+    let told = host.sched_ext().unwrap();
+    assert!(told.all && told.to_string().contains("scheduler lavd_1.0 is enabled: weights"));
+    fake.write("sys/kernel/sched_ext/switch_all", "0\n");
+    assert!(!host.sched_ext().unwrap().all);
 }
 
 #[test]
 fn a_host_without_processes_is_an_error_and_one_without_vms_is_not() {
     let fake = Fake::new();
-    assert_eq!(Host::at(&fake.0).vm_processes().unwrap(), []);
-    assert!(Host::at(&fake.0.join("none")).vm_processes().is_err());
+    assert_eq!(fake.host().vm_processes().unwrap(), []);
+    assert!(Host::at(&fake.join("none")).vm_processes().is_err());
 }
 
 /// A VM of two vCPUs, with these options.

@@ -2,126 +2,49 @@
 //! Every VMM in every layout of cgroups, with and without a name: the names of each VM, and the threads
 //! that run its vCPUs. All are on one fake host.
 
-mod common;
-
-use common::{Fake, VM};
+use crate::fake::{vcpus, Fake, VM};
 use std::collections::BTreeMap;
-use unspin_host::{keep_told, meant, By, Host, Kind, VmProcess};
+use std::sync::LazyLock;
+use unspin_host::{keep_told, meant, By, Kind, VmProcess};
 
-/// How to recognize a VMM's threads that run vCPUs.
-#[derive(Clone, Copy)]
-enum Shows {
-    /// By their names: prefix and suffix of the number.
-    Names(&'static str, &'static str),
-    /// Not by names: they wait in KVM_RUN, except the last one, which has been in a guest.
-    Calls,
-    /// Not at all: they never ran.
-    Nothing,
-}
+/// VMMs: the name, the program, how to recognize its threads that run vCPUs, arguments that name the VM (`NAME` and
+/// `UUID` stand for its own), and arguments without a name. `-`: no arguments. Threads are known by their names, in which
+/// `*` is the number; `calls`: they wait in KVM_RUN, except the last one, which has been in a guest; `nothing`: they
+/// never ran.
+const VMMS: &str = "
+QEMU | /usr/bin/qemu-system-x86_64 | CPU */KVM | -name guest=NAME,debug-threads=on -S -uuid UUID | -nodefaults -append -name
+QEMU | /usr/bin/kvm | calls | -name NAME -smbios type=1,uuid=UUID,sku=x | -no-shutdown
+QEMU | /usr/libexec/qemu-kvm | nothing | -name NAME | -S
+Firecracker | /srv/firecracker | fc_vcpu * | --id NAME --api-sock /run/firecracker.socket | --api-sock /run/firecracker.socket
+Firecracker | firecracker-v1.10.1-x86_64 | fc_vcpu * | --api-sock=/run/vc/firecracker/NAME/root/run/firecracker.socket | --no-api --config-file /etc/firecracker/vmconfig.json
+Cloud Hypervisor | /usr/bin/cloud-hypervisor | vcpu* | --api-socket /run/vc/vm/NAME/clh-api.sock | --api-socket fd=4
+crosvm | /usr/bin/crosvm | crosvm_vcpu* | run --name NAME -s /run/crosvm.sock | run --cpus 3
+Dragonball | /opt/kata/bin/containerd-shim-kata-v2 | db_vcpu* | -namespace k8s.io -id NAME | -namespace k8s.io
+kvmtool | /usr/bin/lkvm | kvm-vcpu-* | run --name NAME | -
+libkrun | /usr/bin/krun | fc_vcpu * | - | run web
+StratoVirt | /usr/bin/stratovirt | CPU */KVM | -machine microvm -name NAME | -machine microvm
+VirtualBox | /usr/lib/virtualbox/VBoxHeadless | EMT-* | --comment NAME --vrde config | --vrde config
+another VMM | /opt/new vmm | calls | - | -name no
+another VMM | /opt/vmm | vcpu_* | - | -
+";
 
 struct Monitor {
     name: &'static str,
     program: &'static str,
-    shows: Shows,
-    /// Arguments that name the VM; `NAME` and `UUID` stand for its own.
-    named: &'static [&'static str],
-    has_uuid: bool,
-    /// Arguments without a name.
-    nameless: &'static [&'static str],
+    shows: &'static str,
+    named: Vec<&'static str>,
+    nameless: Vec<&'static str>,
 }
 
-const fn monitor(
-    name: &'static str,
-    program: &'static str,
-    shows: Shows,
-    named: &'static [&'static str],
-    nameless: &'static [&'static str],
-) -> Monitor {
-    Monitor { name, program, shows, named, has_uuid: false, nameless }
-}
+static MONITORS: LazyLock<Vec<Monitor>> =
+    LazyLock::new(|| VMMS.trim().lines().map(monitor).collect());
 
-const MONITORS: &[Monitor] = &[
-    Monitor {
-        has_uuid: true,
-        ..monitor(
-            "QEMU",
-            "/usr/bin/qemu-system-x86_64",
-            Shows::Names("CPU ", "/KVM"),
-            &["-name", "guest=NAME,debug-threads=on", "-S", "-uuid", "UUID"],
-            &["-nodefaults", "-append", "-name"],
-        )
-    },
-    Monitor {
-        has_uuid: true,
-        ..monitor(
-            "QEMU",
-            "/usr/bin/kvm",
-            Shows::Calls,
-            &["-name", "NAME", "-smbios", "type=1,uuid=UUID,sku=x"],
-            &["-no-shutdown"],
-        )
-    },
-    monitor("QEMU", "/usr/libexec/qemu-kvm", Shows::Nothing, &["-name", "NAME"], &["-S"]),
-    monitor(
-        "Firecracker",
-        "/srv/firecracker",
-        Shows::Names("fc_vcpu ", ""),
-        &["--id", "NAME", "--api-sock", "/run/firecracker.socket"],
-        &["--api-sock", "/run/firecracker.socket"],
-    ),
-    monitor(
-        "Firecracker",
-        "firecracker-v1.10.1-x86_64",
-        Shows::Names("fc_vcpu ", ""),
-        &["--api-sock=/run/vc/firecracker/NAME/root/run/firecracker.socket"],
-        &["--no-api", "--config-file", "/etc/firecracker/vmconfig.json"],
-    ),
-    monitor(
-        "Cloud Hypervisor",
-        "/usr/bin/cloud-hypervisor",
-        Shows::Names("vcpu", ""),
-        &["--api-socket", "/run/vc/vm/NAME/clh-api.sock"],
-        &["--api-socket", "fd=4"],
-    ),
-    monitor(
-        "crosvm",
-        "/usr/bin/crosvm",
-        Shows::Names("crosvm_vcpu", ""),
-        &["run", "--name", "NAME", "-s", "/run/crosvm.sock"],
-        &["run", "--cpus", "3"],
-    ),
-    monitor(
-        "Dragonball",
-        "/opt/kata/bin/containerd-shim-kata-v2",
-        Shows::Names("db_vcpu", ""),
-        &["-namespace", "k8s.io", "-id", "NAME"],
-        &["-namespace", "k8s.io"],
-    ),
-    monitor(
-        "kvmtool",
-        "/usr/bin/lkvm",
-        Shows::Names("kvm-vcpu-", ""),
-        &["run", "--name", "NAME"],
-        &[],
-    ),
-    monitor("libkrun", "/usr/bin/krun", Shows::Names("fc_vcpu ", ""), &[], &["run", "web"]),
-    monitor(
-        "StratoVirt",
-        "/usr/bin/stratovirt",
-        Shows::Names("CPU ", "/KVM"),
-        &["-machine", "microvm", "-name", "NAME"],
-        &["-machine", "microvm"],
-    ),
-    monitor(
-        "VirtualBox",
-        "/usr/lib/virtualbox/VBoxHeadless",
-        Shows::Names("EMT-", ""),
-        &["--comment", "NAME", "--vrde", "config"],
-        &["--vrde", "config"],
-    ),
-    monitor("another VMM", "/opt/new vmm", Shows::Calls, &[], &["-name", "no"]),
-    monitor("another VMM", "/opt/vmm", Shows::Names("vcpu_", ""), &[], &[]),
-];
+fn monitor(line: &'static str) -> Monitor {
+    let mut parts = line.split(" | ");
+    let [name, program, shows, named, nameless] = [(); 5].map(|()| parts.next().unwrap());
+    let args = |text: &'static str| text.split(' ').filter(|arg| *arg != "-").collect();
+    Monitor { name, program, shows, named: args(named), nameless: args(nameless) }
+}
 
 /// The container of a VM, by its number.
 fn container(vm: usize) -> String {
@@ -132,34 +55,38 @@ fn pod_uid(vm: usize) -> String {
     format!("0a0b0c0d-1111-2222-3333-{vm:012}")
 }
 
-/// Lines of `/proc/PID/cgroup`, and the names in them. `VM` stands for the VM's number.
-const LAYOUTS: &[(&str, &[(Kind, &str)])] = &[
-    (r"0::/machine.slice/machine-qemu\x2d3\x2dlvVM.scope/libvirt/emulator", &[(Kind::Libvirt, "lvVM")]),
-    (r"4:cpu,cpuacct:/machine.slice/machine-ch\x2d3\x2dlvVM.scope", &[(Kind::Libvirt, "lvVM")]),
-    ("9:cpuset:/\n4:cpu,cpuacct:/machine/qemu-1-lvVM.libvirt-qemu", &[(Kind::Libvirt, "lvVM")]),
-    ("0::/qemu.slice/1VM.scope", &[(Kind::Vmid, "1VM")]),
-    ("0::/system.slice/vmVM.service", &[(Kind::Unit, "vmVM.service")]),
-    ("0::/system.slice/runner.service", &[(Kind::Unit, "runner.service")]),
-    ("1:name=systemd:/system.slice/vm@iVM.service\n0::/", &[(Kind::Unit, "vm@iVM.service")]),
-    ("0::/user.slice/user-1000.slice/session-2.scope", &[]),
-    ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/m.scope", &[(Kind::Unit, "m.scope")]),
-    (
-        "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podUID_.slice/cri-containerd-ID.scope",
-        &[
-            (Kind::PodUid, "UID"),
-            (Kind::ContainerId, "ID"),
-            (Kind::Pod, "prod/launcher-VM"),
-            (Kind::Container, "prod/launcher-VM/compute"),
-        ],
-    ),
-    ("0::/../../kubepods/besteffort/podUID/ID", &[(Kind::PodUid, "UID"), (Kind::ContainerId, "ID")]),
-    ("0::/system.slice/docker-ID.scope", &[(Kind::ContainerId, "ID"), (Kind::Container, "dVM")]),
-    (
-        "0::/machine.slice/libpod-ID.scope/container",
-        &[(Kind::ContainerId, "ID"), (Kind::Container, "pVM")],
-    ),
-    ("0::/", &[]),
-];
+/// Lines of `/proc/PID/cgroup`, of which each `, ` ends one, and the names in them. `VM` stands for the VM's number.
+const GROUPS: &str = r"
+0::/machine.slice/machine-qemu\x2d3\x2dlvVM.scope/libvirt/emulator | libvirt:lvVM
+4:cpu,cpuacct:/machine.slice/machine-ch\x2d3\x2dlvVM.scope | libvirt:lvVM
+9:cpuset:/, 4:cpu,cpuacct:/machine/qemu-1-lvVM.libvirt-qemu | libvirt:lvVM
+0::/qemu.slice/1VM.scope | vmid:1VM
+0::/system.slice/vmVM.service | unit:vmVM.service
+0::/system.slice/runner.service | unit:runner.service
+1:name=systemd:/system.slice/vm@iVM.service, 0::/ | unit:vm@iVM.service
+0::/user.slice/user-1000.slice/session-2.scope
+0::/user.slice/user-1000.slice/user@1000.service/app.slice/m.scope | unit:m.scope
+0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podUID_.slice/cri-containerd-ID.scope | pod_uid:UID container_id:ID pod:prod/launcher-VM container:prod/launcher-VM/compute
+0::/../../kubepods/besteffort/podUID/ID | pod_uid:UID container_id:ID
+0::/system.slice/docker-ID.scope | container_id:ID container:dVM
+0::/machine.slice/libpod-ID.scope/container | container_id:ID container:pVM
+0::/
+";
+
+/// The lines, and the names in them.
+type Layout = (String, Vec<(Kind, &'static str)>);
+
+static LAYOUTS: LazyLock<Vec<Layout>> =
+    LazyLock::new(|| GROUPS.trim().lines().map(layout).collect());
+
+fn layout(line: &'static str) -> Layout {
+    let (lines, names) = line.split_once(" | ").unwrap_or((line, ""));
+    let named = |text: &'static str| {
+        let (key, name) = text.split_once(':').unwrap();
+        (Kind::ALL.into_iter().find(|kind| kind.key() == key).unwrap(), name)
+    };
+    (lines.replace(", ", "\n"), names.split_whitespace().map(named).collect())
+}
 
 /// A VM of the matrix, and the expected results.
 struct Cell {
@@ -183,7 +110,7 @@ fn uuid(vm: usize) -> String {
 /// Writes the records of engines about the containers of this layout.
 fn note(fake: &Fake, layout: usize, vm: usize) {
     let id = container(vm);
-    let (path, text) = match LAYOUTS[layout].0 {
+    let (path, text) = match LAYOUTS[layout].0.as_str() {
         path if path.contains("cri-containerd") => (
             format!("run/containerd/io.containerd.runtime.v2.task/k8s.io/{id}/config.json"),
             format!(
@@ -208,28 +135,28 @@ fn note(fake: &Fake, layout: usize, vm: usize) {
         // The pod has been deleted.
         _ => return,
     };
-    fake.write(&format!("1/root/{path}"), text);
+    fake.proc(&format!("1/root/{path}"), text);
 }
 
 fn cell(fake: &Fake, number: usize, monitor: &Monitor, layout: usize, is_named: bool) -> Cell {
     let pid = 1000 + 20 * number as u32;
-    let args = if is_named { monitor.named } else { monitor.nameless };
+    let args = if is_named { &monitor.named } else { &monitor.nameless };
     let mut argv = vec![monitor.program.to_string()];
     argv.extend(args.iter().map(|arg| filled(arg, number)));
     let argv: Vec<&[u8]> = argv.iter().map(|arg| arg.as_bytes()).collect();
     fake.process(pid, &argv, VM, &[]);
     fake.comm(pid, pid, "main");
     fake.comm(pid, pid + 9, "IO mon) S (x");
-    let (lines, given) = LAYOUTS[layout];
-    fake.write(&format!("{pid}/cgroup"), format!("{}\n", filled(lines, number)));
+    let (lines, given) = &LAYOUTS[layout];
+    fake.proc(&format!("{pid}/cgroup"), format!("{}\n", filled(lines, number)));
     note(fake, layout, number);
     let mut names: BTreeMap<Kind, String> =
         given.iter().map(|(kind, name)| (*kind, filled(name, number))).collect();
     if args.iter().any(|arg| arg.contains("NAME")) {
         names.insert(Kind::Name, format!("web{number}"));
-        if monitor.has_uuid {
-            names.insert(Kind::Uuid, uuid(number));
-        }
+    }
+    if args.iter().any(|arg| arg.contains("UUID")) {
+        names.insert(Kind::Uuid, uuid(number));
     }
     if args.is_empty() && monitor.name == "kvmtool" && !names.contains_key(&Kind::ContainerId) {
         names.insert(Kind::Name, format!("guest-{pid}"));
@@ -248,27 +175,25 @@ fn cell(fake: &Fake, number: usize, monitor: &Monitor, layout: usize, is_named: 
         }
         let is_last = at + 1 == count;
         let (comm, call, ticks) = match monitor.shows {
-            Shows::Names(before, after) => (format!("{before}{vcpu}{after}"), "running".into(), 0),
-            Shows::Calls if is_last => ("vmm".to_string(), "running".into(), 7),
-            Shows::Calls => {
-                ("vmm".to_string(), format!("16 {fd:#x} 0xae80 0x0 0x0 0x0 0x0 0x7 0x8"), 0)
-            }
-            Shows::Nothing => ("vmm".to_string(), "202 0x7 0x80 0x0 0x0 0x0 0x0 0x7 0x8".into(), 0),
+            "calls" if is_last => ("vmm".to_string(), "running".into(), 7),
+            "calls" => ("vmm".into(), format!("16 {fd:#x} 0xae80 0x0 0x0 0x0 0x0 0x7 0x8"), 0),
+            "nothing" => ("vmm".into(), "202 0x7 0x80 0x0 0x0 0x0 0x0 0x7 0x8".into(), 0),
+            comm => (comm.replace('*', &vcpu.to_string()), "running".into(), 0),
         };
         fake.comm(pid, tid, &comm);
         let task = format!("{pid}/task/{tid}");
-        fake.write(&format!("{task}/syscall"), format!("{call}\n"));
+        fake.proc(&format!("{task}/syscall"), format!("{call}\n"));
         let rest = "S ".to_string() + &"0 ".repeat(39) + &format!("{ticks} 0 0\n");
-        fake.write(&format!("{task}/stat"), format!("{tid} (a) b) {rest}"));
-        if !matches!(monitor.shows, Shows::Nothing) {
+        fake.proc(&format!("{task}/stat"), format!("{tid} (a) b) {rest}"));
+        if monitor.shows != "nothing" {
             vcpus.push((*vcpu, tid));
         }
     }
-    if matches!(monitor.shows, Shows::Calls) {
+    if monitor.shows == "calls" {
         // A kernel thread, copied from a vCPU's.
         let task = format!("{pid}/task/{}", pid + 9);
-        fake.write(&format!("{task}/syscall"), b"16 0x14 0xae80 0x0 0x0 0x0 0x0 0x7 0x8\n");
-        fake.write(&format!("{task}/stat"), format!("{} (x) S 1 1 1 0 -1 16448 0\n", pid + 9));
+        fake.proc(&format!("{task}/syscall"), b"16 0x14 0xae80 0x0 0x0 0x0 0x0 0x7 0x8\n");
+        fake.proc(&format!("{task}/stat"), format!("{} (x) S 1 1 1 0 -1 16448 0\n", pid + 9));
     }
     vcpus.sort_unstable();
     Cell { pid, monitor: monitor.name, names, count, vcpus }
@@ -301,15 +226,14 @@ fn every_vm_is_seen_as_what_it_is() {
         &[],
     );
     fake.thread(2, 3, "CPU 0/KVM");
-    let vms = Host::at(&fake.0).vm_processes().unwrap();
+    let vms = fake.host().vm_processes().unwrap();
     assert_eq!(vms.len(), cells.len());
     for (vm, cell) in vms.iter().zip(&cells) {
         assert_eq!((vm.pid, vm.monitor.name()), (cell.pid, cell.monitor));
         let names: BTreeMap<Kind, String> =
             vm.names.iter().map(|(kind, name)| (kind, name.to_text())).collect();
         assert_eq!(names, cell.names, "{vm:?}");
-        let vcpus: Vec<(u32, u32)> = vm.vcpus.iter().map(|vcpu| (vcpu.index, vcpu.tid)).collect();
-        assert_eq!((vm.vcpu_count, vcpus), (cell.count, cell.vcpus.clone()), "{vm:?}");
+        assert_eq!((vm.vcpu_count, vcpus(vm)), (cell.count, cell.vcpus.clone()), "{vm:?}");
         // The title selects only this VM.
         assert_eq!(found(&vms, vm.title().as_bytes()), [(vm.pid, By::Exact)], "{}", vm.title());
         for (kind, name) in vm.names.iter() {
