@@ -6,9 +6,15 @@
  * next waiter, that has no CPU. So a thread that sees others take the lock twice while it waits, or that
  * has waited for 20 us, draws a number and sleeps. Only the first in line, the heir, is awake at times. If
  * the lock is busy, the heir sleeps for a lease of 30 us and then asks for the lock with a wish that stops
- * the others. If the lock is held for long at a time, the heir asks for it at once. When it has the lock,
- * the next in line becomes the heir. The heir's sleep ends by itself, so that no wake-up can be lost, and
- * a release is a plain store.
+ * the others. If the lock is held for long at a time, the heir asks for it at once. When it releases the
+ * lock, the next in line becomes the heir. The heir's sleep ends by itself, so that no wake-up can be lost,
+ * and a release is a plain store.
+ *
+ * Whether one thread or a few use a busy lock at a time is measured. A few are faster if much of their work
+ * is outside the lock, unless the lock's cache line is slow from CPU to CPU. While the lock is shared, a
+ * thread keeps using it for a turn of 75 us, more than two leases, and looks at a held lock less and less
+ * often. An heir that sleeps for a lease counts the uses by the others. A user counts those in its turn if
+ * no thread is in line. The faster way is kept; the other one is tried for one turn of 64.
  *
  * Sources: most waiters are passive, and admitted by time: D. Dice, "Malthusian locks", EuroSys 2017;
  *         D. Dice, A. Kogan, "Avoiding scalability collapse by restricting concurrency", Euro-Par
@@ -36,7 +42,7 @@
 #ifndef UNSPIN_LOCKS_LEASE_H
 #define UNSPIN_LOCKS_LEASE_H
 
-#include "budget.h"
+#include "lease_turn.h"
 
 /* How long the heir of a busy lock sleeps before it wants the lock. */
 #define UNSPIN_LEASE_NS 30000ULL
@@ -50,37 +56,18 @@
 #define UNSPIN_LEASE_NAP_MAX_NS 1600000ULL
 /* How long a thread that finds the lock held watches it before it sleeps. */
 #define UNSPIN_LEASE_WATCH_NS 20000ULL
-/* A lock that others take so often while a thread watches it is busy: another user would slow it down. */
+/* A lock that others take so often while a thread watches it is busy: another user may slow it down. */
 #define UNSPIN_LEASE_BUSY_USES 2u
+/* Of a shared lock, for a thread in its turn. */
+#define UNSPIN_LEASE_SHARED_BUSY_USES 256u
+/* Pauses between two looks at a shared lock. Each look takes the cache line from the holder. */
+#define UNSPIN_LEASE_PAUSES_MIN 4u
+#define UNSPIN_LEASE_PAUSES_MAX 16u
 /* How long a wish stops the others while the lock is free: tau of VEE 2013 section 4.2. */
 #define UNSPIN_LEASE_WISH_NS 2000ULL
-/* So long after its turn began, a user yields the CPU if a thread is in line: the heir may wait for it. */
-#define UNSPIN_LEASE_YIELD_NS 50000ULL
 /* After so many uses, a user looks whether it is time to. */
 #define UNSPIN_LEASE_USES_TO_YIELD 256u
 #define UNSPIN_LEASE_YIELD_MASK (2 * UNSPIN_LEASE_USES_TO_YIELD - 1)
-
-struct unspin_lease_lock {
-	union {
-		atomic_uint both;
-		__extension__ struct {
-			atomic_ushort uses;	/* odd: held; each lock and unlock adds 1 */
-			atomic_ushort wish;	/* of the heir */
-		};
-	};
-	atomic_uint line;	/* low half: the heir's number; high half: the next to be drawn */
-};
-
-_Static_assert(sizeof(struct unspin_lease_lock) == 8, "unspin_lease_lock is 8 bytes");
-
-#define UNSPIN_LEASE_LOCK_INIT { { 0 }, 0 }
-#define UNSPIN_LEASE_NEXT_ONE 0x10000u
-
-enum unspin_lease_wish {
-	UNSPIN_LEASE_NO_WISH,
-	UNSPIN_LEASE_WANTED,
-	UNSPIN_LEASE_WANTED_ASLEEP,	/* a release must wake the heir */
-};
 
 /* What a thread found out by watching the lock. */
 enum unspin_lease_seen {
@@ -89,55 +76,16 @@ enum unspin_lease_seen {
 	UNSPIN_LEASE_SLOW,	/* the lock is held for long at a time */
 };
 
-/*
- * In an environment whose halts have no time limit (see env.h), the heir spins instead.
- */
-#ifdef UNSPIN_LOCK_ENV_TIMED
-#define UNSPIN_LEASE_HEIR_SLEEPS true
-#define unspin_lease_nap unspin_lock_wait_for
-#define unspin_lease_yield unspin_lock_yield
-/* When this thread last came out of a line, or yielded. */
-static _Thread_local unsigned long long unspin_lease_since_ticks;
-
-static inline void unspin_lease_begin_turn(void)
+/* Changes the wish if it is @from. Only the holder may do it otherwise. */
+static inline void unspin_lease_change_wish(struct unspin_lease_lock *lock, enum unspin_lease_wish from,
+					    enum unspin_lease_wish to)
 {
-	unspin_lease_since_ticks = unspin_lock_now();
-}
+	unsigned short wish = atomic_load_explicit(&lock->wish, memory_order_relaxed);
 
-/* An heir that has not come for so long may be waiting for this CPU. */
-static inline void unspin_lease_offer_cpu(void)
-{
-	if (unspin_lock_now() - unspin_lease_since_ticks >=
-	    UNSPIN_LEASE_YIELD_NS * unspin_lock_ticks_per_us() / 1000) {
-		unspin_lock_yield();
-		unspin_lease_begin_turn();
-	}
+	if ((wish & UNSPIN_LEASE_WISH_MASK) == from)
+		atomic_compare_exchange_strong_explicit(&lock->wish, &wish, (unsigned short)(wish ^ from ^ to),
+							memory_order_relaxed, memory_order_relaxed);
 }
-#else
-#define UNSPIN_LEASE_HEIR_SLEEPS false
-static inline void unspin_lease_nap(atomic_uint *word, unsigned int seen, unsigned int key,
-				    unsigned long long ns)
-{
-	struct unspin_lock_budget nap = unspin_lock_budget(ns, 1);
-
-	(void)key;
-	while (atomic_load_explicit(word, memory_order_relaxed) == seen && !unspin_lock_budget_spent(&nap))
-		unspin_cpu_relax();
-}
-
-static inline void unspin_lease_yield(void)
-{
-	unspin_cpu_relax();
-}
-
-static inline void unspin_lease_begin_turn(void)
-{
-}
-
-static inline void unspin_lease_offer_cpu(void)
-{
-}
-#endif
 
 static inline bool unspin_lease_is_locked(struct unspin_lease_lock *lock)
 {
@@ -153,11 +101,6 @@ static inline bool unspin_lease_take(struct unspin_lease_lock *lock, unsigned sh
 						       memory_order_acquire, memory_order_relaxed);
 }
 
-static inline enum unspin_lease_wish unspin_lease_wish(struct unspin_lease_lock *lock)
-{
-	return (enum unspin_lease_wish)atomic_load_explicit(&lock->wish, memory_order_relaxed);
-}
-
 /* Also fails while the heir wants the lock. */
 static inline bool unspin_lease_trylock(struct unspin_lease_lock *lock)
 {
@@ -169,26 +112,49 @@ static inline bool unspin_lease_trylock(struct unspin_lease_lock *lock)
 	return true;
 }
 
-static inline void unspin_lease_unlock(struct unspin_lease_lock *lock)
+/* Called by the holder that is the heir: makes the next in line the heir, @heir. Returns whether to wake it. */
+static inline bool unspin_lease_pass_on(struct unspin_lease_lock *lock, unsigned int *heir)
 {
-	/*
-	 * Read before the release, because the lock's memory may be freed after it. A wish that is
-	 * made in between is missed; the heir's nap then ends by itself.
-	 */
-	enum unspin_lease_wish wish = unspin_lease_wish(lock);
-	unsigned short uses = atomic_load_explicit(&lock->uses, memory_order_relaxed);
+	unsigned int line = atomic_load_explicit(&lock->line, memory_order_relaxed);
 
-	/* Only the holder writes `uses` while it is odd. Release pairs with unspin_lease_take(). */
+	*heir = (line + 1) & 0xffff;
+	/* Only the heir changes the low half, which must not carry into the high half. */
+	line = atomic_fetch_add_explicit(&lock->line, *heir ? 1 : 1 - 0x10000u, memory_order_relaxed);
+	atomic_store_explicit(&lock->wish, (unsigned short)unspin_lease_sharing(lock), memory_order_relaxed);
+	return line >> 16 != *heir;
+}
+
+/*
+ * A thread is woken after the release, not before: to wake one on an idle CPU of a VM may take longer than the
+ * lock is held. The lock's memory may be freed after the release, so all that is read is read before it. A wish
+ * that is made in between is missed; the heir's nap then ends by itself.
+ */
+static __attribute__((noinline)) void unspin_lease_unlock_slow(struct unspin_lease_lock *lock,
+								enum unspin_lease_wish wish, unsigned short uses)
+{
+	unsigned int heir = 0;
+	bool next = wish == UNSPIN_LEASE_PASSING && unspin_lease_pass_on(lock, &heir);
+
 	atomic_store_explicit(&lock->uses, (unsigned short)(uses + 1), memory_order_release);
 	unspin_lock_let_go();
-	if (__builtin_expect(wish == UNSPIN_LEASE_WANTED_ASLEEP, 0))
+	if (next)
+		unspin_lock_wake(&lock->line, heir);
+	if (wish == UNSPIN_LEASE_WANTED_ASLEEP)
 		unspin_lock_wake(&lock->both, 0);
 }
 
-/* Acquisitions between two counts of uses. */
-static inline unsigned int unspin_lease_used(unsigned short from, unsigned short to)
+static inline void unspin_lease_unlock(struct unspin_lease_lock *lock)
 {
-	return (unsigned short)(to - from) / 2;
+	enum unspin_lease_wish wish = unspin_lease_wish(lock);
+	unsigned short uses = atomic_load_explicit(&lock->uses, memory_order_relaxed);
+
+	if (__builtin_expect(wish >= UNSPIN_LEASE_WANTED_ASLEEP, 0)) {
+		unspin_lease_unlock_slow(lock, wish, uses);
+		return;
+	}
+	/* Only the holder writes `uses` while it is odd. Release pairs with unspin_lease_take(). */
+	atomic_store_explicit(&lock->uses, (unsigned short)(uses + 1), memory_order_release);
+	unspin_lock_let_go();
 }
 
 static inline bool unspin_lease_somebody_in_line(unsigned int line)
@@ -196,29 +162,71 @@ static inline bool unspin_lease_somebody_in_line(unsigned int line)
 	return (line >> 16) != (line & 0xffff);
 }
 
-/* Takes the lock when it is free, unless it is so busy that another user would slow it down. */
-static inline enum unspin_lease_seen unspin_lease_watch(struct unspin_lease_lock *lock)
+/*
+ * Lets an heir that wants the lock go first. Returns true if the heir did not come, and ends its wish.
+ */
+static inline bool unspin_lease_wish_lapsed(struct unspin_lease_lock *lock)
+{
+	struct unspin_lock_budget budget = unspin_lock_budget(UNSPIN_LEASE_WISH_NS, 1);
+	bool offered = false;
+
+	for (;;) {
+		unsigned int both = atomic_load_explicit(&lock->both, memory_order_relaxed);
+		enum unspin_lease_wish wish = (enum unspin_lease_wish)(both >> 16 & UNSPIN_LEASE_WISH_MASK);
+
+		if ((both & 1) || wish == UNSPIN_LEASE_NO_WISH)
+			return false;
+		if (!unspin_lock_budget_spent(&budget)) {
+			unspin_cpu_relax();
+		} else if (!offered) {
+			offered = true;
+			unspin_lease_yield();
+		} else {
+			/* Not PASSING: the lock has been taken, or released, since the look. */
+			if (wish != UNSPIN_LEASE_PASSING)
+				unspin_lease_change_wish(lock, wish, UNSPIN_LEASE_NO_WISH);
+			return true;
+		}
+	}
+}
+
+/*
+ * Takes the lock when it is free and the heir does not want it, unless it is so busy that another user may slow
+ * it down. A thread in its turn (@in_turn) has a right to a part of a busy lock.
+ */
+static inline enum unspin_lease_seen unspin_lease_watch(struct unspin_lease_lock *lock, bool in_turn)
 {
 	struct unspin_lock_budget budget;
 	unsigned short from = atomic_load_explicit(&lock->uses, memory_order_relaxed);
+	unsigned int busy_uses = in_turn ? UNSPIN_LEASE_SHARED_BUSY_USES : UNSPIN_LEASE_BUSY_USES;
+	unsigned int pauses = in_turn ? UNSPIN_LEASE_PAUSES_MIN : 1, pause;
 
 	/*
 	 * As if the holder had just released it. If it has not, its release is still faster: the cache line
 	 * is then this CPU's alone, and not shared by both.
 	 */
-	if (unspin_lease_take(lock, (unsigned short)(from + (from & 1))))
+	if (unspin_lease_wish(lock) == UNSPIN_LEASE_NO_WISH &&
+	    unspin_lease_take(lock, (unsigned short)(from + (from & 1))))
 		return UNSPIN_LEASE_GOT;
 	budget = unspin_lock_budget(UNSPIN_LEASE_WATCH_NS, 1);
 	for (;;) {
 		unsigned short uses;
 
-		unspin_cpu_relax();
+		for (pause = 0; pause < pauses; pause++)
+			unspin_cpu_relax();
+		if (in_turn && pauses < UNSPIN_LEASE_PAUSES_MAX)
+			pauses *= 2;
 		uses = atomic_load_explicit(&lock->uses, memory_order_relaxed);
-		if (unspin_lease_used(from, uses) >= UNSPIN_LEASE_BUSY_USES ||
-		    unspin_lease_wish(lock) != UNSPIN_LEASE_NO_WISH)
+		if (unspin_lease_used(from, uses) >= busy_uses)
 			return UNSPIN_LEASE_BUSY;
-		if (unspin_lease_take(lock, uses))
-			return UNSPIN_LEASE_GOT;
+		if (unspin_lease_wish(lock) == UNSPIN_LEASE_NO_WISH) {
+			if (unspin_lease_take(lock, uses))
+				return UNSPIN_LEASE_GOT;
+		} else if (!in_turn) {
+			return UNSPIN_LEASE_BUSY;
+		} else {
+			unspin_lease_wish_lapsed(lock);
+		}
 		if (unspin_lock_budget_spent(&budget))
 			return UNSPIN_LEASE_SLOW;
 	}
@@ -254,15 +262,16 @@ static inline bool unspin_lease_claim(struct unspin_lease_lock *lock, const stru
 			break;
 		if (!UNSPIN_LEASE_HEIR_SLEEPS || !unspin_lock_budget_spent(&awake)) {
 			/* Repeat the wish in every turn, because others end one that seems abandoned. */
-			if (unspin_lease_wish(lock) == UNSPIN_LEASE_NO_WISH)
-				atomic_store_explicit(&lock->wish, UNSPIN_LEASE_WANTED, memory_order_relaxed);
+			unspin_lease_change_wish(lock, UNSPIN_LEASE_NO_WISH, UNSPIN_LEASE_WANTED);
 			unspin_cpu_relax();
 		} else {
 			unsigned int both, after;
 
-			atomic_store_explicit(&lock->wish, UNSPIN_LEASE_WANTED_ASLEEP, memory_order_relaxed);
+			unspin_lease_change_wish(lock, UNSPIN_LEASE_NO_WISH, UNSPIN_LEASE_WANTED_ASLEEP);
+			unspin_lease_change_wish(lock, UNSPIN_LEASE_WANTED, UNSPIN_LEASE_WANTED_ASLEEP);
 			both = atomic_load_explicit(&lock->both, memory_order_relaxed);
-			if ((both & 1) && both >> 16 == UNSPIN_LEASE_WANTED_ASLEEP) {
+			/* No release wakes this thread from a nap beside PASSING. */
+			if ((both & 1) && (both >> 16 & UNSPIN_LEASE_WISH_MASK) >= UNSPIN_LEASE_WANTED_ASLEEP) {
 				unspin_lease_nap(&lock->both, both, 0, nap_ns);
 				if (!limit && nap_ns < UNSPIN_LEASE_NAP_MAX_NS)
 					nap_ns *= 2;
@@ -270,36 +279,29 @@ static inline bool unspin_lease_claim(struct unspin_lease_lock *lock, const stru
 			after = atomic_load_explicit(&lock->both, memory_order_relaxed);
 			if (after != both)
 				nap_ns = UNSPIN_LEASE_NAP_NS;
-			if (after >> 16 == UNSPIN_LEASE_NO_WISH && ((after ^ both) & 0xffff)) {
+			if ((after >> 16 & UNSPIN_LEASE_WISH_MASK) == UNSPIN_LEASE_NO_WISH &&
+			    ((after ^ both) & 0xffff)) {
 				awake_ns *= 2;
 				awake = unspin_lock_budget(awake_ns, 1);
 			}
 		}
 	}
-	atomic_store_explicit(&lock->wish, UNSPIN_LEASE_NO_WISH, memory_order_relaxed);
+	/* The heir stores its own wish. */
+	if (!limit)
+		return true;
+	unspin_lease_change_wish(lock, UNSPIN_LEASE_WANTED, UNSPIN_LEASE_NO_WISH);
+	unspin_lease_change_wish(lock, UNSPIN_LEASE_WANTED_ASLEEP, UNSPIN_LEASE_NO_WISH);
 	/* A release wakes nobody without a wish, so a sleeping heir must repeat it. */
 	if (!got)
 		unspin_lock_wake(&lock->both, 0);
 	return got;
 }
 
-/* Called by the heir that now holds the lock: makes the next in line the heir. */
-static inline void unspin_lease_pass_on(struct unspin_lease_lock *lock, unsigned int mine)
-{
-	unsigned int heir = (mine + 1) & 0xffff;
-	/* Only the heir changes the low half, which must not carry into the high half. */
-	unsigned int line = atomic_fetch_add_explicit(&lock->line, heir ? 1 : 1 - 0x10000u,
-						      memory_order_relaxed);
-
-	if (line >> 16 != heir)
-		unspin_lock_wake(&lock->line, heir);
-}
-
 static inline void unspin_lease_wait_in_line(struct unspin_lease_lock *lock, enum unspin_lease_seen seen)
 {
 	unsigned int line = atomic_fetch_add_explicit(&lock->line, UNSPIN_LEASE_NEXT_ONE,
 						      memory_order_relaxed);
-	unsigned int mine = line >> 16;
+	unsigned int mine = line >> 16, sharing;
 
 	if ((line & 0xffff) != mine) {
 		for (;;) {
@@ -309,54 +311,40 @@ static inline void unspin_lease_wait_in_line(struct unspin_lease_lock *lock, enu
 			/* The word also changes when others draw a number: then this returns and checks again. */
 			unspin_lock_wait(&lock->line, line, mine);
 		}
-		seen = unspin_lease_watch(lock);
+		seen = unspin_lease_watch(lock, false);
 	}
-	if (seen == UNSPIN_LEASE_BUSY)
+	sharing = unspin_lease_sharing(lock);
+	if (seen == UNSPIN_LEASE_BUSY) {
+		unsigned short uses = atomic_load_explicit(&lock->uses, memory_order_relaxed);
+		unsigned long long since_ticks = unspin_lock_now();
+
 		unspin_lease_sit_out(lock, mine);
+		sharing = unspin_lease_faster(lock, sharing, uses, since_ticks, 3 * UNSPIN_LEASE_NS);
+	}
 	if (seen != UNSPIN_LEASE_GOT)
 		unspin_lease_claim(lock, 0);
-	unspin_lease_begin_turn();
-	unspin_lease_pass_on(lock, mine);
-}
-
-/*
- * Lets an heir that wants the lock go first. Returns true if the heir did not come, and ends its wish.
- */
-static inline bool unspin_lease_wish_lapsed(struct unspin_lease_lock *lock)
-{
-	struct unspin_lock_budget budget = unspin_lock_budget(UNSPIN_LEASE_WISH_NS, 1);
-	bool offered = false;
-
-	for (;;) {
-		unsigned int both = atomic_load_explicit(&lock->both, memory_order_relaxed);
-
-		if ((both & 1) || both >> 16 == UNSPIN_LEASE_NO_WISH)
-			return false;
-		if (!unspin_lock_budget_spent(&budget)) {
-			unspin_cpu_relax();
-		} else if (!offered) {
-			offered = true;
-			unspin_lease_yield();
-		} else {
-			atomic_store_explicit(&lock->wish, UNSPIN_LEASE_NO_WISH, memory_order_relaxed);
-			return true;
-		}
-	}
+	unspin_lease_begin_turn(lock);
+	atomic_store_explicit(&lock->wish, (unsigned short)(UNSPIN_LEASE_PASSING | sharing), memory_order_relaxed);
 }
 
 /* The lock is held, or the heir wants it, or it is time to look whether to yield the CPU. */
 static __attribute__((noinline)) void unspin_lease_lock_slow(struct unspin_lease_lock *lock)
 {
 	enum unspin_lease_seen seen = UNSPIN_LEASE_BUSY;
+	bool in_turn = unspin_lease_in_turn(lock);
 
-	if (unspin_lease_wish(lock) == UNSPIN_LEASE_NO_WISH || unspin_lease_wish_lapsed(lock)) {
+	if (unspin_lease_wish(lock) == UNSPIN_LEASE_NO_WISH || unspin_lease_wish_lapsed(lock) || in_turn) {
 		unsigned short uses = atomic_load_explicit(&lock->uses, memory_order_relaxed);
+		bool line = unspin_lease_somebody_in_line(atomic_load_explicit(&lock->line,
+									       memory_order_relaxed));
 
-		if (unspin_lease_somebody_in_line(atomic_load_explicit(&lock->line, memory_order_relaxed)))
-			unspin_lease_offer_cpu();
-		if (unspin_lease_take(lock, uses))
+		if (line)
+			unspin_lease_offer_cpu(lock);
+		if (unspin_lease_wish(lock) == UNSPIN_LEASE_NO_WISH && unspin_lease_take(lock, uses))
 			return;
-		seen = unspin_lease_watch(lock);
+		if (!in_turn && !line && unspin_lease_sharing(lock))
+			in_turn = unspin_lease_renew_turn(lock);
+		seen = unspin_lease_watch(lock, in_turn);
 	}
 	UNSPIN_LOCK_CONTENDED(lock);
 	if (seen != UNSPIN_LEASE_GOT)
@@ -387,7 +375,7 @@ static inline bool unspin_lease_lock_for(struct unspin_lease_lock *lock, unsigne
 		return true;
 	UNSPIN_LOCK_CONTENDED(lock);
 	limit = unspin_lock_budget(ns, 1);
-	seen = unspin_lease_watch(lock);
+	seen = unspin_lease_watch(lock, false);
 	if (seen == UNSPIN_LEASE_BUSY)
 		unspin_lease_sit_out(lock, 0);
 	if (seen != UNSPIN_LEASE_GOT && !unspin_lease_claim(lock, &limit))

@@ -8,6 +8,7 @@ mod compute;
 mod diagnosis;
 mod lock_table;
 mod one_vm;
+mod place;
 mod read;
 mod show;
 mod stat;

@@ -4,6 +4,7 @@
 
 use crate::diagnosis::Diagnosis;
 use crate::one_vm::{Response, Share, Standing};
+pub use crate::place::{Place, Point};
 use crate::worlds::{Bands, OrderRow, WorldsMade};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -445,24 +446,6 @@ pub struct WakeupRow {
     pub max_us: f64,
     /// `p99_us` ÷ that of the baseline; `None` if that is unknown or 0.
     pub p99_against_baseline: Option<f64>,
-}
-
-/// A place at which arms are compared, profile by profile.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Place {
-    pub vms: u32,
-    pub cgroup: CgroupLayout,
-    /// The lock under which arms are compared, if locks are swept.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub lock: String,
-}
-
-/// A comparison of arms.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Point {
-    pub profile: String,
-    #[serde(flatten)]
-    pub place: Place,
 }
 
 impl Row {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Worlds in rows and summaries: the unknown values of a scenario, drawn many times.
 
-use crate::summary::Point;
+use crate::place::Point;
 use serde::Serialize;
 use unspin_scenario::result::WorldDesign;
 use unspin_worlds::{Band, Share};

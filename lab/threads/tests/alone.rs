@@ -40,7 +40,7 @@ const MUTANTS: &[(&str, &str, &str, &str, &str)] = &[
         "a short nap",
     ),
     ("held", "lease.h", "nap_ns *= 2;", "nap_ns *= 1;", "wake up again and again"),
-    ("held", "lease.h", " && ((after ^ both) & 0xffff)", "", "beside one that gives up"),
+    ("held", "lease.h", " &&\n\t\t\t    ((after ^ both) & 0xffff)", "", "beside one that gives up"),
     ("slice", "slice_linux.h", "area->request = 1;", "(void)0;", "does not ask"),
     ("slice", "slice_linux.h", "!area->request && !area->granted", "1", "within an extension"),
     ("slice", "slice_linux.h", "\tarea->request = 0;", "", "asks for ever"),

@@ -67,7 +67,9 @@ fn document(out: &mut String, s: &Summary, width: usize) {
 }
 
 /// Which rows have a figure, and what it means.
-const LEGENDS: [(fn(&Row) -> bool, &str); 3] = [
+type Legend = (fn(&Row) -> bool, &'static str);
+
+const LEGENDS: [Legend; 3] = [
     (
         |r| r.time.is_some(),
         "vCPU time: useful + spinning for a running + for a preempted vCPU + switches and exits \

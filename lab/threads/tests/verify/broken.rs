@@ -77,7 +77,7 @@ pub const BROKEN: &[Broken] = &[
     ),
     ("lease", "return !(uses & 1) &&", "return", "mutual_exclusion"),
     ("lease", "unspin_lock_wake(&lock->line, heir)", "(void)0", "progress"),
-    ("lease", "heir ? 1 : 1 - 0x10000u", "1", "progress"),
+    ("lease", "*heir ? 1 : 1 - 0x10000u", "1", "progress"),
     (
         "lease",
         "while (!(got = unspin_lease_take(",
@@ -100,8 +100,8 @@ pub const BROKEN: &[Broken] = &[
     ),
     (
         "lease",
-        "(wish == UNSPIN_LEASE_WANTED_ASLEEP, 0)",
-        "(unspin_lease_wish(lock) == UNSPIN_LEASE_WANTED_ASLEEP && wish, 0)",
+        "if (wish == UNSPIN_LEASE_WANTED_ASLEEP)",
+        "if (unspin_lease_wish(lock) == UNSPIN_LEASE_WANTED_ASLEEP && wish)",
         "touched_when_done",
     ),
     (
@@ -119,8 +119,22 @@ pub const BROKEN: &[Broken] = &[
     ),
     (
         "lease",
-        "atomic_store_explicit(&lock->wish, UNSPIN_LEASE_NO_WISH,",
-        "(void)(0 +",
+        "unspin_lease_change_wish(lock, UNSPIN_LEASE_WANTED, UNSPIN_LEASE_NO_WISH);",
+        "",
+        "free_at_the_end",
+    ),
+    // The heir's release makes no other thread the heir.
+    (
+        "lease",
+        "(unsigned short)(UNSPIN_LEASE_PASSING | sharing)",
+        "(unsigned short)sharing",
+        "progress",
+    ),
+    // A wish of another thread hides that the holder is the heir.
+    (
+        "lease",
+        "if ((wish & UNSPIN_LEASE_WISH_MASK) == from)",
+        "if (to || (wish & UNSPIN_LEASE_WISH_MASK) == from)",
         "free_at_the_end",
     ),
 ];

@@ -103,8 +103,9 @@ pub fn build(lock: &Lock, headers: &Path, name: &str, flag: Option<&str>) -> Pat
         .args(TIMED.contains(&lock.name).then_some("-DTIMED"))
         .args(doorway.map(|member| format!("-DDOORWAY={member}")))
         .args((lock.name == "pv_queued").then_some("-DCLOSED=UNSPIN_PV_QUEUED_PENDING"))
-        // The wish is the high half of the first word.
-        .args((lock.name == "lease").then_some("-DCLAIM=0xffff0000u"))
+        .arg(format!("-DUNSPIN_LEASE_TURN_HEADER=\"{}\"", verify.join("lease_turn.h").display()))
+        // The wish is in the low bits of the first word's high half.
+        .args((lock.name == "lease").then_some("-DCLAIM=0x30000u"))
         .args(lock.start.map(|start| format!("-DSTART(v)={start}")))
         .args(flag)
         .arg("-c")

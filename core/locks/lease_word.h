@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/* Included by lease.h: the lock's words, and how they are read and changed. */
+#ifndef UNSPIN_LOCKS_LEASE_WORD_H
+#define UNSPIN_LOCKS_LEASE_WORD_H
+
+#include "budget.h"
+
+struct unspin_lease_lock {
+	union {
+		atomic_uint both;
+		__extension__ struct {
+			atomic_ushort uses;	/* odd: held; each lock and unlock adds 1 */
+			atomic_ushort wish;	/* and UNSPIN_LEASE_SHARED */
+		};
+	};
+	atomic_uint line;	/* low half: the heir's number; high half: the next to be drawn */
+};
+
+_Static_assert(sizeof(struct unspin_lease_lock) == 8, "unspin_lease_lock is 8 bytes");
+
+#define UNSPIN_LEASE_LOCK_INIT { { 0 }, 0 }
+#define UNSPIN_LEASE_NEXT_ONE 0x10000u
+
+enum unspin_lease_wish {
+	UNSPIN_LEASE_NO_WISH,
+	UNSPIN_LEASE_WANTED,
+	UNSPIN_LEASE_WANTED_ASLEEP,	/* a release must wake the heir */
+	UNSPIN_LEASE_PASSING,		/* the heir holds the lock; its release makes the next in line the heir */
+};
+
+#define UNSPIN_LEASE_WISH_MASK 3u
+/* Beside the wish: a few threads use the lock at a time. */
+#define UNSPIN_LEASE_SHARED 4u
+
+static inline enum unspin_lease_wish unspin_lease_wish(struct unspin_lease_lock *lock)
+{
+	return (enum unspin_lease_wish)(atomic_load_explicit(&lock->wish, memory_order_relaxed) &
+					UNSPIN_LEASE_WISH_MASK);
+}
+
+/* 0 or UNSPIN_LEASE_SHARED. */
+static inline unsigned int unspin_lease_sharing(struct unspin_lease_lock *lock)
+{
+	return atomic_load_explicit(&lock->wish, memory_order_relaxed) & UNSPIN_LEASE_SHARED;
+}
+
+static inline void unspin_lease_stop_sharing(struct unspin_lease_lock *lock)
+{
+	unsigned short wish = atomic_load_explicit(&lock->wish, memory_order_relaxed);
+
+	atomic_compare_exchange_strong_explicit(&lock->wish, &wish, (unsigned short)(wish & ~UNSPIN_LEASE_SHARED),
+						memory_order_relaxed, memory_order_relaxed);
+}
+
+/* Acquisitions between two counts of uses. */
+static inline unsigned int unspin_lease_used(unsigned short from, unsigned short to)
+{
+	return (unsigned short)(to - from) / 2;
+}
+
+#endif
