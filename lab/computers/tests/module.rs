@@ -86,6 +86,17 @@ fn what_failed_is_said_with_the_end_of_the_kernels_log() {
 }
 
 #[test]
+fn flags_that_no_processor_has_are_told() {
+    let crash =
+        "[   35.1] RIP: 0010:mas_preallocate+0x1/0x2\n[   35.1] RSP: 0018:ffffc900 EFLAGS: ";
+    let impossible = format!("{crash}05e2e64e\n[   35.1] RAX: 0");
+    let line = "[   35.1] RSP: 0018:ffffc900 EFLAGS: 05e2e64e";
+    assert_eq!(common::impossible_flags(&impossible), Some(line));
+    assert_eq!(common::impossible_flags(&format!("{crash}00010246\n")), None);
+    assert_eq!(common::impossible_flags(&format!("{crash}00250286 ORIG_RAX: ffff")), None);
+}
+
+#[test]
 fn a_stall_of_the_emulators_is_told_from_one_of_the_modules() {
     let stall = "[   68.2] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:\n\
         [   68.2] NMI backtrace for cpu 3\n[   68.2] RIP: 0010:";
