@@ -87,13 +87,15 @@ impl Scheduler {
         if asked.transpose().map_err(Error::Map)?.is_some_and(|said| said.return_value == 0) {
             return Err(Error::NoReenqueue);
         }
-        let mut links = ext::attach(&mut object, OPS, |program| {
-            program == SWITCHED || SPINS.contains(&program) && blind.is_none()
+        let (vms, left, sees) = (vec![None; STRANGERS + 1], BTreeSet::new(), blind.is_none());
+        let mut scheduler = Scheduler { _links: Vec::new(), object, vms, left, blind };
+        // It begins when it is attached, and strangers may wait already.
+        scheduler.write_settings()?;
+        let mut links = ext::attach(&mut scheduler.object, OPS, |program| {
+            program == SWITCHED || SPINS.contains(&program) && sees
         })?;
         links.reverse();
-        let (vms, left) = (vec![None; STRANGERS + 1], BTreeSet::new());
-        let scheduler = Scheduler { _links: links, object, vms, left, blind };
-        scheduler.write_settings()?;
+        let scheduler = Scheduler { _links: links, ..scheduler };
         scheduler.report()?;
         Ok(scheduler)
     }
