@@ -130,11 +130,11 @@ impl Scheduler {
         self.write_settings()?;
         let (threads, processes) = (self.map("threads")?, self.map("processes")?);
         put(&processes, vm.pid, number as u32)?;
-        for (tid, unit) in &vm.threads {
+        let old = before.map(|vm| vm.threads).unwrap_or_default();
+        for (tid, unit) in vm.threads.iter().filter(|&(tid, unit)| old.get(tid) != Some(unit)) {
             put(&threads, *tid, id(number, *unit))?;
         }
-        let old = before.iter().flat_map(|vm| vm.threads.keys());
-        for tid in old.filter(|tid| !vm.threads.contains_key(tid)) {
+        for tid in old.keys().filter(|tid| !vm.threads.contains_key(tid)) {
             forget(&threads, *tid, |id| is_of(id, number));
         }
         Ok(())
