@@ -61,9 +61,10 @@ static __always_inline int look_at_owed(struct unit *u, u64 part)
 	struct cpu *c = &cpus[bound(u->cpu)];
 	s64 turn = config.turn_ns, before = u->owed, owed;
 
+	/* What changes is added: charge() may take from it meanwhile. */
 	if (u->choices >= ours) {
 		parts_anywhere += part;
-		u->owed = 0;
+		__sync_fetch_and_add(&u->owed, -before);
 		return 0;
 	}
 	c->parts_next += part;
@@ -72,7 +73,7 @@ static __always_inline int look_at_owed(struct unit *u, u64 part)
 		owed = 2 * turn;
 	if (owed < -turn)
 		owed = -turn;
-	__sync_fetch_and_add(&u->owed, owed - before);	/* charge() may take from it meanwhile */
+	__sync_fetch_and_add(&u->owed, owed - before);
 	return owed > turn;
 }
 

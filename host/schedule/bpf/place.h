@@ -107,7 +107,7 @@ __noinline u32 place_rest(u32 vm, u64 set, u32 from)
 			placed++;
 			unit++;
 		}
-		at = at + 1 < config.cpu_count ? at + 1 : 0;
+		at = at + 1 < config.cpu_count ? at + 1 : zero;
 	}
 	return placed;
 }

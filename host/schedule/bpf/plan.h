@@ -232,12 +232,13 @@ __noinline int settle(u64 now, u64 passed)
 		vnow = floor;
 	bpf_for(vm, 0, settings.count) {
 		struct vm *v = vm_of(vm << 6);
-		u64 turn = turn_of(vm);
+		u64 turn = turn_of(vm), vt = v->vt;
 
 		judge(vm, now);
-		if (v->vt + 2 * turn < vnow)
-			v->vt = vnow - 2 * turn;
-		ahead |= v->vt > vnow + AHEAD_TURNS * turn;
+		/* Added: other CPUs charge it meanwhile. */
+		if (vt + 2 * turn < vnow)
+			__sync_fetch_and_add(&v->vt, vnow - 2 * turn - vt);
+		ahead |= vt > vnow + AHEAD_TURNS * turn;
 	}
 	if (ahead)
 		close_gaps();

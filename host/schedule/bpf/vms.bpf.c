@@ -171,7 +171,8 @@ int BPF_PROG(quiescent, struct task_struct *p, u64 flags)
 	if (unit_part(id) == OTHERS)
 		return 0;
 	__sync_fetch_and_and(&v->waits, ~bit(unit_part(id)));
-	if (!is_owed(id))
+	/* One whose CPUs or nice value change is back at once. */
+	if (!(flags & SCX_DEQ_SLEEP) || !is_owed(id))
 		return 0;
 	/* It pays for the time that is kept for it, or for its gang, up to the next plan. */
 	__sync_fetch_and_and(&v->owed, ~bit(unit_part(id)));

@@ -87,13 +87,15 @@ impl Scheduler {
         if asked.transpose().map_err(Error::Map)?.is_some_and(|said| said.return_value == 0) {
             return Err(Error::NoReenqueue);
         }
-        let mut links = ext::attach(&mut object, OPS, |program| {
-            program == SWITCHED || SPINS.contains(&program) && blind.is_none()
+        let (vms, left, sees) = (vec![None; STRANGERS + 1], BTreeSet::new(), blind.is_none());
+        let mut scheduler = Scheduler { _links: Vec::new(), object, vms, left, blind };
+        // It begins when it is attached, and strangers may wait already.
+        scheduler.write_settings()?;
+        let mut links = ext::attach(&mut scheduler.object, OPS, |program| {
+            program == SWITCHED || SPINS.contains(&program) && sees
         })?;
         links.reverse();
-        let (vms, left) = (vec![None; STRANGERS + 1], BTreeSet::new());
-        let scheduler = Scheduler { _links: links, object, vms, left, blind };
-        scheduler.write_settings()?;
+        let scheduler = Scheduler { _links: links, ..scheduler };
         scheduler.report()?;
         Ok(scheduler)
     }
@@ -128,11 +130,11 @@ impl Scheduler {
         self.write_settings()?;
         let (threads, processes) = (self.map("threads")?, self.map("processes")?);
         put(&processes, vm.pid, number as u32)?;
-        for (tid, unit) in &vm.threads {
+        let old = before.map(|vm| vm.threads).unwrap_or_default();
+        for (tid, unit) in vm.threads.iter().filter(|&(tid, unit)| old.get(tid) != Some(unit)) {
             put(&threads, *tid, id(number, *unit))?;
         }
-        let old = before.iter().flat_map(|vm| vm.threads.keys());
-        for tid in old.filter(|tid| !vm.threads.contains_key(tid)) {
+        for tid in old.keys().filter(|tid| !vm.threads.contains_key(tid)) {
             forget(&threads, *tid, |id| is_of(id, number));
         }
         Ok(())

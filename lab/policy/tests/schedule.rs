@@ -25,6 +25,7 @@ struct Scheduler {
     vt_of: unsafe extern "C" fn(u32) -> u64,
     close_one_gap: unsafe extern "C" fn(),
     takes: unsafe extern "C" fn(u32, u32, u32, u32, *const u64) -> u32,
+    is_held_after_a_plan: unsafe extern "C" fn() -> u32,
     _library: libloading::Library,
 }
 
@@ -58,6 +59,7 @@ fn build(name: &str, fault: Option<Fault>) -> Scheduler {
             vt_of: *library.get(b"vt_of\0").unwrap(),
             close_one_gap: *library.get(b"close_one_gap\0").unwrap(),
             takes: *library.get(b"takes\0").unwrap(),
+            is_held_after_a_plan: *library.get(b"is_held_after_a_plan\0").unwrap(),
             _library: library,
         }
     }
@@ -106,7 +108,7 @@ fn long_gaps_close(scheduler: &Scheduler) {
 fn who_comes_first_keeps_its_cpu(scheduler: &Scheduler) {
     for bits in 0..16 {
         let [is_held, waits, is_owed, runs] = [0, 1, 2, 3].map(|bit| (bits >> bit) & 1);
-        for (held_vt, running_vt) in [(4, 4), (4, 6), (6, 4), (6, 6)] {
+        for (held_vt, running_vt) in [(4, 4), (4, 6), (6, 4), (6, 6), (5, 5)] {
             let vts = [5, held_vt, running_vt];
             // SAFETY: it reads three numbers.
             let takes = unsafe { (scheduler.takes)(is_held, waits, is_owed, runs, vts.as_ptr()) };
@@ -116,6 +118,8 @@ fn who_comes_first_keeps_its_cpu(scheduler: &Scheduler) {
             assert_eq!(takes != 0, is_free, "{is_held} {waits} {is_owed} {runs} {vts:?}");
         }
     }
+    // SAFETY: it has no arguments.
+    assert_eq!(unsafe { (scheduler.is_held_after_a_plan)() }, 0);
 }
 
 #[test]
@@ -128,7 +132,7 @@ fn a_gang_claims_no_cpu_of_who_comes_before_it() {
     who_comes_first_keeps_its_cpu(&build("schedule-claims", None));
 }
 
-const MUTANTS: [Fault; 9] = [
+const MUTANTS: [Fault; 13] = [
     ("owed.h", "if (above - below > most) {", "if (0) {"),
     ("owed.h", "u->vt >= from)", "u->vt > from)"),
     ("owed.h", "above - below - most);", "above - below);"),
@@ -138,6 +142,10 @@ const MUTANTS: [Fault; 9] = [
     ("wake.h", "vm_of(held)->waits & bit(unit_part(held)) && ", ""),
     ("wake.h", "return is_owed(id) || vm_of(id)", "return vm_of(id)"),
     ("wake.h", "&& is_before(held, id);", "&& 1;"),
+    ("wake.h", "vm_of(id)->vt < vm_of(other)->vt", "vm_of(id)->vt <= vm_of(other)->vt"),
+    ("place.h", "cpus[bound(cpu)].held = id;", ""),
+    ("plan.h", "c->next = c->held = NOBODY;", "c->next = NOBODY;"),
+    ("plan.h", "return most > least + AHEAD_TURNS * config.turn_ns;", "return 0;"),
 ];
 
 #[test]

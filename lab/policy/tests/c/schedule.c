@@ -104,9 +104,11 @@ EXPORT u64 vt_of(u32 unit)
 	return unit_of(id_of(1, unit))->vt;
 }
 
+/* As settle() does. */
 EXPORT void close_one_gap(void)
 {
-	close_gap(1);
+	if (look_at_units(1, 0))
+		close_gap(1);
 }
 
 /*
@@ -122,9 +124,24 @@ EXPORT u32 takes(u32 is_held, u32 waits, u32 is_owed, u32 runs, u64 *vts)
 	unit_of(id_of(1, 0))->mask[0] = 1;
 	vms[2].waits = waits;
 	vms[2].owed = is_owed;
-	if (is_held)
-		cpus[0].held = id_of(2, 0);
+	if (is_held) {
+		/* It may use this CPU only, of two. */
+		ours = 2;
+		settings.vms[2].vcpus = 1;
+		unit_of(id_of(2, 0))->choices = 1;
+		unit_of(id_of(2, 0))->mask[0] = 1;
+		hold(2, 1);
+	}
 	if (runs)
 		cpus[0].id = id_of(3, 0);
 	return claim(id_of(1, 0)) == 0;
+}
+
+/* Whether a CPU that was kept free for a vCPU still is after a plan for which the vCPU is not ready. */
+EXPORT u32 is_held_after_a_plan(void)
+{
+	start(6 * MS);
+	cpus[0].held = id_of(2, 0);
+	plan(6 * MS);
+	return cpus[0].held != NOBODY;
 }
