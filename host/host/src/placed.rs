@@ -196,6 +196,7 @@ mod tests {
 
     /// Paths, and the names in them, as `\` is written in names. `ID` is a container's, `UID` a pod's, and `UID_` has `_` for
     /// hyphens.
+    /// `qemu-ci` is a machine of another program, and `qemu-7` has a VM whose name has no letter or digit of ASCII.
     const PATHS: &str = r"
 /machine.slice/machine-qemu\x2d3\x2dweb1.scope/libvirt/vcpu0 | libvirt:web1
 /machine.slice/machine-ch\x2d3\x2dweb1.scope | libvirt:web1

@@ -70,8 +70,9 @@ macro_rules! structures {
                 }
             }
 
-            // SAFETY: repr(C), and numbers that follow each other without holes.
+            // SAFETY: repr(C), and numbers that follow each other without holes, as the next line checks.
             unsafe impl Plain for $name {}
+            const _: () = assert!(size_of::<$name>() == 0 $(+ size_of::<$type>())*, "a hole");
         )*
 
         /// The name of each structure in C, its fields with their offsets, and its size.

@@ -345,11 +345,13 @@ fn proc_and_sys_may_lie_elsewhere() {
     let (reason, _) = first();
     assert!(reason["text"].as_str().unwrap().contains("build/Makefile is there"), "{reason}");
     // In a container it is that of the first process.
-    host.kernel("6.12.0-55.9.1.el10_0.x86_64");
+    let release = "6.12.0-55.9.1.el10_0.x86_64";
+    host.kernel(release);
     host.file("proc/1/root/etc/os-release", b"ID=\"rocky\"\nID_LIKE=\"rhel\"\n");
     let (reason, code) = first();
     assert_eq!((&reason["id"], code), (&"not-installed".into(), Some(0)));
-    assert!(reason["text"].as_str().unwrap().contains("dnf install"), "{reason}");
+    let install = format!("dnf install kernel-devel-{release}");
+    assert!(reason["text"].as_str().unwrap().contains(&install), "{reason}");
     host.file("proc/modules", b"");
     let (reason, code) = first();
     assert_eq!((&reason["id"], code), (&"kvm-built-in".into(), Some(77)));

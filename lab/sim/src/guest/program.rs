@@ -214,18 +214,40 @@ fn capacity(program: &[plan::Step]) -> Result<u32, ProgramError> {
     ))
 }
 
-/// Steps in which a thread sleeps or waits for its siblings' vCPUs, besides those in [`WAITS`].
-const SLEEPS: [Op; 5] = [Op::Mutex, Op::MutexRead, Op::Shootdown, Op::ShootdownLazy, Op::Block];
-/// Steps in which a thread waits for other threads.
-const WAITS: [Op; 7] = [
-    Op::Barrier,
-    Op::SpinBarrier,
-    Op::UserBarrier,
-    Op::CondBarrier,
-    Op::SerialFirst,
-    Op::SerialRotating,
-    Op::SocketWait,
-];
+/// For what a thread waits in a step, besides spin-locks.
+#[derive(PartialEq, Eq)]
+enum Waits {
+    No,
+    /// It sleeps, or waits for its siblings' vCPUs.
+    Asleep,
+    /// For other threads.
+    ForThreads,
+}
+
+fn waits(op: Op) -> Waits {
+    match op {
+        Op::Mutex | Op::MutexRead | Op::Shootdown | Op::ShootdownLazy | Op::Block => Waits::Asleep,
+        Op::Barrier
+        | Op::SpinBarrier
+        | Op::UserBarrier
+        | Op::CondBarrier
+        | Op::SerialFirst
+        | Op::SerialRotating
+        | Op::SocketWait => Waits::ForThreads,
+        Op::Lock
+        | Op::Unlock
+        | Op::MutexUnlock
+        | Op::SocketLock
+        | Op::SocketUnlock
+        | Op::Wake
+        | Op::Compute
+        | Op::ComputeFirst
+        | Op::ComputeRotating
+        | Op::ComputeMoving
+        | Op::Critical
+        | Op::Share => Waits::No,
+    }
+}
 
 /// One mutex at a time, released, outside spin-locks, and no barrier while it is held.
 fn check_mutexes(program: &[plan::Step]) -> Result<(), String> {
@@ -236,7 +258,7 @@ fn check_mutexes(program: &[plan::Step]) -> Result<(), String> {
         spin_locks += i32::from(step.op == Op::Lock) - i32::from(step.op == Op::Unlock);
         let wrong = if (takes || gives) && step.lock as usize >= abi::LOCKS_MAX {
             "mutexes are 0 to 15"
-        } else if spin_locks > 0 && SLEEPS.contains(&step.op) {
+        } else if spin_locks > 0 && waits(step.op) == Waits::Asleep {
             "sleeps or waits for all while holding a spin-lock"
         } else if takes && held.is_some() {
             "a mutex while holding another"
@@ -244,7 +266,7 @@ fn check_mutexes(program: &[plan::Step]) -> Result<(), String> {
             "the mutex is not held"
         } else if gives && step.permille != 1000 {
             "an unlock must always be taken; put the chance on its mutex"
-        } else if held.is_some() && WAITS.contains(&step.op) {
+        } else if held.is_some() && waits(step.op) == Waits::ForThreads {
             "waits for others while holding a mutex: they could never come"
         } else {
             held = if takes { Some(step.lock) } else { held.filter(|_| !gives) };

@@ -72,8 +72,9 @@ impl Scheduler {
         let late_ns = self.housekeeping.as_mut().map_or(0, |own| own.late_ns(p));
         let next = on_grid + late_ns;
         core.events.arm(Event::Tick(p), next.max(core.now_ns + 1));
-        if let Policy::Credit(credit) = &self.policy {
-            arm_tick_by(core, p, credit.slice_end_ns(p));
+        match &self.policy {
+            Policy::Fair => {}
+            Policy::Credit(credit) => arm_tick_by(core, p, credit.slice_end_ns(p)),
         }
     }
 
@@ -218,7 +219,10 @@ impl Scheduler {
 
     /// Whether the scheduler has no directed yield, as Xen of Credit's time.
     pub fn yields_to_nobody(&self) -> bool {
-        matches!(self.policy, Policy::Credit(_))
+        match self.policy {
+            Policy::Fair => false,
+            Policy::Credit(_) => true,
+        }
     }
 
     /// Whether yield_to() by the vCPU on `p` takes the locks of run queues. It takes none if it finds
@@ -351,22 +355,25 @@ impl Scheduler {
     /// An over-threshold wait for a spin-lock in `vm` has ended; `passes` counts the times that its
     /// locks changed hands.
     pub fn long_wait(&mut self, vm: VmId, passes: u64) {
-        if let Policy::Credit(credit) = &mut self.policy {
-            credit.long_wait(vm, passes);
+        match &mut self.policy {
+            Policy::Fair => {}
+            Policy::Credit(credit) => credit.long_wait(vm, passes),
         }
     }
 
     /// The guest of `vm` has reported an over-threshold wait.
     pub fn adjusting_event(&mut self, core: &Core, vm: VmId) {
-        if let Policy::Credit(credit) = &mut self.policy {
-            credit.adjusting_event(vm, core.now_ns);
+        match &mut self.policy {
+            Policy::Fair => {}
+            Policy::Credit(credit) => credit.adjusting_event(vm, core.now_ns),
         }
     }
 
     /// A PLE exit of `v` whose window was `window_cycles`.
     pub fn watch_ple_exit(&mut self, core: &Core, v: VcpuId, window_cycles: u32) {
-        if let Policy::Credit(credit) = &mut self.policy {
-            credit.watch_ple_exit(core, v, window_cycles);
+        match &mut self.policy {
+            Policy::Fair => {}
+            Policy::Credit(credit) => credit.watch_ple_exit(core, v, window_cycles),
         }
     }
 
@@ -397,8 +404,9 @@ impl Scheduler {
 
     /// Arms the first period of everything periodic.
     pub fn arm_periods(&mut self, core: &mut Core) {
-        if matches!(self.policy, Policy::Credit(_)) {
-            core.events.arm(Event::CreditPeriod, 0);
+        match self.policy {
+            Policy::Fair => {}
+            Policy::Credit(_) => core.events.arm(Event::CreditPeriod, 0),
         }
         self.arm_asym_period(core);
         if self.bandwidth.is_some() {
@@ -423,8 +431,9 @@ impl Scheduler {
 
     /// Hands out credits if the policy is Credit.
     pub fn assign_credits(&mut self, core: &mut Core) {
-        if let Policy::Credit(credit) = &mut self.policy {
-            credit.assign(core, &mut self.queues);
+        match &mut self.policy {
+            Policy::Fair => {}
+            Policy::Credit(credit) => credit.assign(core, &mut self.queues),
         }
     }
 

@@ -283,9 +283,12 @@ impl Setup {
         let pcpus: Vec<PcpuId> =
             sim.core.vcpus.part(first, vcpus).iter().map(|v| v.on.pcpu).collect();
         let host = &mut sim.host;
-        if let Policy::Credit(credit) = &mut host.policy {
-            credit.add_vm(setup.weight, setup.concurrent, setup.seed);
-            pcpus.iter().for_each(|p| credit.add_vcpu(*p));
+        match &mut host.policy {
+            Policy::Fair => {}
+            Policy::Credit(credit) => {
+                credit.add_vm(setup.weight, setup.concurrent, setup.seed);
+                pcpus.iter().for_each(|p| credit.add_vcpu(*p));
+            }
         }
         if let Some(groups) = &mut host.groups {
             groups.add_vm(weight, vcpus);
