@@ -78,7 +78,7 @@ impl Scheduler {
         let load =
             |sees| ext::load(OBJECT, config.bytes(), |program| !SPINS.contains(&program) || sees);
         // KVM's type information is missing where KVM is not loaded, or was built without.
-        let (mut object, blind) = match load(true) {
+        let (object, blind) = match load(true) {
             Ok(object) => (object, None),
             Err(why) => (load(false)?, Some(why)),
         };
