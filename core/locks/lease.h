@@ -76,15 +76,17 @@ enum unspin_lease_seen {
 	UNSPIN_LEASE_SLOW,	/* the lock is held for long at a time */
 };
 
-/* Changes the wish if it is @from. Only the holder may do it otherwise. */
+/* Changes the wish if it is @from. Only an heir that has taken the lock may do it otherwise. */
 static inline void unspin_lease_change_wish(struct unspin_lease_lock *lock, enum unspin_lease_wish from,
 					    enum unspin_lease_wish to)
 {
 	unsigned short wish = atomic_load_explicit(&lock->wish, memory_order_relaxed);
 
-	if ((wish & UNSPIN_LEASE_WISH_MASK) == from)
-		atomic_compare_exchange_strong_explicit(&lock->wish, &wish, (unsigned short)(wish ^ from ^ to),
-							memory_order_relaxed, memory_order_relaxed);
+	/* Again if a bit beside the wish changes: a wish of a thread that is gone would make trylock() fail. */
+	while ((wish & UNSPIN_LEASE_WISH_MASK) == from &&
+	       !atomic_compare_exchange_strong_explicit(&lock->wish, &wish, (unsigned short)(wish ^ from ^ to),
+							memory_order_relaxed, memory_order_relaxed))
+		continue;
 }
 
 static inline bool unspin_lease_is_locked(struct unspin_lease_lock *lock)
@@ -101,12 +103,12 @@ static inline bool unspin_lease_take(struct unspin_lease_lock *lock, unsigned sh
 						       memory_order_acquire, memory_order_relaxed);
 }
 
-/* Also fails while the heir wants the lock. */
+/* Also fails while another thread wants the lock. */
 static inline bool unspin_lease_trylock(struct unspin_lease_lock *lock)
 {
 	unsigned short uses = atomic_load_explicit(&lock->uses, memory_order_relaxed);
 
-	if (unspin_lease_wish(lock) != UNSPIN_LEASE_NO_WISH || !unspin_lease_take(lock, uses))
+	if (unspin_lease_is_wanted(lock) || !unspin_lease_take(lock, uses))
 		return false;
 	unspin_lock_hold();
 	return true;
@@ -120,7 +122,8 @@ static inline bool unspin_lease_pass_on(struct unspin_lease_lock *lock, unsigned
 	*heir = (line + 1) & 0xffff;
 	/* Only the heir changes the low half, which must not carry into the high half. */
 	line = atomic_fetch_add_explicit(&lock->line, *heir ? 1 : 1 - 0x10000u, memory_order_relaxed);
-	atomic_store_explicit(&lock->wish, (unsigned short)unspin_lease_sharing(lock), memory_order_relaxed);
+	/* The wish of a thread with a limit stands. */
+	atomic_fetch_and_explicit(&lock->wish, (unsigned short)~UNSPIN_LEASE_PASSING, memory_order_relaxed);
 	return line >> 16 != *heir;
 }
 
@@ -130,25 +133,25 @@ static inline bool unspin_lease_pass_on(struct unspin_lease_lock *lock, unsigned
  * that is made in between is missed; the heir's nap then ends by itself.
  */
 static __attribute__((noinline)) void unspin_lease_unlock_slow(struct unspin_lease_lock *lock,
-								enum unspin_lease_wish wish, unsigned short uses)
+								unsigned short wish, unsigned short uses)
 {
 	unsigned int heir = 0;
-	bool next = wish == UNSPIN_LEASE_PASSING && unspin_lease_pass_on(lock, &heir);
+	bool next = (wish & UNSPIN_LEASE_PASSING) && unspin_lease_pass_on(lock, &heir);
 
 	atomic_store_explicit(&lock->uses, (unsigned short)(uses + 1), memory_order_release);
 	unspin_lock_let_go();
 	if (next)
 		unspin_lock_wake(&lock->line, heir);
-	if (wish == UNSPIN_LEASE_WANTED_ASLEEP)
+	if (wish & UNSPIN_LEASE_WANTED_ASLEEP)
 		unspin_lock_wake(&lock->both, 0);
 }
 
 static inline void unspin_lease_unlock(struct unspin_lease_lock *lock)
 {
-	enum unspin_lease_wish wish = unspin_lease_wish(lock);
+	unsigned short wish = atomic_load_explicit(&lock->wish, memory_order_relaxed);
 	unsigned short uses = atomic_load_explicit(&lock->uses, memory_order_relaxed);
 
-	if (__builtin_expect(wish >= UNSPIN_LEASE_WANTED_ASLEEP, 0)) {
+	if (__builtin_expect(wish & (UNSPIN_LEASE_WANTED_ASLEEP | UNSPIN_LEASE_PASSING), 0)) {
 		unspin_lease_unlock_slow(lock, wish, uses);
 		return;
 	}
@@ -182,9 +185,7 @@ static inline bool unspin_lease_wish_lapsed(struct unspin_lease_lock *lock)
 			offered = true;
 			unspin_lease_yield();
 		} else {
-			/* Not PASSING: the lock has been taken, or released, since the look. */
-			if (wish != UNSPIN_LEASE_PASSING)
-				unspin_lease_change_wish(lock, wish, UNSPIN_LEASE_NO_WISH);
+			unspin_lease_change_wish(lock, wish, UNSPIN_LEASE_NO_WISH);
 			return true;
 		}
 	}
@@ -205,8 +206,7 @@ static inline enum unspin_lease_seen unspin_lease_watch(struct unspin_lease_lock
 	 * As if the holder had just released it. If it has not, its release is still faster: the cache line
 	 * is then this CPU's alone, and not shared by both.
 	 */
-	if (unspin_lease_wish(lock) == UNSPIN_LEASE_NO_WISH &&
-	    unspin_lease_take(lock, (unsigned short)(from + (from & 1))))
+	if (!unspin_lease_is_wanted(lock) && unspin_lease_take(lock, (unsigned short)(from + (from & 1))))
 		return UNSPIN_LEASE_GOT;
 	budget = unspin_lock_budget(UNSPIN_LEASE_WATCH_NS, 1);
 	for (;;) {
@@ -219,7 +219,7 @@ static inline enum unspin_lease_seen unspin_lease_watch(struct unspin_lease_lock
 		uses = atomic_load_explicit(&lock->uses, memory_order_relaxed);
 		if (unspin_lease_used(from, uses) >= busy_uses)
 			return UNSPIN_LEASE_BUSY;
-		if (unspin_lease_wish(lock) == UNSPIN_LEASE_NO_WISH) {
+		if (!unspin_lease_is_wanted(lock)) {
 			if (unspin_lease_take(lock, uses))
 				return UNSPIN_LEASE_GOT;
 		} else if (!in_turn) {
@@ -270,8 +270,7 @@ static inline bool unspin_lease_claim(struct unspin_lease_lock *lock, const stru
 			unspin_lease_change_wish(lock, UNSPIN_LEASE_NO_WISH, UNSPIN_LEASE_WANTED_ASLEEP);
 			unspin_lease_change_wish(lock, UNSPIN_LEASE_WANTED, UNSPIN_LEASE_WANTED_ASLEEP);
 			both = atomic_load_explicit(&lock->both, memory_order_relaxed);
-			/* No release wakes this thread from a nap beside PASSING. */
-			if ((both & 1) && (both >> 16 & UNSPIN_LEASE_WISH_MASK) >= UNSPIN_LEASE_WANTED_ASLEEP) {
+			if ((both & 1) && (both >> 16 & UNSPIN_LEASE_WISH_MASK) == UNSPIN_LEASE_WANTED_ASLEEP) {
 				unspin_lease_nap(&lock->both, both, 0, nap_ns);
 				if (!limit && nap_ns < UNSPIN_LEASE_NAP_MAX_NS)
 					nap_ns *= 2;
@@ -333,14 +332,14 @@ static __attribute__((noinline)) void unspin_lease_lock_slow(struct unspin_lease
 	enum unspin_lease_seen seen = UNSPIN_LEASE_BUSY;
 	bool in_turn = unspin_lease_in_turn(lock);
 
-	if (unspin_lease_wish(lock) == UNSPIN_LEASE_NO_WISH || unspin_lease_wish_lapsed(lock) || in_turn) {
+	if (!unspin_lease_is_wanted(lock) || unspin_lease_wish_lapsed(lock) || in_turn) {
 		unsigned short uses = atomic_load_explicit(&lock->uses, memory_order_relaxed);
 		bool line = unspin_lease_somebody_in_line(atomic_load_explicit(&lock->line,
 									       memory_order_relaxed));
 
 		if (line)
 			unspin_lease_offer_cpu(lock);
-		if (unspin_lease_wish(lock) == UNSPIN_LEASE_NO_WISH && unspin_lease_take(lock, uses))
+		if (!unspin_lease_is_wanted(lock) && unspin_lease_take(lock, uses))
 			return;
 		if (!in_turn && !line && unspin_lease_sharing(lock))
 			in_turn = unspin_lease_renew_turn(lock);
@@ -355,8 +354,8 @@ static inline void unspin_lease_lock(struct unspin_lease_lock *lock)
 {
 	unsigned short uses = atomic_load_explicit(&lock->uses, memory_order_relaxed);
 
-	if (__builtin_expect(unspin_lease_wish(lock) != UNSPIN_LEASE_NO_WISH ||
-			     !(uses & UNSPIN_LEASE_YIELD_MASK) || !unspin_lease_take(lock, uses), 0))
+	if (__builtin_expect(unspin_lease_is_wanted(lock) || !(uses & UNSPIN_LEASE_YIELD_MASK) ||
+			     !unspin_lease_take(lock, uses), 0))
 		unspin_lease_lock_slow(lock);
 	unspin_lock_hold();
 }

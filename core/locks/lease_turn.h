@@ -14,6 +14,8 @@
 #define UNSPIN_LEASE_FIRST_TRY_EVERY 4u
 /* Fewer uses are no measurement. */
 #define UNSPIN_LEASE_MEASURED_USES 8u
+/* Some counters have less than one tick in a use. */
+#define UNSPIN_LEASE_TICK_PARTS 256u
 /* So long after its turn began, a user yields the CPU if a thread is in line: the heir may wait for it. */
 #define UNSPIN_LEASE_YIELD_NS 50000ULL
 
@@ -36,7 +38,7 @@ struct unspin_lease_own {
 	unsigned long long since_ticks;	/* when its turn began: it came out of the line, or yielded */
 	unsigned short uses;		/* of the lock, then */
 	unsigned short measurements;
-	/* In 1/16, averaged: one thread uses it, a few share it. 0: not known. */
+	/* In 1/UNSPIN_LEASE_TICK_PARTS, averaged: one thread uses it, a few share it. 0: not known. */
 	unsigned int ticks_per_use[2];
 };
 
@@ -92,13 +94,14 @@ static inline unsigned int unspin_lease_faster(struct unspin_lease_lock *lock, u
 	struct unspin_lease_own *own = &unspin_lease_own;
 	unsigned int *known = &own->ticks_per_use[sharing != 0];
 	unsigned int used = unspin_lease_used(from, atomic_load_explicit(&lock->uses, memory_order_relaxed));
+	unsigned long long ticks = unspin_lock_now() - since_ticks;
 	unsigned int other, latest;
 
 	unspin_lease_forget_others(lock);
 	other = own->ticks_per_use[sharing == 0];
-	if (used < UNSPIN_LEASE_MEASURED_USES || unspin_lease_is_past(since_ticks, longest_ns))
+	if (used < UNSPIN_LEASE_MEASURED_USES || ticks >= longest_ns * unspin_lock_ticks_per_us() / 1000)
 		return sharing;
-	latest = (unsigned int)(16 * (unspin_lock_now() - since_ticks) / used);
+	latest = (unsigned int)(UNSPIN_LEASE_TICK_PARTS * ticks / used);
 	*known = *known ? (3 * *known + latest) / 4 : latest;
 	if (!(++own->measurements % (other ? UNSPIN_LEASE_TRY_EVERY : UNSPIN_LEASE_FIRST_TRY_EVERY)))
 		return sharing ^ UNSPIN_LEASE_SHARED;

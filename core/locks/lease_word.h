@@ -10,7 +10,7 @@ struct unspin_lease_lock {
 		atomic_uint both;
 		__extension__ struct {
 			atomic_ushort uses;	/* odd: held; each lock and unlock adds 1 */
-			atomic_ushort wish;	/* and UNSPIN_LEASE_SHARED */
+			atomic_ushort wish;	/* and the two bits beside it */
 		};
 	};
 	atomic_uint line;	/* low half: the heir's number; high half: the next to be drawn */
@@ -25,17 +25,19 @@ enum unspin_lease_wish {
 	UNSPIN_LEASE_NO_WISH,
 	UNSPIN_LEASE_WANTED,
 	UNSPIN_LEASE_WANTED_ASLEEP,	/* a release must wake the heir */
-	UNSPIN_LEASE_PASSING,		/* the heir holds the lock; its release makes the next in line the heir */
 };
 
 #define UNSPIN_LEASE_WISH_MASK 3u
 /* Beside the wish: a few threads use the lock at a time. */
 #define UNSPIN_LEASE_SHARED 4u
+/* Beside the wish: the heir holds the lock. Its release makes the next in line the heir. */
+#define UNSPIN_LEASE_PASSING 8u
 
-static inline enum unspin_lease_wish unspin_lease_wish(struct unspin_lease_lock *lock)
+/* Whether the others must leave the lock alone: a thread wants it first, or the heir has it. */
+static inline bool unspin_lease_is_wanted(struct unspin_lease_lock *lock)
 {
-	return (enum unspin_lease_wish)(atomic_load_explicit(&lock->wish, memory_order_relaxed) &
-					UNSPIN_LEASE_WISH_MASK);
+	return atomic_load_explicit(&lock->wish, memory_order_relaxed) &
+	       (UNSPIN_LEASE_WISH_MASK | UNSPIN_LEASE_PASSING);
 }
 
 /* 0 or UNSPIN_LEASE_SHARED. */
@@ -46,10 +48,7 @@ static inline unsigned int unspin_lease_sharing(struct unspin_lease_lock *lock)
 
 static inline void unspin_lease_stop_sharing(struct unspin_lease_lock *lock)
 {
-	unsigned short wish = atomic_load_explicit(&lock->wish, memory_order_relaxed);
-
-	atomic_compare_exchange_strong_explicit(&lock->wish, &wish, (unsigned short)(wish & ~UNSPIN_LEASE_SHARED),
-						memory_order_relaxed, memory_order_relaxed);
+	atomic_fetch_and_explicit(&lock->wish, (unsigned short)~UNSPIN_LEASE_SHARED, memory_order_relaxed);
 }
 
 /* Acquisitions between two counts of uses. */

@@ -107,6 +107,12 @@ static void release_busy(void)
 	unspin_lease_unlock(&busy);
 }
 
+static void release_busy_after_a_lease(void)
+{
+	now_us += UNSPIN_LEASE_NS / 1000;
+	on_halt = release_busy;
+}
+
 static void timed(void)
 {
 	unsigned long long began_us = now_us;
@@ -126,11 +132,28 @@ static void timed(void)
 	expect(unspin_tas_nap_lock_for(&napping, 1000000), "tas_nap: a lock that gets free is not taken");
 }
 
+static void timed_beside_an_heir(void)
+{
+	memset(&busy, 0, sizeof(busy));
+	/* The heir holds the lock, and nobody is in line behind it. */
+	atomic_store(&busy.uses, 1);
+	atomic_store(&busy.wish, UNSPIN_LEASE_PASSING);
+	atomic_store(&busy.line, UNSPIN_LEASE_NEXT_ONE);
+	wakes = 0;
+	on_halt = release_busy_after_a_lease;
+	expect(unspin_lease_lock_for(&busy, 1000000), "lease: a lock that the heir releases is not taken");
+	expect(wakes == 1, "lease: the release of an heir wakes no thread with a limit");
+	expect(atomic_load(&busy.line) == UNSPIN_LEASE_NEXT_ONE + 1, "lease: an heir's release does not end its turn");
+	unspin_lease_unlock(&busy);
+	expect(unspin_lease_trylock(&busy), "lease: a thread that got the lock leaves its wish");
+}
+
 int main(void)
 {
 	pv_queued();
 	preemptable();
 	lease();
 	timed();
+	timed_beside_an_heir();
 	return failures != 0;
 }

@@ -39,6 +39,13 @@ const MUTANTS: &[(&str, &str, &str, &str, &str)] = &[
         "while (lease.since_ticks && false);",
         "a short nap",
     ),
+    (
+        "alone",
+        "lease.h",
+        "if (wish & UNSPIN_LEASE_WANTED_ASLEEP)",
+        "if (wish == UNSPIN_LEASE_WANTED_ASLEEP)",
+        "the release of an heir wakes no thread",
+    ),
     ("held", "lease.h", "nap_ns *= 2;", "nap_ns *= 1;", "wake up again and again"),
     ("held", "lease.h", " &&\n\t\t\t    ((after ^ both) & 0xffff)", "", "beside one that gives up"),
     ("slice", "slice_linux.h", "area->request = 1;", "(void)0;", "does not ask"),

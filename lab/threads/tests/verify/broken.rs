@@ -100,8 +100,8 @@ pub const BROKEN: &[Broken] = &[
     ),
     (
         "lease",
-        "if (wish == UNSPIN_LEASE_WANTED_ASLEEP)",
-        "if (unspin_lease_wish(lock) == UNSPIN_LEASE_WANTED_ASLEEP && wish)",
+        "if (wish & UNSPIN_LEASE_WANTED_ASLEEP)",
+        "if (unspin_lease_is_wanted(lock) && wish)",
         "touched_when_done",
     ),
     (
@@ -111,12 +111,7 @@ pub const BROKEN: &[Broken] = &[
         "progress",
     ),
     // Threads outside the line do not look whether the heir wants the lock.
-    (
-        "lease",
-        "unspin_lease_wish(lock) != UNSPIN_LEASE_NO_WISH ||\n\t\t\t     !(uses &",
-        "!(uses &",
-        "overtaking",
-    ),
+    ("lease", "unspin_lease_is_wanted(lock) || !(uses &", "!(uses &", "overtaking"),
     (
         "lease",
         "unspin_lease_change_wish(lock, UNSPIN_LEASE_WANTED, UNSPIN_LEASE_NO_WISH);",
@@ -131,12 +126,11 @@ pub const BROKEN: &[Broken] = &[
         "progress",
     ),
     // A wish of another thread hides that the holder is the heir.
-    (
-        "lease",
-        "if ((wish & UNSPIN_LEASE_WISH_MASK) == from)",
-        "if (to || (wish & UNSPIN_LEASE_WISH_MASK) == from)",
-        "free_at_the_end",
-    ),
+    ("lease", "(unsigned short)(wish ^ from ^ to)", "(unsigned short)to", "progress"),
+    // A thread that gives up while the heir releases the lock leaves its wish.
+    ("lease", "continue;", "break;", "free_at_the_end"),
+    // The holder after the heir passes on, too.
+    ("lease", "~UNSPIN_LEASE_PASSING", "~0u", "free_at_the_end"),
 ];
 
 /// What stands in `preemptable.h` instead, so that the release updates the whole word: the checker then needs no rule

@@ -82,8 +82,12 @@ const WRONG: &[&str] = &[
     "threads=3 states=300000",
     "threads=3 tries=4 states=300000",
 ];
-/// And for `lease`, as [`SHORT_WISH`].
-const WRONG_WISH: &str = "threads=2 rounds=3 writes=1 clock=spent";
+/// And for `lease`: as [`SHORT_WISH`], and with threads that give up beside an heir.
+const WRONG_LEASE: &[&str] = &[
+    "threads=2 rounds=3 writes=1 clock=spent",
+    "threads=2 rounds=2 timed=6 states=400000",
+    "threads=2 rounds=3 timed=4 writes=1 clock=spent states=400000",
+];
 
 fn is_full() -> bool {
     std::env::var_os("UNSPIN_VERIFY_FULL").is_some()
@@ -144,10 +148,12 @@ fn sites(lock: &'static Lock) -> Vec<Site> {
 fn rejected(lock: &Lock, name: &str, text: &str) -> Option<(&'static str, String)> {
     let headers = locks_with(work().join(format!("{name}.d")), lock.header, text);
     let program = build(lock, &headers, name, None);
-    let wish = (lock.name == "lease").then_some(WRONG_WISH);
-    WRONG.iter().copied().chain(wish).find_map(|options| match search(lock, &program, options) {
-        Verdict::Rejected(check, _) => Some((options, check)),
-        Verdict::Holds(_) | Verdict::Incomplete(_) => None,
+    let more = if lock.name == "lease" { WRONG_LEASE } else { &[] };
+    WRONG.iter().copied().chain(more.iter().copied()).find_map(|options| {
+        match search(lock, &program, options) {
+            Verdict::Rejected(check, _) => Some((options, check)),
+            Verdict::Holds(_) | Verdict::Incomplete(_) => None,
+        }
     })
 }
 
