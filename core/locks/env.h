@@ -47,7 +47,8 @@
  *	shared memory	A lock may be shared between processes if UNSPIN_LOCK_LINUX_FUTEX is 0 in all
  *			files of all of them, except mcs and pv_queued, which hold addresses.
  *	several objects	An executable and its shared libraries may use the same lock, unless one of them is
- *			compiled with UNSPIN_LOCK_ONE_OBJECT.
+ *			compiled with UNSPIN_LOCK_ONE_OBJECT. All that use a lock, in all processes, need the same
+ *			version of its header: what the bits of its words mean may change.
  *	trylock		It may fail although the lock is free: if another thread waits for it, or takes it
  *			at the same time.
  *

@@ -4,17 +4,19 @@
  *
  * A busy lock is fastest when few threads pass it among themselves. It is delayed by a holder, or a
  * next waiter, that has no CPU. So a thread that sees others take the lock twice while it waits, or that
- * has waited for 20 us, draws a number and sleeps. Only the first in line, the heir, is awake at times. If
- * the lock is busy, the heir sleeps for a lease of 30 us and then asks for the lock with a wish that stops
- * the others. If the lock is held for long at a time, the heir asks for it at once. When it releases the
- * lock, the next in line becomes the heir. The heir's sleep ends by itself, so that no wake-up can be lost,
- * and a release is a plain store.
+ * has waited for 20 us, draws a number and sleeps. One that comes while the lock is wanted, or while the
+ * heir has it, does so at once. Only the first in line, the heir, is awake at times. If the lock is busy,
+ * the heir sleeps for a lease of 30 us and then asks for the lock with a wish that stops the others. If
+ * the lock is held for long at a time, the heir asks for it at once. When it releases the lock, the next
+ * in line becomes the heir. The heir's sleep ends by itself, so that no wake-up can be lost, and a release
+ * is a plain store.
  *
  * Whether one thread or a few use a busy lock at a time is measured. A few are faster if much of their work
  * is outside the lock, unless the lock's cache line is slow from CPU to CPU. While the lock is shared, a
  * thread keeps using it for a turn of 75 us, more than two leases, and looks at a held lock less and less
- * often. An heir that sleeps for a lease counts the uses by the others. A user counts those in its turn if
- * no thread is in line. The faster way is kept; the other one is tried for one turn of 64.
+ * often. If others are in line after 50 us, it yields the CPU and begins another turn. An heir that sleeps
+ * for a lease counts the uses by the others. A user counts those in its turn if no thread is in line. The
+ * faster way is kept; the other one is tried for one turn of 64.
  *
  * Sources: most waiters are passive, and admitted by time: D. Dice, "Malthusian locks", EuroSys 2017;
  *         D. Dice, A. Kogan, "Avoiding scalability collapse by restricting concurrency", Euro-Par
@@ -25,9 +27,9 @@
  *         that is stored at release: preemptable.h.
  * Size:   8 bytes; at most 65,535 threads may wait at a time. With more of them, threads in line
  *         may wait for ever; still one thread at a time holds the lock.
- * Order:  threads in line get the lock first come, first served. If the heir gets a CPU, each gets it
- *         within a lease, the time of its own wake-up and a critical section after the one before it.
- *         Threads that are not in line yet may overtake them meanwhile.
+ * Order:  threads in line get the lock first come, first served. If the heir gets a CPU, and no wish
+ *         lapses, each gets it within a wake-up, 20 us of watching, a lease and a critical section after
+ *         the one before it has released it. Threads that are not in line may overtake them meanwhile.
  * A preempted waiter delays no other thread: a sleeping one is not preempted, and if an heir asks for
  *         the lock and does not run, the others overtake it after tau (2 us, VEE 2013 section 4.2). But
  *         the line behind an heir without a CPU waits for it. A preempted holder delays all. Where the
@@ -54,7 +56,7 @@
  */
 #define UNSPIN_LEASE_NAP_NS 100000ULL
 #define UNSPIN_LEASE_NAP_MAX_NS 1600000ULL
-/* How long a thread that finds the lock held watches it before it sleeps. */
+/* How long a thread that finds the lock held watches it before it sleeps; an heir, before it asks. */
 #define UNSPIN_LEASE_WATCH_NS 20000ULL
 /* A lock that others take so often while a thread watches it is busy: another user may slow it down. */
 #define UNSPIN_LEASE_BUSY_USES 2u

@@ -5,7 +5,10 @@
 
 #include "lease_word.h"
 
-/* How long a thread may use a shared lock: while the next two heirs sleep for a lease each, and some more. */
+/*
+ * How long a thread may use a shared lock: while the next two heirs sleep for a lease each, and some more. A yield
+ * begins another turn.
+ */
 #define UNSPIN_LEASE_SHARED_TURN_NS 75000ULL
 /* A yield that takes longer has run another thread. */
 #define UNSPIN_LEASE_OTHERS_RAN_NS 5000ULL
