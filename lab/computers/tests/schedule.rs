@@ -12,10 +12,14 @@ const ROUNDS: u32 = 3;
 
 /// Boots a script that makes at least so many checks.
 fn boot(name: &str, script: &str, checks_min: u32) {
+    boot_with(4, name, script, checks_min);
+}
+
+fn boot_with(cpus: u32, name: &str, script: &str, checks_min: u32) {
     let Some(command) = common::built("unspin", "the scheduler for VMs") else { return };
     let _alone = common::alone();
     let extras = Extras { programs: vec![command], ..NO_EXTRAS };
-    let computer = Computer::qemu_in_virtual_time(4);
+    let computer = Computer::qemu_in_virtual_time(cpus);
     let script = format!("{}{script}", include_str!("ext.sh"));
     common::checks(name, QEMU_TOOLS, &[Series::V7_3], &computer, &script, checks_min, extras);
 }
@@ -43,6 +47,11 @@ fn no_thread_waits_until_the_kernel_ends_it() {
 #[test]
 fn a_vm_that_spins_in_user_space_is_a_gang() {
     boot("schedule-spins", include_str!("schedule_spins.sh"), 20);
+}
+
+#[test]
+fn forty_cpus_are_accepted() {
+    boot_with(40, "schedule-many", include_str!("schedule_many.sh"), 5);
 }
 
 #[test]
