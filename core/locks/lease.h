@@ -71,6 +71,8 @@
 #define UNSPIN_LEASE_USES_TO_YIELD 256u
 #define UNSPIN_LEASE_YIELD_MASK (2 * UNSPIN_LEASE_USES_TO_YIELD - 1)
 
+_Static_assert(sizeof(struct unspin_lease_lock) == 8, "unspin_lease_lock is 8 bytes");
+
 /* What a thread found out by watching the lock. */
 enum unspin_lease_seen {
 	UNSPIN_LEASE_GOT,	/* it has the lock now */

@@ -16,8 +16,6 @@ struct unspin_lease_lock {
 	atomic_uint line;	/* low half: the heir's number; high half: the next to be drawn */
 };
 
-_Static_assert(sizeof(struct unspin_lease_lock) == 8, "unspin_lease_lock is 8 bytes");
-
 #define UNSPIN_LEASE_LOCK_INIT { { 0 }, 0 }
 #define UNSPIN_LEASE_NEXT_ONE 0x10000u
 
