@@ -38,7 +38,8 @@
 /* What a thread knows of the lock that it used last. */
 struct unspin_lease_own {
 	const struct unspin_lease_lock *lock;
-	unsigned long long since_ticks;	/* when its turn began: it came out of the line, or yielded */
+	unsigned long long since_ticks;	/* when its turn began: it came out of the line, or others had its CPU */
+	unsigned long long yielded_ticks;	/* when it yielded last, or its turn began */
 	unsigned short uses;		/* of the lock, then */
 	unsigned short measurements;
 	/* In 1/UNSPIN_LEASE_TICK_PARTS, averaged: one thread uses it, a few share it. 0: not known. */
@@ -66,23 +67,30 @@ static inline void unspin_lease_forget_others(const struct unspin_lease_lock *lo
 static inline void unspin_lease_begin_turn(struct unspin_lease_lock *lock)
 {
 	unspin_lease_forget_others(lock);
-	unspin_lease_own.since_ticks = unspin_lock_now();
+	unspin_lease_own.since_ticks = unspin_lease_own.yielded_ticks = unspin_lock_now();
 	unspin_lease_own.uses = atomic_load_explicit(&lock->uses, memory_order_relaxed);
 }
 
 /* An heir that has not come for so long may be waiting for this CPU. */
 static inline void unspin_lease_offer_cpu(struct unspin_lease_lock *lock)
 {
-	if (unspin_lease_is_past(unspin_lease_own.since_ticks, UNSPIN_LEASE_YIELD_NS)) {
-		unspin_lock_yield();
+	unsigned long long before;
+
+	if (!unspin_lease_is_past(unspin_lease_own.yielded_ticks, UNSPIN_LEASE_YIELD_NS))
+		return;
+	before = unspin_lock_now();
+	unspin_lock_yield();
+	/* A yield that runs no other thread does not prolong a turn: on many CPUs turns would not end. */
+	if (unspin_lease_is_past(before, UNSPIN_LEASE_OTHERS_RAN_NS))
 		unspin_lease_begin_turn(lock);
-	}
+	else
+		unspin_lease_own.yielded_ticks = unspin_lock_now();
 }
 
 /* Whether this thread may keep using the lock beside others. */
 static inline bool unspin_lease_in_turn(struct unspin_lease_lock *lock)
 {
-	return unspin_lease_sharing(lock) &&
+	return unspin_lease_sharing(lock) && unspin_lease_own.lock == lock &&
 	       !unspin_lease_is_past(unspin_lease_own.since_ticks, UNSPIN_LEASE_SHARED_TURN_NS);
 }
 
