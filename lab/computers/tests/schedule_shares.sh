@@ -99,7 +99,7 @@ in_turns() {
 	[ $ran_ms -gt 2000 ] || return 1
 	[ $((24 * turns)) -ge $ran_ms ] || { echo "$turns turns in $ran_ms ms of CPU time"; false; }
 }
-for of in $g $h; do check "the same CPUs: both run in turns" settle in_turns $of; done
+for of in $g $h; do check "the same CPUs: both run in turns" within 60 in_turns $of; done
 check "the same CPUs: it ends" end
 kill -CONT $b
 end_vms /tmp/stop-g $g $h
@@ -164,7 +164,7 @@ move $wide 1.scope $pair 2.scope
 check "owed more, beside a gang: the kernel takes it" schedule --cpus 0-3 --gang pid:$pair
 check "owed more, beside a gang: threads are its" settle all_are $pair $EXT
 check "owed more, beside a gang: the vCPU there has its part" beside 8 $pair 2
-check "owed more, beside a gang: the gang runs in turns" settle in_turns $pair
+check "owed more, beside a gang: the gang runs in turns" within 60 in_turns $pair
 check "owed more, beside a gang: it ends" end
 end_vms /tmp/stop-wide $wide $pair
 
