@@ -14,9 +14,9 @@
  * Whether one thread or a few use a busy lock at a time is measured. A few are faster if much of their work
  * is outside the lock, unless the lock's cache line is slow from CPU to CPU. While the lock is shared, a
  * thread keeps using it for a turn of 75 us, more than two leases, and looks at a held lock less and less
- * often. If others are in line after 50 us, it yields the CPU and begins another turn. An heir that sleeps
- * for a lease counts the uses by the others. A user counts those in its turn if no thread is in line. The
- * faster way is kept; the other one is tried for one turn of 64.
+ * often. If others are in line after 50 us, it yields the CPU; if others then ran there, it begins another
+ * turn. An heir that sleeps for a lease counts the uses by the others. A user counts those in its turn if no
+ * thread is in line. The faster way is kept; the other one is tried for one turn of 64.
  *
  * Sources: most waiters are passive, and admitted by time: D. Dice, "Malthusian locks", EuroSys 2017;
  *         D. Dice, A. Kogan, "Avoiding scalability collapse by restricting concurrency", Euro-Par

@@ -5,10 +5,7 @@
 
 #include "lease_word.h"
 
-/*
- * How long a thread may use a shared lock: while the next two heirs sleep for a lease each, and some more. A yield
- * begins another turn.
- */
+/* How long a thread may use a shared lock: while the next two heirs sleep for a lease each, and some more. */
 #define UNSPIN_LEASE_SHARED_TURN_NS 75000ULL
 /* A yield that takes longer has run another thread. */
 #define UNSPIN_LEASE_OTHERS_RAN_NS 5000ULL
@@ -38,9 +35,9 @@
 /* What a thread knows of the lock that it used last. */
 struct unspin_lease_own {
 	const struct unspin_lease_lock *lock;
-	unsigned long long since_ticks;	/* when its turn began: it came out of the line, or others had its CPU */
-	unsigned long long yielded_ticks;	/* when it yielded last, or its turn began */
-	unsigned short uses;		/* of the lock, then */
+	unsigned long long since_ticks;		/* when its turn began: it came out of the line, or others had its CPU */
+	unsigned long long yielded_ticks;	/* when it last yielded, or its turn began */
+	unsigned short uses;			/* of the lock when its turn began */
 	unsigned short measurements;
 	/* In 1/UNSPIN_LEASE_TICK_PARTS, averaged: one thread uses it, a few share it. 0: not known. */
 	unsigned int ticks_per_use[2];
