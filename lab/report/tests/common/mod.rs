@@ -137,7 +137,7 @@ pub fn written(begin: Begin, results: Vec<RunResult>) -> String {
     let mut records = vec![Record::Begin(begin)];
     records.extend(results.into_iter().map(|r| Record::Run(Box::new(r))));
     records.push(Record::End { runs, failed: 0 });
-    records.iter().map(|r| serde_json::to_string(r).unwrap() + "\n").collect()
+    records.iter().map(|r| r.to_json() + "\n").collect()
 }
 
 /// The records with each one changed, as JSON.
