@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From records to figures.
 
-mod common;
-
-use common::{documents_of, lines, plan, plan_of, read};
+use crate::common::{documents_of, lines, plan, plan_of, read};
 use serde_json::Value;
 use unspin_report::{charts, csv, documents, html, text, Document, Input, Row};
 use unspin_scenario::plan::{Run, Window};

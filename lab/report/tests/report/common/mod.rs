@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Results made from a plan by formulas, so that every figure of a report can be known.
 
-#![allow(dead_code)] // each test binary uses its part
-
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
