@@ -15,7 +15,7 @@ TEST_DEB_PACKAGES := lintian mmdebstrap
 RPM_PACKAGES := rpm
 TEST_INSTALL_PACKAGES := rpm buildah busybox-static
 
-.PHONY: help deps test-deps build demo demo-linux test test-emulated test-all test-acceptance test-diagnose test-programs lint pictures lines bench scenario-keys figures bench-locks diagnosis campaign-short matrix matrix-full check-locks campaign held-out agreement guest-kernel soak soak-locks soak-guests soak-guest-kernel soak-debug soak-slices install-lab install install-dev deb test-deb static rpm test-install clean
+.PHONY: help deps test-deps build demo demo-linux test test-emulated test-all test-acceptance test-diagnose test-programs lint lint-scripts pictures lines bench scenario-keys figures bench-locks diagnosis campaign-short matrix matrix-full check-locks campaign held-out agreement guest-kernel soak soak-locks soak-guests soak-guest-kernel soak-debug soak-slices install-lab install install-dev deb test-deb static rpm test-install clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -75,7 +75,12 @@ lines: ## count lines: all, core/, host/, lab/, papers/
 
 lint: test-deps ## check formatting and run static checks; warnings are errors
 	cargo fmt --all --check
-	cargo clippy --release --workspace --all-targets --locked -- -D warnings -W clippy::too_many_lines
+	$(MAKE) --no-print-directory lint-scripts & scripts=$$!; \
+		cargo clippy --release --workspace --all-targets --locked -- -D warnings -W clippy::too_many_lines && \
+		wait $$scripts
+
+# One CPU is enough for these. They run beside clippy.
+lint-scripts:
 	.ci/house
 	shellcheck .ci/run .ci/deps .ci/test .ci/programs .ci/test-deb .ci/test-install .ci/units.sh lab/computers/src/init.sh core/verify/run.sh
 	shellcheck -s sh -e SC1091,SC2015,SC2034,SC2086,SC2154 lab/computers/src/check.sh lab/computers/src/shell.sh lab/computers/tests/*.sh

@@ -4,7 +4,7 @@
 //! every prediction would cost more than they gain.
 
 /// Weight of the last period in the mean. With 1/2, programs whose rounds take 30 ms and more gain half as
-/// much on machine sim (lab/sim/tests/asym.rs).
+/// much on machine sim (lab/sim/tests/machines/asym.rs).
 const LAST: f64 = 0.25;
 
 /// The exponentially weighted mean of the CPU time predicted for a vCPU, in ns.

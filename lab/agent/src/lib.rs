@@ -178,5 +178,5 @@ fn prepare(plan: &Plan) -> Result<bench::Bench, Error> {
 
 fn read_plan(path: &str) -> Result<Plan, Error> {
     let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
-    serde_json::from_str(&text).map_err(|source| Error::Plan { path: path.into(), source })
+    Plan::from_json(text.as_bytes()).map_err(|source| Error::Plan { path: path.into(), source })
 }

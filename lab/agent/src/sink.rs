@@ -39,7 +39,7 @@ impl Sink {
     }
 
     pub fn send(&mut self, record: &Record) -> Result<(), Error> {
-        let json = serde_json::to_string(record).expect("records are plain data");
+        let json = record.to_json();
         match self {
             Sink::Lines(file, path) => {
                 writeln!(file, "{json}").and_then(|()| file.flush()).map_err(|e| Error::io(path, e))
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn json_never_contains_the_start() {
-        let json = serde_json::to_string(&Record::Log { text: "\x1e\n".into() }).unwrap();
+        let json = Record::Log { text: "\x1e\n".into() }.to_json();
         assert!(!json.contains(FRAME_START) && !json.contains('\n'));
     }
 }

@@ -44,7 +44,7 @@ fn decode(frame: &[u8]) -> Result<Record, String> {
     if crc32fast::hash(json) != crc {
         return Err("checksum does not match".into());
     }
-    serde_json::from_slice(json).map_err(|error| error.to_string())
+    Record::from_json(json).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

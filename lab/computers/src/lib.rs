@@ -206,7 +206,7 @@ impl Lab {
         stop: &AtomicBool,
         sink: &mut dyn FnMut(Record),
     ) -> Result<()> {
-        let json = serde_json::to_vec(&work.plan).expect("a plan is plain data");
+        let json = work.plan.to_json().into_bytes();
         let agent = self.agent.file_name().unwrap_or_default().to_string_lossy();
         let mut programs = vec![self.agent.clone()];
         programs.extend(self.beside(&work.plan)?);

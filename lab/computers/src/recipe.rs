@@ -100,11 +100,11 @@ pub(crate) const BOCHS: Recipe = Recipe {
     libraries: &[],
     python: &[],
     dir: ".",
-    make: &["make", "-j"],
+    make: &["make", "bochs", "-j"],
     program: "bochs",
     refused_in_paths: b"",
     version_option: &["-q", "--help"],
-    progress: Progress::Lines(&[" -c "], 472),
+    progress: Progress::Lines(&[" -c "], 464),
     minutes: "1 to 4",
 };
 

@@ -79,7 +79,7 @@ const MUTANTS: [(&str, &str); 7] = [
 #[test]
 fn each_mutant_is_rejected() {
     let types = types();
-    common::SHRINK.store(false, std::sync::atomic::Ordering::Relaxed);
+    common::SHRINK.set(false);
     for (number, (line, becomes)) in MUTANTS.iter().enumerate() {
         assert_eq!(types.matches(line).count(), 1, "{line:?} is not there exactly once");
         let name = format!("arithmetic-mutant-{number}");

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Faults put into the C one at a time: each must be rejected by the check named for it,
-//! and the unchanged C, built the same way, by none.
+//! and the unchanged C, built the same way, by none. The checks on the linked code are in the same program, because
+//! they take longer to compile than to run.
 
 #[macro_use]
 mod common;
+mod linked;
 mod sources;
 
 use common::Api;
@@ -139,12 +141,16 @@ fn each_mutant_is_rejected() {
         check_named(rejected_by);
     }
 
-    // Every rejection is a panic; only this test's own verdict is for the reader.
+    // Every rejection is a panic; only this test's own verdict is for the reader. Other tests' panics are shown.
     let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
-    common::SHRINK.store(false, Relaxed);
+    std::panic::set_hook(Box::new(move |panic| {
+        if common::SHRINK.get() {
+            hook(panic);
+        }
+    }));
     let next = AtomicUsize::new(0);
     let some = || -> Vec<String> {
+        common::SHRINK.set(false);
         let numbers = std::iter::repeat_with(|| next.fetch_add(1, Relaxed));
         numbers
             .take_while(|&number| number < all.len())
@@ -156,10 +162,11 @@ fn each_mutant_is_rejected() {
         let workers: Vec<_> = (0..workers).map(|_| scope.spawn(some)).collect();
         workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
     });
+    common::SHRINK.set(false);
     let named: BTreeSet<&str> = all.iter().map(|(_, [.., by])| by.as_str()).collect();
     let unwell: Vec<&str> =
         named.into_iter().filter(|name| !passes(check_named(name), &unchanged.api)).collect();
-    std::panic::set_hook(hook);
+    common::SHRINK.set(true);
 
     assert!(unwell.is_empty(), "the unchanged code is rejected by {unwell:?}");
     assert!(survivors.is_empty(), "survivors:\n{}", survivors.join("\n"));

@@ -150,7 +150,7 @@ const MUTANTS: [Fault; 13] = [
 
 #[test]
 fn each_mutant_is_rejected() {
-    common::SHRINK.store(false, std::sync::atomic::Ordering::Relaxed);
+    common::SHRINK.set(false);
     for (number, fault) in MUTANTS.into_iter().enumerate() {
         let mutant = build(&format!("schedule-mutant-{number}"), Some(fault));
         let outcome = catch_unwind(|| {

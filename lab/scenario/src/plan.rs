@@ -44,6 +44,21 @@ pub struct Plan {
     pub runs: Vec<Run>,
 }
 
+/// Compiled once, here: a crate that calls `serde_json` with a plan compiles the code for all types
+/// in it again, which takes seconds.
+impl Plan {
+    /// Without line breaks.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a plan is plain data")
+    }
+
+    /// # Errors
+    /// The text is not JSON, or not a plan.
+    pub fn from_json(json: &[u8]) -> serde_json::Result<Plan> {
+        serde_json::from_slice(json)
+    }
+}
+
 /// The files for Linux guests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -34,6 +34,20 @@ pub enum Record {
     },
 }
 
+/// Compiled once, as for [`Plan`](crate::plan::Plan).
+impl Record {
+    /// Without line breaks.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("records are plain data")
+    }
+
+    /// # Errors
+    /// The text is not JSON, or not a record.
+    pub fn from_json(json: &[u8]) -> serde_json::Result<Record> {
+        serde_json::from_slice(json)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     pub id: u32,

@@ -117,8 +117,8 @@ fn vms_that_differ_are_listed_one_by_one() {
     assert_eq!(hvs.arm_of(&hvs.vms[0]).yield_to, YieldTo::HVS);
     let last = hvs.arm_of(&hvs.vms[2]);
     assert_eq!((last.yield_to, last.observe), (YieldTo::Stock, false));
-    let json = serde_json::to_string(&plan).unwrap();
-    assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan);
+    let json = plan.to_json();
+    assert_eq!(Plan::from_json(json.as_bytes()).unwrap(), plan);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_vm_that_says_whether_it_gangs_is_alone_what_it_was() {
     assert_eq!(alone(mixed(said)), alone(mixed(left_out)));
     assert_ne!(mixed(said).runs, mixed(left_out).runs);
     let both = mixed(|text| text.replace("mode = \"off\"", ""));
-    assert!(!serde_json::to_string(&both).unwrap().contains("\"gang\""));
+    assert!(!both.to_json().contains("\"gang\""));
 }
 
 #[test]
@@ -174,9 +174,9 @@ fn plans_from_before_vms_differed_are_read() {
     let plan = mixed(|text| {
         text.replace("vcpus = 2\nworkload = \"c_2\"\nlock = \"mcs\"\nmode = \"off\"", "vcpus = 4")
     });
-    let json = serde_json::to_string(&plan).unwrap();
+    let json = plan.to_json();
     assert!(!json.contains("each"), "alike VMs need no list");
-    assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan);
+    assert_eq!(Plan::from_json(json.as_bytes()).unwrap(), plan);
 }
 
 const LINUX: &str = r#"

@@ -189,8 +189,8 @@ fn plans_hold_every_run_once() {
         for names in first.values().filter(|_| !own_guests) {
             assert_eq!(names.len(), scenario.arms.len().min(scenario.repeats as usize), "{name}");
         }
-        let json = serde_json::to_string(&plan).unwrap();
-        assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan, "{name}");
+        let json = plan.to_json();
+        assert_eq!(Plan::from_json(json.as_bytes()).unwrap(), plan, "{name}");
     }
 }
 

@@ -174,7 +174,7 @@ fn as_one(bytes: &[u8]) -> Option<Vec<u8>> {
     let (mut begin, mut end, mut out) = (None, None, Vec::new());
     let lines = bytes.split_inclusive(|byte| *byte == b'\n');
     for line in lines {
-        let kept = match serde_json::from_slice(line) {
+        let kept = match Record::from_json(line) {
             Err(_) => continue,
             Ok(Record::Begin(b)) => match &begin {
                 None => {
@@ -209,7 +209,6 @@ fn end_cut_line(path: &Path, file: &mut File) -> anyhow::Result<()> {
 
 /// Appends a record.
 pub fn write_record(file: &mut File, record: &Record) -> anyhow::Result<()> {
-    let mut line = serde_json::to_vec(record)?;
-    line.push(b'\n');
-    Ok(file.write_all(&line)?)
+    let line = record.to_json() + "\n";
+    Ok(file.write_all(line.as_bytes())?)
 }

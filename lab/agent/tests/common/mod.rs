@@ -23,7 +23,7 @@ pub fn plan_of(linux: Option<LinuxFiles>, runs: Vec<Run>) -> Plan {
 
 pub fn plan_file(name: &str, plan: &Plan) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.json"));
-    std::fs::write(&path, serde_json::to_string(plan).unwrap()).unwrap();
+    std::fs::write(&path, plan.to_json()).unwrap();
     path
 }
 
@@ -45,7 +45,7 @@ pub fn said(name: &str, plan: &Plan) -> Said {
     let pid = child.id();
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let records = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let records = text.lines().map(|line| Record::from_json(line.as_bytes()).unwrap()).collect();
     Said { code: output.status.code().unwrap(), records, pid }
 }
 

@@ -36,7 +36,7 @@ pub mod vcrd_checks;
 
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::cell::Cell;
 use unspin_policy::{aple, asym, credit, demand, gang, hvs, kvm_stock, sys, userspin, vcrd};
 
 macro_rules! api {
@@ -179,13 +179,15 @@ impl Api {
     }
 }
 
-/// Whether a failing property looks for a smaller input: off where only the verdict counts.
-pub static SHRINK: AtomicBool = AtomicBool::new(true);
+thread_local! {
+    /// Whether a failing property of this thread looks for a smaller input: off where only the verdict counts.
+    pub static SHRINK: Cell<bool> = const { Cell::new(true) };
+}
 
 /// Runs a property on generated inputs, the same ones on every run.
 pub fn property<S: Strategy>(cases: u32, strategy: S, test: impl Fn(S::Value)) {
     let mut config = Config { cases, failure_persistence: None, ..Config::default() };
-    if !SHRINK.load(Relaxed) {
+    if !SHRINK.get() {
         config.max_shrink_iters = 0;
     }
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);

@@ -49,7 +49,7 @@ pub fn read_str(path: &Path, text: &str) -> Input {
         if line.trim().is_empty() {
             continue;
         }
-        match serde_json::from_str(line) {
+        match Record::from_json(line.as_bytes()) {
             Ok(record) => {
                 records += 1;
                 file.take(n, record);

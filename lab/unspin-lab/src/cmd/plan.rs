@@ -36,8 +36,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let mut out = std::io::stdout().lock();
     if !args.list {
-        serde_json::to_writer(&mut out, &plan).map_err(std::io::Error::from)?;
-        writeln!(out)?;
+        writeln!(out, "{}", plan.to_json())?;
         return Ok(());
     }
     out.write_all(list(&plan.runs, terminal_width()).as_bytes())?;

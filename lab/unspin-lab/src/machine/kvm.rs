@@ -154,7 +154,7 @@ impl Machine for Kvm {
         let (plan, about) = self.with_guests(job)?;
         (job.say)("starting the agent");
         let file = job.dir.join("plan.json");
-        unspin_text::write_atomic(&file, &serde_json::to_vec(&plan)?)?;
+        unspin_text::write_atomic(&file, plan.to_json().as_bytes())?;
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut agent = Command::new(program);
         agent.arg("agent").arg(&file).args(["--out", "stdout"]);
@@ -237,7 +237,7 @@ fn pass_on(lines: impl BufRead, sink: &mut Sink) -> anyhow::Result<bool> {
     let mut ended = false;
     for line in lines.lines() {
         let line = line.context("cannot read from the agent")?;
-        let record = serde_json::from_str(&line)
+        let record = Record::from_json(line.as_bytes())
             .with_context(|| format!("the agent wrote a line that is not a record: {line:.200}"))?;
         ended = matches!(record, Record::End { .. });
         sink(record)?;

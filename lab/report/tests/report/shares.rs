@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What each VM got of the host.
 
-mod common;
-
-use common::{documents_of, edited, lines, plan};
+use crate::common::{documents_of, edited, lines, plan};
 use serde_json::Value;
 use unspin_report::{html, text, Document, Row};
 use unspin_scenario::plan::{Coscheduling, Run};

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The named checks on the code the crate links, and what must fail on KVM's index bug, which 6.13 to 6.18 shipped.
 
-#[macro_use]
-mod common;
-
-use common::kvm_stock_checks::{conforms, rotates, Rules, INDEX_BUG};
-use common::Api;
+use crate::common::kvm_stock_checks::{conforms, rotates, Rules, INDEX_BUG};
+use crate::common::{self, Api};
 
 macro_rules! tests {
     ($($module:ident: $name:ident,)*) => {

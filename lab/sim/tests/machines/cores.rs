@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! pCPUs that are the two threads of a core.
 
-mod common;
-
-use common::{busy, constant, refused, run, step, unpinned, vms};
+use crate::common::{busy, constant, refused, run, step, unpinned, vms};
 use unspin_scenario::plan::{Op, Run, Step};
 use unspin_sim::{Host, Kernel, Setup};
 

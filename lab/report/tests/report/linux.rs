@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rows of Linux guests: what they are of, their work, where their vCPUs were.
 
-mod common;
-
-use common::{begin, read, written};
+use crate::common::{begin, read, written};
 use unspin_report::{documents, text, Document, Row};
 use unspin_scenario::plan::{Plan, Run};
 use unspin_scenario::result::{

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The host's own tasks and its late ticks.
 
-mod common;
-
-use common::{constant, contended, run, step};
+use crate::common::{constant, contended, run, step};
 use unspin_scenario::plan::{CgroupLayout, Op, Run, YieldTo};
 use unspin_sim::{simulate_setup, Host, Kernel, Setup, Simulated};
 

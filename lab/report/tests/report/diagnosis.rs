@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rows of VMs that were watched say what they lose.
 
-mod common;
-
-use common::{documents_of, lines, plan};
+use crate::common::{documents_of, lines, plan};
 use serde_json::{json, Value};
 use unspin_diagnosis::State;
 use unspin_report::text;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Small scenarios whose results are known to the last integer. After a change that is meant to
-//! change them: `UNSPIN_BLESS=1 cargo test -p unspin-sim --test golden`, and read the difference.
+//! change them: `UNSPIN_BLESS=1 cargo test -p unspin-sim --test machines golden`, and read the
+//! difference.
 
-mod common;
-
-use common::{arm, constant, contended, run, setup, sleeping, step, unpinned};
+use crate::common::{self, arm, constant, contended, run, setup, sleeping, step, unpinned};
 use std::fmt::Write;
 use std::path::Path;
 use unspin_scenario::plan::{

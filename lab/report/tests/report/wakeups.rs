@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How late tasks of the host ran.
 
-mod common;
-
-use common::{documents_of, edited, lines, plan};
+use crate::common::{documents_of, edited, lines, plan};
 use unspin_report::{text, Document};
 
 const SCENARIO: &str = r#"

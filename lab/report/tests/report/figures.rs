@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From records to figures.
 
-mod common;
-
-use common::{documents_of, lines, plan, plan_of, read};
+use crate::common::{documents_of, lines, plan, plan_of, read};
 use serde_json::Value;
 use unspin_report::{charts, csv, documents, html, text, Document, Input, Row};
 use unspin_scenario::plan::{Run, Window};
@@ -524,7 +522,7 @@ fn tampered(change: impl Fn(&mut RunResult), rewrite: impl Fn(&mut Value)) -> In
     let text: String = lines("6.12.1", &plan(SCENARIO), as_is)
         .lines()
         .map(|line| {
-            let mut record: Record = serde_json::from_str(line).unwrap();
+            let mut record = Record::from_json(line.as_bytes()).unwrap();
             let Record::Run(r) = &mut record else { return format!("{line}\n") };
             if r.run.arm.name != "hvs" {
                 return format!("{line}\n");

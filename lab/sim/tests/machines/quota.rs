@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A quota of one VM (cpu.max) is that VM's alone: it gets no more, and the others have the rest.
 
-mod common;
-
-use common::{run, unpinned};
+use crate::common::{self, run, unpinned};
 use unspin_scenario::plan::{CgroupLayout, Run};
 use unspin_sim::{check, simulate, Host, Kernel};
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bands from records of worlds, also of records that fit together badly.
 
-mod common;
-
-use common::{begin, documents_of, plan, result, written};
+use crate::common::{self, begin, documents_of, plan, result, written};
 use proptest::prelude::*;
 use unspin_report::{html, text, Document};
 use unspin_scenario::plan::{Plan, Run};

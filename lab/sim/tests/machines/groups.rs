@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What one cgroup a VM does to a VM whose vCPUs sleep, beside VMs that compute.
 
-mod common;
-
-use common::{constant, run, step, vms};
+use crate::common::{constant, run, step, vms};
 use unspin_scenario::plan::{CgroupLayout, Op, Run};
 use unspin_scenario::result::VmResult;
 use unspin_sim::{Host, Kernel, Setup};

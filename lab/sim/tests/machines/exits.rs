@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! When the host decides who runs after an exit or an interrupt, and who pays for the way there.
 
-mod common;
-
-use common::{arm, constant, contended, run, setup, sleeping, step, total, vms};
+use crate::common::{arm, constant, contended, run, setup, sleeping, step, total, vms};
 use unspin_scenario::plan::{CgroupLayout, Op, Window, YieldTo};
 use unspin_scenario::result::VmResult;
 use unspin_sim::{Costs, Kernel, Setup};

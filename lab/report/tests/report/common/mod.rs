@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Results made from a plan by formulas, so that every figure of a report can be known.
 
-#![allow(dead_code)] // each test binary uses its part
-
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -137,7 +135,7 @@ pub fn written(begin: Begin, results: Vec<RunResult>) -> String {
     let mut records = vec![Record::Begin(begin)];
     records.extend(results.into_iter().map(|r| Record::Run(Box::new(r))));
     records.push(Record::End { runs, failed: 0 });
-    records.iter().map(|r| serde_json::to_string(r).unwrap() + "\n").collect()
+    records.iter().map(|r| r.to_json() + "\n").collect()
 }
 
 /// The records with each one changed, as JSON.

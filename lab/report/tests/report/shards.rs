@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Shares of a plan put together are the whole; a missing share is said.
 
-mod common;
-
+use crate::common;
 use unspin_report::{documents, Input};
 use unspin_scenario::plan::Plan;
 use unspin_scenario::result::Shard;

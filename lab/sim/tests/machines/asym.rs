@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Dynamic asymmetric vCPUs (NJIT 2018, 5.4) over the fair scheduler.
 
-mod common;
-
-use common::{busy, constant, refused, run, setup, simulated, step, vms};
+use crate::common::{self, busy, constant, refused, run, setup, simulated, step, vms};
 use unspin_scenario::plan::{Asym, Dist, Op, Run, Step, Window};
 use unspin_sim::{Host, Kernel, Setup};
 

@@ -2,9 +2,7 @@
 //! Work of guests besides spinning in locks: threads, mutexes, sequential work, interrupts, shared
 //! data; and the effects of the machine under them (NJIT 2018, chapter 2).
 
-mod common;
-
-use common::{constant, run, step, sum_ns};
+use crate::common::{self, constant, run, step, sum_ns};
 use unspin_scenario::plan::{Dist, Factor, LockKind, Op, Platform, Run, Step, Window};
 use unspin_scenario::result::VmResult;
 use unspin_sim::{simulate_setup, Host, Kernel, Setup, Simulated};

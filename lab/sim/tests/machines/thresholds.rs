@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Locks with the papers' own thresholds, and what halting costs on processors that idle deeply.
 
-mod common;
-
-use common::{constant, contended, run, step, sum_ns};
+use crate::common::{constant, contended, run, step, sum_ns};
 use unspin_scenario::plan::{LockKind, Op, Run, Step};
 use unspin_sim::{simulate_setup, Budgets, Host, IdleState, Kernel, Setup, Simulated};
 

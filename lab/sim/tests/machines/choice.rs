@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Targets of the module's selection: woken siblings, vCPUs that owe answers, displaced vCPUs.
 
-mod common;
-
-use common::{arm, contended, run, setup, sleeping, total, vms};
+use crate::common::{arm, contended, run, setup, sleeping, total, vms};
 use unspin_scenario::plan::{CgroupLayout, Run, Step, Window, YieldTo};
 use unspin_scenario::result::ModuleStats;
 use unspin_sim::{Host, Kernel, Setup};

@@ -2,9 +2,7 @@
 //! Credit as the host's scheduler, with Xen's ranks if nothing else is said: shares, Equation 2 of
 //! ASMan (HPDC 2011), coscheduling.
 
-mod common;
-
-use common::{busy, constant, contended, run, simulated, step, unpinned};
+use crate::common::{self, busy, constant, contended, run, simulated, step, unpinned};
 use unspin_scenario::plan::{CgroupLayout, Coscheduling, Dist, Op, Run, Step, Window};
 use unspin_scenario::result::VmResult;
 use unspin_sim::{Host, Kernel, Setup, Simulated, VmSetup};

@@ -2,9 +2,9 @@
 //! Turns of VMs whose vCPUs run together, which the module makes on a host with the fair scheduler.
 //! That these checks can fail is shown inside the crate (`src/machine/tests/turns.rs`).
 
-mod common;
-
-use common::{arm, busy, constant, contended, run, simulated, sleeping, step, total, turns};
+use crate::common::{
+    self, arm, busy, constant, contended, run, simulated, sleeping, step, total, turns,
+};
 use proptest::prelude::*;
 use unspin_scenario::plan::{
     Asym, CgroupLayout, Coscheduling, CoschedulingMechanism, Dist, Op, Run, Step, Window, YieldTo,

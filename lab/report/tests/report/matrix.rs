@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Swept locks against arms, as a page.
 
-mod common;
-
-use common::{lines, plan, read};
+use crate::common::{lines, plan, read};
 use unspin_report::{lock_tables, matrix, Matrix, MatrixError};
 use unspin_scenario::plan::Run;
 use unspin_scenario::result::VmResult;

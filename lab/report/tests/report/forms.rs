@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every form of a report, byte by byte against files beside this one. A change of a form must change
-//! them: `UNSPIN_BLESS=1 cargo test -p unspin-report --test forms`, and read the difference.
+//! them: `UNSPIN_BLESS=1 cargo test -p unspin-report --test report forms`, and read the difference.
 
-mod common;
-
-use common::{lines, plan, read};
+use crate::common::{lines, plan, read};
 use std::path::Path;
 use unspin_report::{csv, documents, html, lock_tables, matrix, text, Input};
 use unspin_scenario::plan::Run;

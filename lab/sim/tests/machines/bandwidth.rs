@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Capped shares under the fair scheduler, and AMD's pause filter.
 
-mod common;
-
-use common::{constant, contended, refused, run, simulated, step, sum_ns, total, vms};
+use crate::common::{constant, contended, refused, run, simulated, step, sum_ns, total, vms};
 use unspin_scenario::plan::{CgroupLayout, Op};
 use unspin_scenario::result::VmResult;
 use unspin_sim::{Host, Kernel, Setup};

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Changes to a machine that must change nothing, or everything alike.
 
-mod common;
-
-use common::{arm, constant, contended, run, setup, simulated, sleeping, step, total, vms};
+use crate::common::{arm, constant, contended, run, setup, simulated, sleeping, step, total, vms};
 use unspin_scenario::plan::{ApleParams, CgroupLayout, Dist, LockKind, Op, Run, Window, YieldTo};
 use unspin_scenario::result::{Attribution, Factors, ModuleStats, Stalls, VmResult};
 use unspin_sim::{Costs, Host, Kernel, Setup, VmSetup};
