@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Commands of `unspin-lab` that earlier versions of `unspin` had. For one release `unspin` forwards
-//! them.
+//! Commands of `unspin-lab`: `unspin bench …` runs `unspin-lab bench …`.
 
 use crate::exit::Cannot;
 use std::ffi::OsString;
@@ -9,27 +8,28 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 const LAB: &str = "unspin-lab";
-const MOVED: [&str; 9] =
-    ["agree", "bench", "figures", "generate", "lab", "model", "plan", "replay", "report"];
+const FORWARDED: [&str; 10] =
+    ["agree", "bench", "figures", "generate", "lab", "model", "plan", "replay", "report", "try"];
 
 /// Commands that are missing in a build without the feature `module`.
 const LEFT_OUT: [&str; 4] = ["apply", "run", "set", "unload"];
 
-/// If the command is one of `unspin-lab`, replaces this process by `unspin-lab`: `unspin COMMAND` or `unspin
-/// help COMMAND`. Returns if the command is `unspin`'s own, or `unspin-lab` cannot be started.
-pub fn run_moved(arguments: Vec<OsString>) -> anyhow::Result<()> {
+/// If the command is one of `unspin-lab` (`unspin COMMAND` or `unspin help COMMAND`), replaces this
+/// process by `unspin-lab` with the same arguments. Returns if the command is `unspin`'s own, and fails if
+/// `unspin-lab` cannot be started or this build leaves the command out.
+pub fn to_lab(arguments: Vec<OsString>) -> anyhow::Result<()> {
     let mut words = arguments.iter().filter_map(|word| word.to_str());
-    let moved = match words.next() {
+    let command = match words.next() {
         Some("help") => words.next(),
         first => first,
     };
-    if let Some(left_out) = left_out(moved) {
+    if let Some(left_out) = left_out(command) {
         return Err(Cannot(format!(
             "`{left_out}` is not in this build, which has only the commands that watch VMs; the package unspin has it"
         ))
         .into());
     }
-    let Some(moved) = moved.filter(|word| MOVED.contains(word)) else { return Ok(()) };
+    let Some(command) = command.filter(|word| FORWARDED.contains(word)) else { return Ok(()) };
     let mut lab = lab_command();
     let error = lab.args(&arguments).exec();
     if error.kind() != ErrorKind::NotFound {
@@ -38,8 +38,9 @@ pub fn run_moved(arguments: Vec<OsString>) -> anyhow::Result<()> {
         );
     }
     Err(Cannot(format!(
-        "`{moved}` is a command of {LAB}, which is neither next to this program nor in the PATH; \
-         `make build` in a checkout of the project builds it: target/release/{LAB}"
+        "`unspin {command}` runs `{LAB} {command}`, but {LAB} is neither next to this program nor in the PATH; \
+         install the Debian package {LAB}, or run `make build` in a checkout of the project, which builds \
+         target/release/{LAB}"
     ))
     .into())
 }

@@ -24,7 +24,7 @@ use unspin_cli::{exit, help, host, out, progress, sysfs, vms};
 use unspin_text::fit;
 
 fn main() -> ExitCode {
-    if let Err(error) = forward::run_moved(std::env::args_os().skip(1).collect()) {
+    if let Err(error) = forward::to_lab(std::env::args_os().skip(1).collect()) {
         return exit::code("unspin", Err(error));
     }
     let cli = cmd::Cli::from_arg_matches(&help::matches(cmd::command()));

@@ -32,7 +32,7 @@ fn run(dir: &Path, args: &[&str]) -> Output {
 }
 
 #[test]
-fn a_command_that_moved_is_run_where_it_is() {
+fn commands_of_unspin_lab_are_run_there() {
     let dir = alone();
     let said = |args: &[&str]| {
         let out = run(&dir, args);
@@ -47,7 +47,7 @@ fn a_command_that_moved_is_run_where_it_is() {
     );
     lab(&dir);
     for command in
-        ["agree", "bench", "figures", "generate", "lab", "model", "plan", "replay", "report"]
+        ["agree", "bench", "figures", "generate", "lab", "model", "plan", "replay", "report", "try"]
     {
         let words = format!("{} {command} x", dir.display());
         assert_eq!(said(&[command, "x"]), words);

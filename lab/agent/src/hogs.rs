@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use unspin_host::cpus::set_affinity;
+use unspin_vmm::clock_ns;
 use unspin_vmm::process::now_ns;
-use unspin_vmm::{clock_ns, pin};
 
 /// CPU time of the calling thread.
 const CPU_TIME: libc::clockid_t = libc::CLOCK_THREAD_CPUTIME_ID;
@@ -27,7 +28,7 @@ impl Hogs {
             let window = window.clone();
             std::thread::spawn(move || {
                 // If pinning fails, it runs on any CPU.
-                let _ = pin(0, number % pcpus.max(1));
+                let _ = set_affinity(0, &[number % pcpus.max(1)].into());
                 compute_until(&window[0]);
                 let before_ns = clock_ns(CPU_TIME);
                 compute_until(&window[1]);

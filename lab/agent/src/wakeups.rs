@@ -5,8 +5,8 @@
 use std::sync::mpsc::{channel, Sender};
 use std::thread::JoinHandle;
 
+use unspin_host::cpus::set_affinity;
 use unspin_scenario::result::Wakeups;
-use unspin_vmm::pin;
 use unspin_vmm::process::{now_ns, sleep_until};
 
 const NS_PER_S: u64 = 1_000_000_000;
@@ -85,7 +85,7 @@ fn summary(mut late_ns: Vec<u64>) -> Option<Wakeups> {
 
 /// If pinning fails, it runs on any CPU.
 fn stay_on(cpu: u32) {
-    let _ = pin(0, cpu);
+    let _ = set_affinity(0, &[cpu].into());
     // SAFETY: it changes a number of the calling thread.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, TIMER_SLACK_NS) };
 }

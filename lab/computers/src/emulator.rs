@@ -17,6 +17,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::AtomicBool;
+use unspin_vmm::ends_with_this_thread;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Emulator {
@@ -240,16 +241,9 @@ pub fn start(
         }
     };
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors_of(dir)?);
-    command.current_dir(dir);
-    // SAFETY: between fork and exec there are only async-signal-safe calls.
-    unsafe {
-        command.pre_exec(|| {
-            libc::setpgid(0, 0);
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            Ok(())
-        });
-    }
-    Ok(Running { child: command.spawn().map_err(tool::missing(&command))? })
+    command.current_dir(dir).process_group(0);
+    let spawned = ends_with_this_thread(&mut command, libc::SIGKILL).spawn();
+    Ok(Running { child: spawned.map_err(tool::missing(&command))? })
 }
 
 /// QEMU with its records on its standard output, and its console in a file of the boot's directory,

@@ -71,13 +71,18 @@ impl<'a> Fields<'a> {
 fn replay_pick(f: &Fields, tally: &mut Tally) -> anyhow::Result<()> {
     let slots: Vec<Slot> = slots(f)?.iter().map(slot).collect();
     let ours = decide(&slots, f.number("caller")?, f.hex("excluded")?, Flags(f.number("flags")?));
-    if let Ok(target) = usize::try_from(f.number::<i64>("pick")?) {
+    let theirs: i64 = f.number("pick")?;
+    if let Ok(target) = usize::try_from(theirs) {
         let Some(slot) = slots.get(target) else { bail!("pick={target} of {} slots", slots.len()) };
         if f.number::<i64>("outcome")? > 0 {
             *tally.taken.entry(slot.category).or_default() += 1;
         }
     }
-    compare("pick", f, ours.number(), tally)
+    let ours = i64::from(ours.number());
+    if ours != theirs {
+        tally.different.push(format!("pick of VM {}: {theirs}, here {ours}", f.text("vm")?));
+    }
+    Ok(())
 }
 
 fn slot(b: &[u8; SLOT_BYTES]) -> Slot {
@@ -91,14 +96,6 @@ fn slot(b: &[u8; SLOT_BYTES]) -> Slot {
         user_mode: b[14],
         shared: b[15],
     }
-}
-
-fn compare(what: &str, f: &Fields, ours: i32, tally: &mut Tally) -> anyhow::Result<()> {
-    let (theirs, ours): (i64, i64) = (f.number("pick")?, ours.into());
-    if ours != theirs {
-        tally.different.push(format!("{what} of VM {}: {theirs}, here {ours}", f.text("vm")?));
-    }
-    Ok(())
 }
 
 /// The bytes of each slot in the line. The line has their number.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes the files of a report atomically.
 
+use crate::compute::world_tables;
 use crate::show::charts::charts;
 use crate::show::csv::csv;
 use crate::show::html::html;
@@ -14,7 +15,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use unspin_text::{sweep, write_atomic, FileError};
 
-/// Writes summary.json, table.txt, table.csv, report.html, the pictures and designs of worlds into `dir`.
+/// Writes summary.json, table.txt, table.csv, report.html, the pictures and tables of worlds into `dir`.
 /// With several documents, summary.json is that of the last, and each has a summary-NAME-KERNEL.json.
 pub fn write_dir(dir: &Path, docs: &[Document]) -> Result<Vec<PathBuf>, FileError> {
     fs::create_dir_all(dir).map_err(|error| FileError { path: dir.to_path_buf(), error })?;
@@ -62,10 +63,8 @@ fn remove_others(dir: &Path, names: &HashSet<&str>) {
     }
 }
 
-/// Prefixes of the names of pictures and of designs of worlds, after an optional name of their
-/// document.
+/// Prefixes of the names of pictures, after an optional name of their document.
 const PICTURES: [&str; 6] = ["performance", "inefficiency", "yields", "waits", "window", "bands"];
-const DESIGNS: [&str; 4] = ["sample", "given", "screening", "shares"];
 
 fn is_of_report(path: &Path, name: &str) -> bool {
     let is = |start: &str| name.starts_with(start) || name.contains(&format!("-{start}"));
@@ -76,7 +75,9 @@ fn is_of_report(path: &Path, name: &str) -> bool {
     };
     match name.rsplit_once('.') {
         Some((_, "svg")) => PICTURES.iter().any(|of| is(&format!("{of}-"))) && begins(SVG_HEAD),
-        Some((_, "csv")) => DESIGNS.iter().any(|of| is(&format!("worlds-{of}.csv"))),
+        Some((stem, "csv")) => {
+            world_tables::names().any(|of| stem == of || stem.ends_with(&format!("-{of}")))
+        }
         Some((_, "json")) => name.starts_with("summary-") && begins("{\n  \"schema\": "),
         _ => false,
     }

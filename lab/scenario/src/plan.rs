@@ -12,7 +12,7 @@ pub use crate::schema::linux::{
 pub use crate::schema::lock::{LockChoice, LockKind};
 use crate::schema::names::is_default;
 pub use crate::schema::names::PHYSICAL_ARM;
-pub use crate::schema::program::{Dist, Op, Step};
+pub use crate::schema::program::{Dist, Op, Step, Waits};
 pub use crate::schema::scenario::{Host, Role};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@ mod common;
 
 use common::{fails, lab, said};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use unspin_scratch::Scratch;
 
@@ -103,6 +103,26 @@ fn the_first_worlds_of_more_are_the_same() {
     let design = dir.text("a/worlds-sample-design.csv");
     made(&few, &dir.text("c"), &["--design", &design]);
     assert_eq!(dir.read("c/worlds-given-outcomes.csv"), dir.read("a/worlds-sample-outcomes.csv"));
+}
+
+#[test]
+fn tables_of_worlds_that_are_not_drawn_again_are_removed() {
+    let dir = Scratch::new();
+    let few = scenario(&dir, &[]);
+    let tables = |design: &str| {
+        ["design", "outcomes"].map(|of| dir.join(format!("out/worlds-{design}-{of}.csv")))
+    };
+    made(&few, &dir.text("out"), &["--worlds", "4"]);
+    assert!(tables("sample").iter().all(|table| table.is_file()));
+    let design = dir.text("design.csv");
+    fs::copy(&tables("sample")[0], &design).unwrap();
+    let mine = dir.file("out/worlds-sample.csv", "mine");
+    made(&few, &dir.text("out"), &["--design", &design]);
+    assert!(tables("given").iter().all(|table| table.is_file()));
+    assert!(tables("sample").iter().all(|table| !table.exists()));
+    made(&few, &dir.text("out"), &[]);
+    assert!(tables("given").iter().all(|table| !table.exists()));
+    assert!(Path::new(&mine).is_file());
 }
 
 #[test]

@@ -26,6 +26,6 @@ pub use error::{Error, GuestFault};
 pub use process::{vm_process_main, VM_PROCESS_COMMAND};
 pub use realtime::{set_fifo, set_normal, Realtime};
 pub use sched::{sched_stats, Counter, Counts};
-pub use thread::{allowed_cpus, clock_ns, pin, run_on};
+pub use thread::{allowed_cpus, clock_ns, run_on};
 pub use unserved::{unserved, Unserved};
 pub use vm::{Vm, VmConfig};

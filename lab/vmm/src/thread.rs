@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The threads of vCPUs: their clocks, their CPUs, and the signal that interrupts them.
 
-use crate::Error;
+use unspin_host::cpus::set_affinity;
 
 /// The time of a clock, ns.
 pub fn clock_ns(clock: libc::clockid_t) -> u64 {
@@ -27,31 +27,7 @@ pub fn allowed_cpus() -> Vec<usize> {
 
 /// Restricts the calling thread to `cpus`.
 pub fn run_on(cpus: &[usize]) -> std::io::Result<()> {
-    // SAFETY: every index comes from `allowed_cpus`, and so is within the set.
-    let error = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        cpus.iter().for_each(|cpu| libc::CPU_SET(*cpu, &mut set));
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
-    };
-    if error == 0 {
-        Ok(())
-    } else {
-        Err(std::io::Error::last_os_error())
-    }
-}
-
-/// Pins the thread to this CPU.
-pub fn pin(tid: i32, cpu: u32) -> Result<(), Error> {
-    let mut mask = vec![0u64; cpu as usize / 64 + 1];
-    mask[cpu as usize / 64] = 1 << (cpu % 64);
-    // SAFETY: the kernel reads as many bytes as passed.
-    let result =
-        unsafe { libc::sched_setaffinity(tid, size_of_val(mask.as_slice()), mask.as_ptr().cast()) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(Error::os(format!("cannot pin a vCPU to CPU {cpu} (is it online?)")))
-    }
+    set_affinity(0, &cpus.iter().map(|cpu| *cpu as u32).collect())
 }
 
 /// The signal that takes a vCPU out of KVM_RUN.

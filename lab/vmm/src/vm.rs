@@ -19,9 +19,10 @@ use unspin_scenario::plan::{LockKind, Step};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryMmap};
 
 use crate::counters::{sample, VcpuSample};
-use crate::thread::{clock_ns, install_kick_handler, kick_signal, pin};
+use crate::thread::{clock_ns, install_kick_handler, kick_signal};
 use crate::{boot, vcpu, Error, GuestFault};
 use unspin_guest_abi::{self as abi, ProgramError};
+use unspin_host::cpus::set_affinity;
 
 /// Three pages at the end of the 32-bit space that KVM needs on Intel; far from guest memory.
 const KVM_TSS_ADDR: usize = 0xfffb_d000;
@@ -233,7 +234,10 @@ impl Vm {
             }
             entry.tid = tid.load(Ordering::Acquire) as i32;
             if let Some(&cpu) = config.pin.get(index as usize) {
-                pin(entry.tid, cpu)?;
+                set_affinity(entry.tid as u32, &[cpu].into()).map_err(|source| {
+                    let what = format!("cannot pin a vCPU to CPU {cpu} (is it online?)");
+                    Error::Os { what, source }
+                })?;
             }
         }
         Ok(())

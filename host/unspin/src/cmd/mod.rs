@@ -35,7 +35,8 @@ use unspin_cli::{completions, help, man};
     name = "unspin",
     version,
     max_term_width = 100,
-    after_help = "unspin-lab has the commands for scenarios, emulated computers and the simulator."
+    after_help = "The commands for scenarios, emulated computers and the simulator are those of unspin-lab.\n\
+        `unspin bench` runs `unspin-lab bench`, and so on."
 )]
 pub struct Cli {
     #[command(subcommand)]

@@ -3,10 +3,10 @@
 //! SALib's format: X of a problem with bounds 0 and 1, and a column Y for each comparison.
 
 use crate::compute::measures::Over;
-use crate::compute::worlds::{first_repeat, name, outcome, Seen, Worlds};
+use crate::compute::worlds::{first_repeat, name, outcome, Seen, Worlds, DESIGNS};
 use crate::summary::Point;
 use std::collections::BTreeMap;
-use unspin_scenario::result::RunResult;
+use unspin_scenario::result::{RunResult, WorldDesign};
 use unspin_scenario::Named;
 use unspin_worlds::Columns;
 
@@ -27,13 +27,22 @@ pub(crate) fn tables(
     let compared: Vec<Compared> = points.iter().flat_map(|p| compared(p, runs)).collect();
     let mut files = Vec::new();
     for (design, worlds) in &worlds.designs {
-        let stem = format!("worlds-{}", name(*design));
+        let [of_design, of_outcomes] = names_of(*design);
         // Writing CSV into memory cannot fail.
         let csv = |columns: Columns| columns.write().unwrap_or_default();
-        files.push((format!("{stem}-design"), csv(places(worlds))));
-        files.push((format!("{stem}-outcomes"), csv(outcomes(worlds, &compared))));
+        files.push((of_design, csv(places(worlds))));
+        files.push((of_outcomes, csv(outcomes(worlds, &compared))));
     }
     files
+}
+
+fn names_of(design: WorldDesign) -> [String; 2] {
+    ["design", "outcomes"].map(|table| format!("worlds-{}-{table}", name(design)))
+}
+
+/// The names that tables of worlds can have.
+pub(crate) fn names() -> impl Iterator<Item = String> {
+    DESIGNS.into_iter().flat_map(names_of)
 }
 
 fn places(worlds: &BTreeMap<u32, Seen>) -> Columns {

@@ -14,7 +14,7 @@ use unspin_worlds::Band;
 
 /// Seed of the resampling that computes intervals.
 const SEED: u64 = 16;
-const DESIGNS: [WorldDesign; 2] = [WorldDesign::Sample, WorldDesign::Given];
+pub(crate) const DESIGNS: [WorldDesign; 2] = [WorldDesign::Sample, WorldDesign::Given];
 
 /// A world and its runs.
 pub(crate) struct Seen<'a> {

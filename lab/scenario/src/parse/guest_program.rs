@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs that Linux guests run.
 
-use crate::parse::keys::{read_all, read_list, OfKeys};
+use crate::parse::keys::{read_all, read_list, read_own_name, OfKeys};
 use crate::schema::countable::countable;
 use crate::schema::key::{Form, Key, List, Maybe};
 use crate::schema::keys::guest_program as keys;
@@ -20,15 +20,8 @@ pub fn parse_guest_program(file: &str, name: &str, text: &str) -> Result<GuestPr
 
 fn read_program(top: &Table, expected_name: &str) -> Option<GuestProgram> {
     top.only_of(&keys::GUEST_PROGRAM);
-    let named = |v: Value| {
-        let s = v.str(keys::NAME.takes.0)?;
-        if s != expected_name {
-            v.problem(format!("{s:?} is not the file's name"), format!("{expected_name:?}"));
-        }
-        Some(s.to_string())
-    };
     read_all!(GuestProgram {
-        name: top.needed(&keys::NAME).and_then(named),
+        name: top.needed(&keys::NAME).and_then(|v| read_own_name(&v, expected_name)),
         title: line(top, &keys::TITLE),
         packages: words(top, &keys::PACKAGES),
         sources: words(top, &keys::SOURCES),

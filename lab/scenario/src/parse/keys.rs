@@ -131,6 +131,15 @@ pub(crate) fn read_list<K: Kind, T: PartialEq + Debug>(
     Some(read)
 }
 
+/// A name that must be that of its file.
+pub(crate) fn read_own_name(v: &Value, file_name: &str) -> Option<String> {
+    let s = v.str("a string")?;
+    if s != file_name {
+        v.problem(format!("{s:?} is not the file's name"), format!("{file_name:?}"));
+    }
+    Some(s.to_string())
+}
+
 /// Reads the declared keys of a table.
 pub(crate) trait OfKeys<'r, 't> {
     /// Records every key that the table does not declare.

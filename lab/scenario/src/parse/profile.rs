@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Profiles as a whole.
 
-use crate::parse::keys::OfKeys;
+use crate::parse::keys::{read_own_name, OfKeys};
 use crate::parse::program::check_program;
 use crate::parse::ranges::Ranges;
 use crate::parse::step::read_step;
@@ -25,13 +25,7 @@ pub fn parse_profile(file: &str, name: &str, text: &str) -> Result<Profile, Prob
 
 fn read_profile(top: &Table, expected_name: &str) -> Option<Profile> {
     top.only_of(&keys::PROFILE);
-    let name = top.needed(&keys::NAME).and_then(|v| {
-        let s = v.str("a string")?;
-        if s != expected_name {
-            v.problem(format!("{s:?} is not the file's name"), format!("{expected_name:?}"));
-        }
-        Some(s.to_string())
-    });
+    let name = top.needed(&keys::NAME).and_then(|v| read_own_name(&v, expected_name));
     let spin_intensive = top.read(&keys::SPIN_INTENSIVE);
     let calibration = top.at(&keys::CALIBRATION).map(|v| read_calibration(&v));
     let steps = top.needed(&keys::STEP_TABLES).and_then(|v| {

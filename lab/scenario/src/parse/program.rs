@@ -2,7 +2,7 @@
 //! Checks that a program can run to its end.
 
 use crate::schema::limits::LOCKS_MAX;
-use crate::schema::program::{Dist, Op, Step};
+use crate::schema::program::{Dist, Op, Step, Waits};
 use unspin_text::Value;
 
 /// The number of a socket's lock in this file.
@@ -52,7 +52,7 @@ impl Locks {
             Op::Critical if self.held.is_empty() => {
                 at.problem("outside any lock", "between lock and unlock; outside use compute");
             }
-            op if waits(op) && !self.held.is_empty() => at.problem(
+            op if op.waits() != Waits::No && !self.held.is_empty() => at.problem(
                 "waits while holding a lock: other vCPUs would spin until the wait ends, or \
                  forever",
                 "barriers, block, mutex and shootdown outside locks",
@@ -108,7 +108,8 @@ fn check_sockets(program: &[Step], at: &[Value]) {
             "iterations = N, the capacity of the socket",
         );
     }
-    if let Some(i) = (0..program.len()).find(|i| waits_for_all(program[*i].op)) {
+    let for_all = |s: &Step| s.op.waits() == Waits::ForThreads && s.op != Op::SocketWait;
+    if let Some(i) = program.iter().position(for_all) {
         at[i].problem(
             "waits for all threads in a program with messages: a thread that waits for a message \
              never arrives",
@@ -117,34 +118,7 @@ fn check_sockets(program: &[Step], at: &[Value]) {
     }
 }
 
-/// Whether a thread waits for another vCPU in this step.
-fn waits(op: Op) -> bool {
-    waits_for_all(op)
-        || matches!(
-            op,
-            Op::Block
-                | Op::Mutex
-                | Op::MutexRead
-                | Op::Shootdown
-                | Op::ShootdownLazy
-                | Op::SocketWait
-        )
-}
-
-/// Whether no thread continues before all have arrived.
-fn waits_for_all(op: Op) -> bool {
-    matches!(
-        op,
-        Op::Barrier
-            | Op::SpinBarrier
-            | Op::UserBarrier
-            | Op::CondBarrier
-            | Op::SerialFirst
-            | Op::SerialRotating
-    )
-}
-
-/// At most one mutex at a time, and no step that waits for all threads while one is held.
+/// At most one mutex at a time, and no step that waits for other threads while one is held.
 fn check_mutexes(program: &[Step], at: &[Value]) {
     let mut held: Option<(u32, usize)> = None;
     for (i, s) in program.iter().enumerate() {
@@ -157,7 +131,7 @@ fn check_mutexes(program: &[Step], at: &[Value]) {
             (Op::MutexUnlock, _) => {
                 at[i].problem(format!("mutex {} is not held here", s.lock), "a held mutex");
             }
-            (op, Some(_)) if op == Op::SocketWait || waits_for_all(op) => {
+            (op, Some(_)) if op.waits() == Waits::ForThreads => {
                 at[i].problem(
                     "waits for other threads while holding a mutex",
                     "barriers, serial-first, serial-rotating and socket-wait outside mutexes",

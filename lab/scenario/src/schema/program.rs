@@ -103,6 +103,46 @@ pub enum Op {
     SocketUnlock,
 }
 
+/// What a thread waits for, apart from spin-locks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waits {
+    No,
+    /// It sleeps, or waits for its siblings' vCPUs.
+    Asleep,
+    /// For other threads: all of them, or one that sends or receives messages.
+    ForThreads,
+}
+
+impl Op {
+    /// What a thread waits for in this step.
+    pub const fn waits(self) -> Waits {
+        match self {
+            Op::Block | Op::Mutex | Op::MutexRead | Op::Shootdown | Op::ShootdownLazy => {
+                Waits::Asleep
+            }
+            Op::Barrier
+            | Op::SpinBarrier
+            | Op::UserBarrier
+            | Op::CondBarrier
+            | Op::SerialFirst
+            | Op::SerialRotating
+            | Op::SocketWait => Waits::ForThreads,
+            Op::Compute
+            | Op::Lock
+            | Op::Critical
+            | Op::Unlock
+            | Op::Wake
+            | Op::MutexUnlock
+            | Op::ComputeFirst
+            | Op::ComputeRotating
+            | Op::ComputeMoving
+            | Op::Share
+            | Op::SocketLock
+            | Op::SocketUnlock => Waits::No,
+        }
+    }
+}
+
 /// Distribution of a length in loop iterations (timer cycles for `block`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

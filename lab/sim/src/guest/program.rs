@@ -3,7 +3,7 @@
 
 use crate::engine::Rng;
 use unspin_guest_abi::{self as abi, ProgramError};
-use unspin_scenario::plan::{self, Dist, Op};
+use unspin_scenario::plan::{self, Dist, Op, Waits};
 
 /// A length that is drawn each time its step is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -214,41 +214,6 @@ fn capacity(program: &[plan::Step]) -> Result<u32, ProgramError> {
     ))
 }
 
-/// For what a thread waits in a step, besides spin-locks.
-#[derive(PartialEq, Eq)]
-enum Waits {
-    No,
-    /// It sleeps, or waits for its siblings' vCPUs.
-    Asleep,
-    /// For other threads.
-    ForThreads,
-}
-
-fn waits(op: Op) -> Waits {
-    match op {
-        Op::Mutex | Op::MutexRead | Op::Shootdown | Op::ShootdownLazy | Op::Block => Waits::Asleep,
-        Op::Barrier
-        | Op::SpinBarrier
-        | Op::UserBarrier
-        | Op::CondBarrier
-        | Op::SerialFirst
-        | Op::SerialRotating
-        | Op::SocketWait => Waits::ForThreads,
-        Op::Lock
-        | Op::Unlock
-        | Op::MutexUnlock
-        | Op::SocketLock
-        | Op::SocketUnlock
-        | Op::Wake
-        | Op::Compute
-        | Op::ComputeFirst
-        | Op::ComputeRotating
-        | Op::ComputeMoving
-        | Op::Critical
-        | Op::Share => Waits::No,
-    }
-}
-
 /// One mutex at a time, released, outside spin-locks, and no barrier while it is held.
 fn check_mutexes(program: &[plan::Step]) -> Result<(), String> {
     let (mut held, mut spin_locks) = (None, 0);
@@ -258,7 +223,7 @@ fn check_mutexes(program: &[plan::Step]) -> Result<(), String> {
         spin_locks += i32::from(step.op == Op::Lock) - i32::from(step.op == Op::Unlock);
         let wrong = if (takes || gives) && step.lock as usize >= abi::LOCKS_MAX {
             "mutexes are 0 to 15"
-        } else if spin_locks > 0 && waits(step.op) == Waits::Asleep {
+        } else if spin_locks > 0 && step.op.waits() == Waits::Asleep {
             "sleeps or waits for all while holding a spin-lock"
         } else if takes && held.is_some() {
             "a mutex while holding another"
@@ -266,7 +231,7 @@ fn check_mutexes(program: &[plan::Step]) -> Result<(), String> {
             "the mutex is not held"
         } else if gives && step.permille != 1000 {
             "an unlock must always be taken; put the chance on its mutex"
-        } else if held.is_some() && waits(step.op) == Waits::ForThreads {
+        } else if held.is_some() && step.op.waits() == Waits::ForThreads {
             "waits for others while holding a mutex: they could never come"
         } else {
             held = if takes { Some(step.lock) } else { held.filter(|_| !gives) };

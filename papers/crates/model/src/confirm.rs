@@ -51,7 +51,7 @@ pub fn program(app: &App, units: u32) -> Vec<Step> {
         Sequential::Same => Op::SerialFirst,
         Sequential::Rotating => Op::SerialRotating,
     };
-    let barrier = Step { op: Op::Barrier, ..step(Op::Barrier, 0.0) };
+    let barrier = step(Op::Barrier, 0.0);
     for phase in app.phases.iter().filter(|p| p.threads > 0) {
         let threads = f64::from(phase.threads);
         // The part of its time in which all work; one works in the rest.

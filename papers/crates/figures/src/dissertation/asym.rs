@@ -6,6 +6,7 @@
 //! of work per second, relative to four VMs with the benchmark and symmetric vCPUs (section 5.5.3's
 //! first scenario).
 
+use super::average;
 use crate::ctx::{mean, Point};
 use crate::within::Rule;
 use crate::{Ctx, Entry, Error, Experiment};
@@ -121,12 +122,6 @@ fn performances(ctx: &Ctx, arm: &str, beside_hogs: bool) -> Result<Vec<f64>, Err
         performance(ctx, name, &others, arm)
     };
     ALL.iter().map(|(name, _)| name).map(of).collect()
-}
-
-/// The mean over the text's benchmarks.
-fn average(names: &[(&str, f64)], values: &[f64]) -> f64 {
-    let sum: f64 = names.iter().zip(values).map(|((_, times), v)| times * v).sum();
-    sum / names.iter().map(|(_, times)| times).sum::<f64>()
 }
 
 fn names(of: &[(&'static str, f64)]) -> Vec<&'static str> {

@@ -10,3 +10,9 @@ use crate::Experiment;
 
 pub const EXPERIMENTS: &[&[Experiment]] =
     &[factors::EXPERIMENTS, speedup::EXPERIMENTS, asym::EXPERIMENTS];
+
+/// The mean over benchmarks, each with the number of times that the text counts it.
+fn average(names: &[(&str, f64)], values: &[f64]) -> f64 {
+    let sum: f64 = names.iter().zip(values).map(|((_, times), v)| times * v).sum();
+    sum / names.iter().map(|(_, times)| times).sum::<f64>()
+}

@@ -2,6 +2,7 @@
 //! Chapter 4 of J. Shan's dissertation (NJIT 2018): scalability on machines and in VMs. Applications
 //! are those of `models/`, one per type of table 4.1, beside three VMs that never rest.
 
+use super::average;
 use crate::within::Rule;
 use crate::{Ctx, Entry, Error, Experiment};
 use std::path::PathBuf;
@@ -100,10 +101,6 @@ fn benchmark(ctx: &Ctx, name: &str) -> Result<App, Error> {
     }
 }
 
-fn average(values: &[f64]) -> f64 {
-    FOURTH.iter().zip(values).map(|((_, times), v)| times * v).sum::<f64>() / 8.0
-}
-
 /// Speedups of type 4's benchmarks in a VM with that allocation period.
 fn fourth(ctx: &Ctx, period_ms: f64) -> Result<Vec<f64>, Error> {
     let at = |(name, _): &(&str, f64)| of(ctx, &App { period_ms, ..benchmark(ctx, name)? }, false);
@@ -117,8 +114,8 @@ fn fig4(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
         let app = benchmark(ctx, name)?;
         most.push(app.predict(Allocation::Even).efficiency_max);
     }
-    e.share("actual", average(&actual));
-    e.share("estimated_max", average(&most));
+    e.share("actual", average(&FOURTH, &actual));
+    e.share("estimated_max", average(&FOURTH, &most));
     e.share("canneal[0]", actual[0]);
     e.share("canneal[1]", most[0]);
     e.axes("benchmark", "efficiency");
@@ -135,9 +132,9 @@ fn fig5(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     }
     e.setting("periods_ms");
     e.axes("allocation period, ms", "speedup");
-    let first = average(&all[0]);
+    let first = average(&FOURTH, &all[0]);
     e.count("avg_speedup[0]", first, Some(1.0));
-    let last = average(&all[3]);
+    let last = average(&FOURTH, &all[3]);
     e.count("avg_speedup[1]", last, Some(1.0));
     let rises = Rule::EFFECT.allows(last / first);
     e.condition("the average rises", rises, format!("{first:.2} to {last:.2}"));
