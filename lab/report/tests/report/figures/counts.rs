@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What was counted, and what is unknown.
 
-use crate::common::{lines, plan, read};
 use super::{as_is, near, one, row, SCENARIO};
+use crate::common::{lines, plan, read};
 use unspin_report::{html, text};
 use unspin_scenario::plan::Window;
 use unspin_scenario::result::{Attribution, Stalls};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Performance, headroom and fairness against the baseline.
 
-use crate::common::{documents_of, lines, plan, plan_of};
 use super::{as_is, near, one, row, SCENARIO};
+use crate::common::{documents_of, lines, plan, plan_of};
 use unspin_report::{charts, text, Row};
 use unspin_scenario::plan::Run;
 use unspin_scenario::result::VmResult;

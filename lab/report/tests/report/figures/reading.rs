@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files of records: what is read of them, and what is left out and named.
 
-use crate::common::{documents_of, lines, plan, read};
 use super::{as_is, one, row, SCENARIO};
+use crate::common::{documents_of, lines, plan, read};
 use serde_json::Value;
 use unspin_report::{csv, documents, html, text, Input};
 use unspin_scenario::result::{Attribution, EpochSample, Record, RunResult};
