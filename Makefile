@@ -163,7 +163,7 @@ matrix-full: build ## the matrix for all profiles (hours; resumes where it stopp
 	$(LAB) bench scenarios/matrix.toml --machine emulated --out out/matrix-full --resume
 	$(LAB) report out/matrix-full --matrix docs/matrix-full.md --pictures ../results
 
-bench-locks: test-deps ## compare every lock with those that programs use, and programs under unspin run; 15 minutes, out/bench-locks/summary.json
+bench-locks: test-deps ## compare every lock with those that programs use, and programs under unspin run; 15 to 18 minutes, out/bench-locks/summary.json
 	@.ci/deps sysbench pbzip2 rocksdb-tools || echo "some programs could not be installed and are not compared"
 	cargo build --release --locked -p unspin
 	cargo run --release --locked -p unspin-bench-locks -- --out out/bench-locks
