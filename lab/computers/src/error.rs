@@ -59,6 +59,8 @@ pub enum LabError {
              Debian kernel"
     )]
     Unsuitable { release: String, option: String, why: &'static str },
+    #[error("the package of kernel {release} has no module {module}; use a Debian kernel")]
+    NoModule { release: String, module: String },
     #[error("the kernel configuration {config} has no {option}, which {file} requires")]
     OptionRefused { option: String, config: PathBuf, file: &'static str },
     #[error(

@@ -153,6 +153,20 @@ impl Lab {
         kernel::prepare(&self.root, &self.dir, package.into(), go)
     }
 
+    /// A module of a kernel that [`Lab::build`] returned, uncompressed: `name` in the directory `sub` of the kernel's
+    /// modules.
+    ///
+    /// # Errors
+    /// The kernel's package does not have it.
+    pub fn kernel_module(&self, kernel: &Kernel, sub: &str, name: &str) -> Result<Vec<u8>> {
+        let release = &kernel.release;
+        let tree = self.dir.join("kernels").join(release).join("tree");
+        packages::module_of(&tree, release, sub, name)?.ok_or_else(|| LabError::NoModule {
+            release: release.clone(),
+            module: format!("{sub}/{name}.ko"),
+        })
+    }
+
     /// Builds the module for a kernel of which only the headers are fetched. Returns the kernel's
     /// release.
     pub fn build_module(&self, package: impl Into<KernelPackage>, go: &mut Go) -> Result<String> {

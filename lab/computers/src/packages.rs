@@ -145,21 +145,30 @@ pub(crate) fn vmlinuz_of(tree: &Path, release: &str) -> PathBuf {
 
 /// Puts an uncompressed module into `dir`. Returns whether the kernel has this module.
 fn extract_module(tree: &Path, release: &str, sub: &str, name: &str, dir: &Path) -> Result<bool> {
+    let Some(contents) = module_of(tree, release, sub, name)? else { return Ok(false) };
     let target = dir.join(format!("{name}.ko"));
+    fs::write(&target, contents).map_err(io(&target)).map(|()| true)
+}
+
+/// An uncompressed module of an unpacked kernel. `None`: the kernel does not have this module.
+pub(crate) fn module_of(
+    tree: &Path,
+    release: &str,
+    sub: &str,
+    name: &str,
+) -> Result<Option<Vec<u8>>> {
     for lib in ["lib/modules", "usr/lib/modules"] {
         let base = tree.join(lib).join(release).join("kernel").join(sub);
         let plain = base.join(format!("{name}.ko"));
         let packed = base.join(format!("{name}.ko.xz"));
         if plain.exists() {
-            fs::copy(&plain, &target).map_err(io(&target))?;
-            return Ok(true);
+            return fs::read(&plain).map_err(io(&plain)).map(Some);
         }
         if packed.exists() {
-            fs::write(&target, uncompressed(&packed)?).map_err(io(&target))?;
-            return Ok(true);
+            return uncompressed(&packed).map(Some);
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 fn uncompressed(packed: &Path) -> Result<Vec<u8>> {

@@ -10,18 +10,36 @@ use unspin_computers::{Computer, Series, QEMU_TOOLS};
 /// How often it is ended in each way.
 const ROUNDS: u32 = 3;
 
+/// Modules of /dev/vhost-vsock in the order of loading, with their directories among the kernel's.
+const VHOST: [(&str, &str); 5] = [
+    ("drivers/vhost", "vhost_iotlb"),
+    ("drivers/vhost", "vhost"),
+    ("net/vmw_vsock", "vsock"),
+    ("net/vmw_vsock", "vmw_vsock_virtio_transport_common"),
+    ("drivers/vhost", "vhost_vsock"),
+];
+
 /// Boots a script that makes at least so many checks.
 fn boot(name: &str, script: &str, checks_min: u32) {
-    boot_with(4, name, script, checks_min);
+    boot_with(4, &[], name, script, checks_min);
 }
 
-fn boot_with(cpus: u32, name: &str, script: &str, checks_min: u32) {
+/// The same with so many CPUs, and with these modules of the kernel's package in /modules.
+fn boot_with(cpus: u32, modules: &[(&str, &str)], name: &str, script: &str, checks_min: u32) {
     let Some(command) = common::built("unspin", "the scheduler for VMs") else { return };
     let _alone = common::alone();
-    let extras = Extras { programs: vec![command], ..NO_EXTRAS };
     let computer = Computer::qemu_in_virtual_time(cpus);
     let script = format!("{}{script}", include_str!("ext.sh"));
-    common::checks(name, QEMU_TOOLS, &[Series::V7_3], &computer, &script, checks_min, extras);
+    common::on_kernels(QEMU_TOOLS, &[Series::V7_3], |lab, kernel| {
+        let file = |(dir, module): &(&str, &str)| {
+            let contents = lab.kernel_module(kernel, dir, module);
+            (format!("modules/{module}.ko"), contents.unwrap_or_else(|e| panic!("{e}")))
+        };
+        let files = modules.iter().map(file).collect();
+        let extras = Extras { programs: vec![command.clone()], files, ..NO_EXTRAS };
+        let name = format!("{name}-{}", kernel.series.name());
+        common::checked(lab, kernel, &computer, &script, &name, checks_min, extras)
+    });
 }
 
 #[test]
@@ -36,7 +54,9 @@ fn shares_are_those_of_cgroups_and_strangers_have_little() {
 
 #[test]
 fn threads_that_start_and_tasks_of_the_host() {
-    boot("schedule-threads", include_str!("schedule_threads.sh"), 92);
+    let modules = VHOST.map(|(_, module)| module).join(" ");
+    let script = format!("VHOST='{modules}'\n{}", include_str!("schedule_threads.sh"));
+    boot_with(4, &VHOST, "schedule-threads", &script, 111);
 }
 
 #[test]
@@ -51,7 +71,7 @@ fn a_vm_that_spins_in_user_space_is_a_gang() {
 
 #[test]
 fn forty_cpus_are_accepted() {
-    boot_with(40, "schedule-many", include_str!("schedule_many.sh"), 5);
+    boot_with(40, &[], "schedule-many", include_str!("schedule_many.sh"), 5);
 }
 
 #[test]

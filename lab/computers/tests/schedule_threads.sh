@@ -28,6 +28,62 @@ check "SCHED_BATCH: all threads have it again" all_are $h 3
 check "SCHED_BATCH: and their CPUs" all_on $h 0-3
 end_vms /tmp/stop-h $h
 
+# --- a worker of vhost, which the kernel starts as a thread of the VM's process. The VM's vCPUs wait meanwhile ---
+for module in $VHOST; do check "vhost: $module is loaded" insmod /modules/$module.ko; done
+begin w 2 unspin-inside vm-with-vhost 2 /tmp/begin-w --until /tmp/stop-w
+worker=$(grep -l '^vhost-' /proc/$w/task/*/comm | cut -d / -f 5)
+worker_has() {
+	has="$(field $w $worker 39) $(field $w $worker 17)"
+	[ "$has" = "$*" ] || { echo "policy and nice value: $has, not $*"; false; }
+}
+unspin-inside class batch $worker
+renice -n 5 -p $worker
+check "vhost: the worker has SCHED_BATCH and a nice value" worker_has 3 5
+settings $w > /tmp/before-$w
+worker_on() { [ "$(cpus_of $w $worker)" = $1 ]; }
+# CPU time of threads of the VM, and what the scheduler has charged it, ns.
+ns_of() {
+	for tid; do
+		cut -d ' ' -f 1 /proc/$w/task/$tid/schedstat
+	done | tr '\n' '+' | sed 's/$/0/'
+}
+worker_ran() { [ $(($(ns_of $worker))) -gt $1 ]; }
+charged_ns() { of $w | sed -n 's/.*"ran_ns":\([0-9]*\).*/\1/p'; }
+# The thread that gives the worker work cannot run on the scheduler's CPUs, and stays as it is. The figures are of one
+# moment, because the VM is stopped for more than a look.
+look_at_times() {
+	kill -STOP $w
+	sleep 3
+	# shellcheck disable=SC2046 # words
+	works=$(($(ns_of $worker) - works)) others=$(($(ns_of $w $(vcpus $w)) - others)) charged=$(($(charged_ns) - charged))
+	kill -CONT $w
+}
+# The kernel counts the time in which a thread is chosen as the thread's, the scheduler does not: for the worker, which
+# runs for some us at a time, that is most of it.
+worker_is_charged() {
+	works=0 others=0 charged=0
+	look_at_times
+	settle worker_ran $((works + 200000000))
+	look_at_times
+	say "vhost: the worker ran for $works ns, others for $others ns, charged are $charged ns"
+	[ $works -ge 200000000 ] && [ $charged -gt $((others + works / 8)) ] && [ $charged -le $((others + works)) ]
+}
+for ends in end killed; do
+	check "vhost: the kernel takes it" schedule --cpus 2-3 --no-gangs pid:$w
+	check "vhost: the worker is its, and has its nice value" settle worker_has $EXT 5
+	check "vhost: on its CPUs" settle worker_on 2-3
+	if [ $ends = end ]; then
+		check "vhost: the worker's CPU time is charged" worker_is_charged
+		check "vhost: it ends" end
+	else
+		end_by KILL
+	fi
+	check "vhost: $ends: threads are as before" settle as_before $w
+	check "vhost: $ends: it works" settle worker_ran $(($(ns_of $worker) + 1))
+done
+touch /tmp/begin-w
+end_vms /tmp/stop-w $w
+
 # --- processes that a VM starts meanwhile, and processes of those ---
 children() { grep -l "^PPid:[^0-9]*$1\$" /proc/[0-9]*/status 2> /dev/null | cut -d / -f 3; }
 one_has() {

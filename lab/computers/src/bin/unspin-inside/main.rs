@@ -40,6 +40,9 @@ const USAGE: &str = "usage: unspin-inside COMMAND
                                    the same as vm, and it starts threads that sleep all the time
   vm-that-arrives VCPUS BEGIN --until FILE
                                    the same as vm, and its vCPUs wait until the file BEGIN exists
+  vm-with-vhost VCPUS BEGIN --until FILE
+                                   the same as vm-that-arrives, and a thread on CPU 0 gives a worker of vhost work
+                                   all the time
   vm-that-forks VCPUS BEGIN --until FILE
                                    the same as vm, and it starts a process, and one of that process,
                                    whenever the file BEGIN is there, which it removes
@@ -167,7 +170,10 @@ fn vm(words: &[&str]) -> Result<String, String> {
             ext::start_threads();
             vms::run(number(vcpus)?, 0, &End::File(file.into()))
         }
-        ["vm-that-arrives", vcpus, begin, "--until", file] => {
+        [kind @ ("vm-that-arrives" | "vm-with-vhost"), vcpus, begin, "--until", file] => {
+            if *kind == "vm-with-vhost" {
+                ext::start_vhost()?;
+            }
             let (begin, end) = (End::File(begin.into()), End::File(file.into()));
             vms::run_later(number(vcpus)?, &begin, &end)
         }
