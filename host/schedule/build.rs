@@ -17,7 +17,7 @@ fn main() {
     // Only the second tells what it decides: the first has no code for that.
     for (object, traced) in [("vms.bpf.o", "-DTRACED=0"), ("traced.bpf.o", "-DTRACED=1")] {
         let flags = &["-fno-builtin", "-D__TARGET_ARCH_x86", traced];
-        let program = Program { source, folders: &[policy.clone()], flags };
+        let program = Program { source, folders: std::slice::from_ref(&policy), flags };
         program.compile(&out, &out.join(object)).unwrap_or_else(|error| panic!("{error}"));
     }
 }

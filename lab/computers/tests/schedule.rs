@@ -26,7 +26,7 @@ fn boot_with(cpus: u32, name: &str, script: &str, checks_min: u32) {
 
 #[test]
 fn vms_are_scheduled_and_given_back() {
-    boot("schedule", include_str!("schedule.sh"), 96);
+    boot("schedule", include_str!("schedule.sh"), 97);
 }
 
 #[test]

@@ -66,11 +66,12 @@ replayed() {
 	say "$(wc -c < /tmp/trace) bytes: $(cat /tmp/replayed)"
 }
 check "traced: every decision comes out the same" replayed
-counted() { [ "$(grep -c "^{\"$1\":" /tmp/trace)" -ge $2 ] || { cat /tmp/replayed; false; }; }
-check "traced: VMs are named" counted vm 2
-check "traced: who runs next" counted next 200
-check "traced: turns" counted turn 100
-check "traced: of the gang" grep -q '"then":"begins"' /tmp/trace
+decided() { [ "$(sed -n "s/.*$1: \([0-9]*\)[,)].*/\1/p" /tmp/replayed)" -ge $2 ] || { cat /tmp/replayed; false; }; }
+check "traced: who runs next" decided "who runs next" 200
+check "traced: who has the next turn" decided "who has the next turn" 100
+first_lines() { head -n 200 /tmp/trace | grep -q "$1"; }
+for vm in $a $b; do check "traced: VMs are named" first_lines "^{\"vm\":.*\"process\":$vm,"; done
+check "traced: a gang has turns" first_lines '"then":"begins"'
 
 # --- a VM that starts later, CPUs that are fewer, a CPU that goes ---
 check "on 2 CPUs" schedule --cpus 2-3

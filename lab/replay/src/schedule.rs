@@ -2,7 +2,7 @@
 //! Repeats every decision in a trace of `unspin schedule --trace`, with the same functions in user space
 //! (host/schedule/bpf/decide.h, core/policy/hvs.h). Each result must be the same.
 
-use crate::form::{Begin, Line, Next, Turn, Unit, Yield, SCHEMA, TRACE};
+use crate::form::{Begin, Candidate, Line, Next, Ready, Turn, Unit, Yield, SCHEMA, TRACE};
 use crate::hex_slots;
 use anyhow::{anyhow, bail, Context};
 use serde::de::DeserializeOwned;
@@ -20,6 +20,13 @@ struct Wish {
     vt: u64,
     id: u32,
     flags: u32,
+}
+
+impl Wish {
+    fn new(vt: u64, id: u32, is_owed: bool, is_gang: bool) -> Wish {
+        let flags = if is_owed { OWED } else { 0 } + if is_gang { GANG } else { 0 };
+        Wish { vt, id, flags }
+    }
 }
 
 extern "C" {
@@ -62,7 +69,7 @@ impl fmt::Display for Tally {
             write!(f, "; {lost} are missing, because they came faster than they were written")?;
         }
         if *broken_off > 0 {
-            write!(f, "; {broken_off} of the traces were broken off")?;
+            write!(f, "; traces that were broken off: {broken_off}")?;
         }
         Ok(())
     }
@@ -137,14 +144,8 @@ fn read<T: DeserializeOwned>(number: u64, line: &str) -> anyhow::Result<T> {
 
 fn again_next(next: &Next, tally: &mut Tally) -> Option<String> {
     tally.next += 1;
-    let wishes: Vec<Wish> = next
-        .of
-        .iter()
-        .map(|of| {
-            let flags = u32::from(of.owed) * OWED | u32::from(of.gang) * GANG;
-            Wish { vt: of.vt, id: id(of.unit), flags }
-        })
-        .collect();
+    let wish = |of: &Candidate| Wish::new(of.vt, id(of.unit), of.owed, of.gang);
+    let wishes: Vec<Wish> = next.of.iter().map(wish).collect();
     // SAFETY: so many wishes are there to read.
     let here = unsafe { decide_next(wishes.as_ptr(), wishes.len() as u32, next.vnow) };
     let theirs = next.is.map_or(NOBODY, id);
@@ -158,11 +159,7 @@ fn again_next(next: &Next, tally: &mut Tally) -> Option<String> {
 
 fn again_turn(turn: &Turn, tally: &mut Tally) -> Option<String> {
     tally.turns += 1;
-    let wish = |of: &crate::form::Ready| Wish {
-        vt: of.vt,
-        id: of.vm.into(),
-        flags: u32::from(of.owed) * OWED,
-    };
+    let wish = |of: &Ready| Wish::new(of.vt, of.vm.into(), of.owed, false);
     let wishes: Vec<Wish> = turn.of.iter().map(wish).collect();
     // SAFETY: so many wishes are there to read.
     let here = unsafe { decide_turn(wishes.as_ptr(), wishes.len() as u32) };

@@ -214,15 +214,15 @@ impl Readers {
 
     fn write(&mut self, document: &Document) {
         first_error(self.file.write(document), &mut self.has_no_file);
-        self.to_trace(|_, tracer| tracer.vms(document.vms.iter().map(Taken::traced)));
+        self.traces(|_, tracer| tracer.vms(document.vms.iter().map(Taken::traced)));
     }
 
     /// Writes what was decided since the last time.
     fn follow(&mut self) {
-        self.to_trace(|trace, tracer| tracer.follow(trace.take()));
+        self.traces(|trace, tracer| tracer.follow(trace.take()));
     }
 
-    fn to_trace(&mut self, write: impl FnOnce(&Trace, &mut Tracer) -> anyhow::Result<()>) {
+    fn traces(&mut self, write: impl FnOnce(&Trace, &mut Tracer) -> anyhow::Result<()>) {
         let written = self.trace.as_mut().map(|(trace, tracer)| write(trace, tracer));
         if let Some(Err(e)) = written {
             say!("unspin: {e:#}; the trace ends here, and VMs are still scheduled");
