@@ -14,7 +14,10 @@ fn main() {
     }
     let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap());
     let source = Path::new("bpf/vms.bpf.c");
-    let flags = &["-fno-builtin", "-D__TARGET_ARCH_x86"];
-    let program = Program { source, folders: &[policy], flags };
-    program.compile(&out, &out.join("vms.bpf.o")).unwrap_or_else(|error| panic!("{error}"));
+    // Only the second tells what it decides: the first has no code for that.
+    for (object, traced) in [("vms.bpf.o", "-DTRACED=0"), ("traced.bpf.o", "-DTRACED=1")] {
+        let flags = &["-fno-builtin", "-D__TARGET_ARCH_x86", traced];
+        let program = Program { source, folders: std::slice::from_ref(&policy), flags };
+        program.compile(&out, &out.join(object)).unwrap_or_else(|error| panic!("{error}"));
+    }
 }

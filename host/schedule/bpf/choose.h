@@ -5,15 +5,9 @@
 
 #include "yields.h"
 
-/* Behind all that are no gangs; virtual. */
-#define LAST (1ull << 62)
-
-/* Virtual time of a VM beside that of the one that is owed most; less than LAST for ever. */
 static __always_inline u64 had(const struct vm *v)
 {
-	u64 key = v->vt - vnow + (LAST >> 1);
-
-	return key < LAST ? key : LAST - 1;
+	return beside(v->vt, vnow);
 }
 
 /* Its ready unit that has had least, and may run there; NOBODY if there is none. */
@@ -57,13 +51,15 @@ static __always_inline u64 ready_units(u32 vm)
 /* Who is owed most, by itself or by its VM, of those that wait and "before", but those that were tried. */
 __noinline u32 pick(u32 cpu, u32 before)
 {
-	u64 least = NEVER;
-	u32 vm, best = NOBODY;
+	struct first first = NO_FIRST;
+	u64 base = vnow;
+	u32 vm;
 
+	begin_decision(&on_cpu[bound(cpu)]);
 	bpf_for(vm, 0, settings.count) {
 		struct vm *v = vm_of(vm << 6);
-		u64 set = ready_units(vm), key;
-		u32 unit;
+		u64 set = ready_units(vm), vt, key;
+		u32 unit, id, comes_first;
 
 		if (cpus[bound(cpu)].tries || cpus[bound(cpu)].tried_others)
 			set &= ~tried(cpu, vm);
@@ -74,15 +70,20 @@ __noinline u32 pick(u32 cpu, u32 before)
 		unit = least_unit(vm, set, cpu);
 		if (unit == NOBODY)
 			continue;
-		key = is_owed(id_of(vm, unit)) ? zero : had(v);
-		if (unit != OTHERS && is_gang(v))
-			key |= LAST;
-		if (key >= least)
-			continue;
-		least = key;
-		best = id_of(vm, unit);
+		id = id_of(vm, unit);
+		vt = v->vt;
+		comes_first = is_owed(id);
+		key = next_key(vt, base, comes_first);
+		if (unit != OTHERS && is_gang(v)) {
+			key = behind(key);
+			note_wish(&on_cpu[bound(cpu)], vt, id, comes_first, 1);
+		} else {
+			note_wish(&on_cpu[bound(cpu)], vt, id, comes_first, 0);
+		}
+		consider(&first, key, id);
 	}
-	return best;
+	tell(&on_cpu[bound(cpu)], DECIDES_NEXT, base, cpu, before, first.id);
+	return first.id;
 }
 
 /* Takes a unit that is late and may run there, once in the time between two plans. */

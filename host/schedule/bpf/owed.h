@@ -4,8 +4,8 @@
 #define UNSPIN_SCHEDULE_OWED_H
 
 #include "place.h"
+#include "trace.h"
 
-#define NEVER (~0ull)
 /*
  * By how many of its turns a VM may be ahead of the one before it. That one may not want, or not be able to use, the
  * CPUs that it had. If it then wants them, or one that starts does, it waits for as long as it was ahead. Virtual, by
@@ -106,19 +106,23 @@ static __always_inline u64 turn_of(u32 vm)
  */
 __noinline u32 least_vm(u64 but, u32 of_all)
 {
-	u64 least = NEVER;
-	u32 vm, best = NOBODY;
+	struct first first = NO_FIRST;
+	u32 vm;
 
+	begin_decision(&in_plan);
 	bpf_for(vm, 0, settings.count) {
 		struct vm *v = vm_of(vm << 6);
-		u64 key = !of_all && v->owed && is_gang(v) ? zero : v->vt;
+		u32 comes_first;
+		u64 vt;
 
-		if (but >> (vm & 63) & 1 || key >= least || !(of_all || v->waits | v->runs))
+		if (but >> (vm & 63) & 1 || !(of_all || v->waits | v->runs))
 			continue;
-		least = key;
-		best = vm;
+		vt = v->vt;
+		comes_first = !of_all && v->owed && is_gang(v);
+		note_wish(&in_plan, vt, vm, comes_first, 0);
+		consider(&first, turn_key(vt, comes_first), vm);
 	}
-	return best;
+	return first.id;
 }
 
 /* Shortens what VMs are ahead of vnow, and of each other: their order stays, and so do small differences. */

@@ -429,15 +429,20 @@ __noinline u64 plan(u64 now)
 			set = vcpus_in(v->waits | v->runs);
 			count = count_bits(set);
 			/* Others that come first have CPUs that it needs. */
-			if (count > left)
+			if (count > left) {
+				tell(&in_plan, DECIDES_TURN, count, left, TURN_WAITS, vm);
 				continue;
+			}
 			if (place(vm, set) != count) {
 				take_back(vm);
+				tell(&in_plan, DECIDES_TURN, count, left, TURN_APART, vm);
 				continue;
 			}
 			turns++;
+			tell(&in_plan, DECIDES_TURN, count, left, TURN_BEGINS, vm);
 		} else {
 			count = hold(vm, (v->waits | v->runs) & ~v->owed);
+			tell(&in_plan, DECIDES_TURN, count, left, TURN_HOLDS, vm);
 		}
 		left -= count < left ? count : left;
 	}

@@ -4,6 +4,7 @@
 #define UNSPIN_SCHEDULE_SHARED_H
 
 #include "ending.h"
+#include "decide.h"
 
 #define VMS_MAX 64
 #define STRANGERS 0	/* the number of all threads of SCHED_EXT that are no VM's, as if they were a VM */
@@ -58,5 +59,38 @@ struct report {
 	unsigned long long host_ns[CPUS_MAX];	/* time of tasks of the host, by CPU */
 	struct ending ending;
 };
+
+/* What was decided, in a trace. */
+#define DECIDES_NEXT 1	/* which unit runs next on a CPU */
+#define DECIDES_TURN 2	/* which VM is next in a plan */
+#define DECIDES_YIELD 3	/* which vCPU gets a CPU from a sibling that spins */
+
+/* What becomes of the VM that is next in a plan. */
+#define TURN_HOLDS 0	/* it is no gang: CPUs are kept free for vCPUs of it that need these */
+#define TURN_BEGINS 1
+#define TURN_WAITS 2	/* fewer CPUs remain than it has ready vCPUs */
+#define TURN_APART 3	/* its vCPUs cannot run together on those that remain */
+
+#define TRACE_BYTES (8 << 20)
+
+/* A decision, and all that it was made from. src/trace.rs has the same. */
+struct decision {
+	unsigned long long at_ns;	/* CLOCK_MONOTONIC */
+	unsigned long long beside;	/* NEXT: vnow. TURN: CPUs that it needs. YIELD: vCPUs that do not come into question */
+	unsigned int kind;
+	unsigned int at;	/* the CPU; TURN: how many CPUs remain */
+	unsigned int who;	/* NEXT: who ran there, or NOBODY. TURN: what becomes of it. YIELD: who spins */
+	unsigned int answer;	/* NEXT: a unit. TURN: a VM. YIELD: as hvs_pick() returns it */
+	unsigned int count;	/* of those that follow */
+	unsigned int flags;	/* YIELD: of hvs_pick() */
+	union {
+		struct wish wishes[VMS_MAX];
+		unsigned char slots[UNITS][16];	/* YIELD: struct hvs_slot */
+	};
+};
+
+#define DECISION_HEAD 40
+
+_Static_assert(sizeof(struct decision) == DECISION_HEAD + VMS_MAX * sizeof(struct wish), "entries follow the head");
 
 #endif

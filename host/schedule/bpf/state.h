@@ -7,6 +7,14 @@
 #ifndef UNSPIN_SCHEDULE_STATE_H
 #define UNSPIN_SCHEDULE_STATE_H
 
+#include "kernel.h"
+
+/*
+ * 0, which the verifier does not know: a loop that counts from a number that it knows has a state for each round.
+ */
+volatile u32 zero;
+
+#define KEY_FIRST zero
 #include "shared.h"
 
 /*
@@ -15,7 +23,6 @@
  * other times are real: CPU time, or time that passes.
  */
 
-#define NOBODY 0xffffffffu
 #define MS 1000000ull
 /*
  * CPU time: how long a vCPU that is in no gang's turn runs before it is compared with others; the kernel looks at its
@@ -107,10 +114,6 @@ u64 late_vms;	/* that have a unit that is late; the timer's */
 u64 parts_anywhere;	/* parts of vCPUs that are ready, and may use all CPUs; the timer's */
 u64 wanted[MASK_WORDS];	/* CPUs that units which wait may use; the timer's */
 u32 ours;	/* how many of the command's CPUs are not left to tasks of the host */
-/*
- * 0, which the verifier does not know: a loop that counts from a number that it knows has a state for each round.
- */
-volatile u32 zero;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -75,6 +75,7 @@ __noinline u32 choice(u32 id, u32 cpu, u64 tried)
 			tried |= bit(unit);
 	}
 	picked = hvs_pick(all->of, count, unit_part(id), tried, HVS_FLAGS);
+	tell_yield(cpu, id, tried, picked, all, count, HVS_FLAGS);
 	if (picked == HVS_PICK_GIVE_WAY)
 		__sync_fetch_and_add(&report.gave_way, 1);
 	return picked < 0 ? NOBODY : (u32)picked;

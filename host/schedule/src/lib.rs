@@ -5,11 +5,14 @@
 mod check;
 mod error;
 pub mod ext;
+pub mod form;
 mod order;
 mod scheduler;
 mod shared;
+mod trace;
 
 pub use check::{check, is_tested, KERNEL_MIN, KERNEL_TESTED};
 pub use error::Error;
 pub use scheduler::{Options, Scheduler, Vm};
 pub use shared::{Gang, Report, VmReport, CPUS_MAX, OTHERS, STRANGERS, VMS_MAX, WEIGHT_USUAL};
+pub use trace::{line, Trace};

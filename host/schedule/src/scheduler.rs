@@ -3,13 +3,15 @@
 
 use crate::order::order;
 use crate::shared::{Config, Setting, Settings};
-use crate::{check, ext, Error, Gang, Report, CPUS_MAX, STRANGERS, VMS_MAX, WEIGHT_USUAL};
-use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ProgramInput};
+use crate::{check, ext, Error, Gang, Report, Trace, CPUS_MAX, STRANGERS, VMS_MAX, WEIGHT_USUAL};
+use libbpf_rs::{Link, Map, MapCore, MapFlags, MapHandle, Object, ProgramInput};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use unspin_host::{cpus, place, Host};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vms.bpf.o"));
+/// The same, which also tells what it decides.
+const TRACED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/traced.bpf.o"));
 /// The map of the scheduler itself.
 const OPS: &str = "vms_ops";
 /// The programs that see pause-loop exits, which need type information of the module kvm.
@@ -30,12 +32,14 @@ pub struct Options {
     pub cpus: BTreeSet<u32>,
     /// How long vCPUs of a VM run together at a time.
     pub turn: Duration,
+    /// Whether it tells what it decides: [`Scheduler::trace`].
+    pub is_traced: bool,
 }
 
 impl Options {
     /// With what is usual.
     pub fn new(cpus: BTreeSet<u32>) -> Options {
-        Options { cpus, turn: Duration::from_millis(6) }
+        Options { cpus, turn: Duration::from_millis(6), is_traced: false }
     }
 }
 
@@ -75,8 +79,9 @@ impl Scheduler {
         check()?;
         let config = config(options)?;
         let _first = if go_elsewhere(&options.cpus) { None } else { First::now() };
+        let object = if options.is_traced { TRACED } else { OBJECT };
         let load =
-            |sees| ext::load(OBJECT, config.bytes(), |program| !SPINS.contains(&program) || sees);
+            |sees| ext::load(object, config.bytes(), |program| !SPINS.contains(&program) || sees);
         // KVM's type information is missing where KVM is not loaded, or was built without.
         let (object, blind) = match load(true) {
             Ok(object) => (object, None),
@@ -212,6 +217,15 @@ impl Scheduler {
         Ok(report)
     }
 
+    /// What it decides, from now on.
+    ///
+    /// # Errors
+    /// It was not loaded to be traced, or the kernel refuses it.
+    pub fn trace(&self) -> Result<Trace, Error> {
+        let handle = |name| MapHandle::try_from(&self.map(name)?).map_err(Error::Map);
+        Trace::new(&handle("traced")?, handle(".data.lost")?)
+    }
+
     /// The number of a VM, by its process.
     pub fn number(&self, pid: u32) -> Option<usize> {
         self.vms.iter().position(|vm| vm.as_ref().is_some_and(|vm| vm.pid == pid))
@@ -302,7 +316,7 @@ fn config(options: &Options) -> Result<Config, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use libbpf_rs::ObjectBuilder;
+    use libbpf_rs::{ObjectBuilder, OpenObject};
     use std::mem::size_of;
 
     #[test]
@@ -316,6 +330,15 @@ mod tests {
         assert_eq!(size(".rodata.config"), Some(size_of::<Config>()));
         assert_eq!(size(".data.settings"), Some(size_of::<Settings>()));
         assert_eq!(size(".data.report"), Some(size_of::<Report>()));
+        // What is not traced has nothing of that: no map, and none of the places where decisions are kept.
+        let traced = builder.open_memory(TRACED).unwrap();
+        let is_there = |object: &OpenObject, wanted: &str| {
+            object.maps().any(|map| map.name().to_string_lossy().ends_with(wanted))
+        };
+        for name in ["traced", ".data.lost"] {
+            assert!(is_there(&traced, name) && !is_there(&open, name), "{name}");
+        }
+        assert_eq!(traced.progs().count(), open.progs().count());
         for name in [SPINS, &[CAN_TAKE_BACK, FORGET, SWITCHED]].concat() {
             assert!(open.progs().any(|program| program.name() == name), "{name}");
         }

@@ -44,7 +44,7 @@ fn boot_with(cpus: u32, modules: &[(&str, &str)], name: &str, script: &str, chec
 
 #[test]
 fn vms_are_scheduled_and_given_back() {
-    boot("schedule", include_str!("schedule.sh"), 85);
+    boot("schedule", include_str!("schedule.sh"), 97);
 }
 
 #[test]

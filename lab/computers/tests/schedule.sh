@@ -53,6 +53,26 @@ for gangs in "--gang pid:$a --gang pid:$b" --no-gangs ""; do
 	done
 done
 
+# --- what it decides is told, and is decided again from that ---
+check "traced: the kernel takes it" schedule --cpus 0-3 --gang pid:$a --trace /tmp/trace
+for vm in $a $b; do
+	check "traced: threads are its" settle all_are $vm $EXT
+	check "traced: and run" go_on $vm
+done
+sleep 2
+check "traced: it ends" end
+replayed() {
+	unspin-inside replay /tmp/trace > /tmp/replayed || { cat /tmp/replayed; return 1; }
+	say "$(wc -c < /tmp/trace) bytes: $(cat /tmp/replayed)"
+}
+check "traced: every decision comes out the same" replayed
+decided() { [ "$(sed -n "s/.*$1: \([0-9]*\)[,)].*/\1/p" /tmp/replayed)" -ge $2 ] || { cat /tmp/replayed; false; }; }
+check "traced: who runs next" decided "who runs next" 200
+check "traced: who has the next turn" decided "who has the next turn" 100
+first_lines() { head -n 200 /tmp/trace | grep -q "$1"; }
+for vm in $a $b; do check "traced: VMs are named" first_lines "^{\"vm\":.*\"process\":$vm,"; done
+check "traced: a gang has turns" first_lines '"then":"begins"'
+
 # --- a VM that starts later, CPUs that are fewer, a CPU that goes ---
 check "on 2 CPUs" schedule --cpus 2-3
 start 2 /tmp/stop c

@@ -3,7 +3,11 @@
 //! result must be the same.
 //!
 //! A trace is text of the tracepoints `unspin:unspin_pick` and `unspin:unspin_epoch`
-//! (docs/sysfs.md); other lines are ignored.
+//! (docs/sysfs.md); other lines are ignored. [`schedule`] repeats the decisions of `unspin schedule`.
+
+#[path = "../../../host/schedule/src/form.rs"]
+pub mod form;
+pub mod schedule;
 
 use anyhow::{bail, Context};
 use std::collections::{BTreeMap, HashMap};
@@ -69,7 +73,7 @@ impl<'a> Fields<'a> {
 }
 
 fn replay_pick(f: &Fields, tally: &mut Tally) -> anyhow::Result<()> {
-    let slots: Vec<Slot> = slots(f)?.iter().map(slot).collect();
+    let slots = slots(f)?;
     let ours = decide(&slots, f.number("caller")?, f.hex("excluded")?, Flags(f.number("flags")?));
     let theirs: i64 = f.number("pick")?;
     if let Ok(target) = usize::try_from(theirs) {
@@ -98,9 +102,18 @@ fn slot(b: &[u8; SLOT_BYTES]) -> Slot {
     }
 }
 
-/// The bytes of each slot in the line. The line has their number.
-fn slots(f: &Fields) -> anyhow::Result<Vec<[u8; SLOT_BYTES]>> {
-    let hex = f.0.get("slots").copied().unwrap_or("");
+/// The slots in the line. The line has their number.
+fn slots(f: &Fields) -> anyhow::Result<Vec<Slot>> {
+    let slots = hex_slots(f.0.get("slots").copied().unwrap_or(""))?;
+    let count: usize = f.number("count")?;
+    if slots.len() != count {
+        bail!("count={count}, but the line holds {} slots", slots.len());
+    }
+    Ok(slots)
+}
+
+/// Slots by their bytes in hexadecimal.
+fn hex_slots(hex: &str) -> anyhow::Result<Vec<Slot>> {
     if !hex.is_ascii() || hex.len() % (2 * SLOT_BYTES) != 0 {
         bail!("slots of {} digits", hex.len());
     }
@@ -108,13 +121,8 @@ fn slots(f: &Fields) -> anyhow::Result<Vec<[u8; SLOT_BYTES]>> {
         .map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16))
         .collect::<Result<Vec<u8>, _>>()
         .context("slots are not hexadecimal")?;
-    let of = |bytes: &[u8]| bytes.try_into().expect("a whole slot");
-    let slots: Vec<[u8; SLOT_BYTES]> = bytes.chunks_exact(SLOT_BYTES).map(of).collect();
-    let count: usize = f.number("count")?;
-    if slots.len() != count {
-        bail!("count={count}, but the line holds {} slots", slots.len());
-    }
-    Ok(slots)
+    let of = |bytes: &[u8]| slot(bytes.try_into().expect("a whole slot"));
+    Ok(bytes.chunks_exact(SLOT_BYTES).map(of).collect())
 }
 
 fn replay_epoch(

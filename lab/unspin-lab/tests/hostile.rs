@@ -232,3 +232,45 @@ fn large_files_are_judged_in_time_and_words_in_proportion() {
         assert!(said.len() < 20_000, "{} bytes", said.len());
     }
 }
+
+#[test]
+fn a_trace_of_the_scheduler_is_repeated() {
+    let dir = Scratch::new();
+    let name = &dir.text("trace.jsonl");
+    let begin = r#"{"trace":"unspin schedule","schema":1,"version":"0.1.0","kernel":"7.3.1","cpus":"0-3","turn_us":6000}"#;
+    let next = r#"{"next":{"at_ns":5,"cpu":2,"before":null,"vnow":100,"of":[{"unit":[1,0],"vt":101},{"unit":[2,3],"vt":99}],"is":[2,3]}}"#;
+    dir.write("trace.jsonl", format!("{begin}\n{next}\n{{\"lost\":7}}\n"));
+    let out = made(&["replay", name]);
+    let text =
+        String::from_utf8_lossy(&out.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in
+        ["1 decisions", "1 alike, 0 differ", "; 7 are missing", "; traces that were broken off: 1"]
+    {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    dir.write("trace.jsonl", format!("{begin}\n{}\n", next.replace("\"vt\":99", "\"vt\":102")));
+    fails(
+        &["replay", name],
+        1,
+        "line 2: next on CPU 2 at 5 ns: unit 3 of VM 2, here unit 0 of VM 1",
+    );
+    for (text, words) in [
+        (format!("{begin}\n{}", &next[..60]), "line 2 is cut off"),
+        (format!("{}\n", &begin[..60]), "line 1 is cut off"),
+        (begin.replace("\"schema\":1", "\"schema\":2"), "line 1: schema 2, not 1"),
+        (begin.replace("unspin schedule", "a"), "line 1: a trace of \"a\""),
+        (
+            format!("{begin}\n{}", next.replace("101", "\"x\"")),
+            "line 2: invalid type: string \"x\"",
+        ),
+        (format!("{begin}\n{}", next.replace("next", "later")), "line 2: unknown variant `later`"),
+        (
+            format!("{begin}\n{next}\n{{\"end\":{{\"decisions\":2,\"lost\":0}}}}"),
+            "line 3: the trace had 2 decisions",
+        ),
+        (begin.into(), "has no decisions"),
+    ] {
+        dir.write("trace.jsonl", text);
+        fails(&["replay", name], 2, words);
+    }
+}

@@ -39,6 +39,7 @@ unspin shape --dry-run --once  # Show what would be set for all VMs, and exit.
 unspin shape web1  # Divide the CPU time of web1 among its vCPUs until Ctrl-C.
 unspin schedule --check  # Report whether this kernel supports the scheduler, and why.
 unspin schedule --cpus 8-63  # Schedule all VMs that may run on CPUs 8 to 63, until Ctrl-C.
+unspin schedule --cpus 8-63 --trace trace.jsonl  # Also write each decision, for `unspin-lab replay trace.jsonl`.
 unspin schedule --cpus 8-63 web1 db1 --gang db1  # Schedule 2 VMs, and always run the vCPUs of db1 together.
 unspin apply --check  # Check /etc/unspin/unspin.toml, and change nothing.
 unspin apply  # Apply it once.

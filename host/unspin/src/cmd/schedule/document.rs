@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use unspin_host::{cpus, VmProcess};
-use unspin_schedule::{Error, Gang, Report, Scheduler, Vm, WEIGHT_USUAL};
+use unspin_schedule::{form, Error, Gang, Report, Scheduler, Vm, WEIGHT_USUAL};
 
 const SCHEMA: u32 = 1;
 
@@ -50,6 +50,9 @@ pub struct Document {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Taken {
+    /// The scheduler's number of it.
+    #[serde(skip)]
+    number: usize,
     pub process: u32,
     name: String,
     /// Percent of the CPU time when all VMs want all of it.
@@ -98,6 +101,18 @@ fn share(weight: u32, vms: usize) -> f64 {
 }
 
 impl Taken {
+    /// For a trace.
+    pub fn traced(&self) -> form::Vm {
+        form::Vm {
+            number: self.number as u32,
+            process: self.process,
+            name: self.name.clone(),
+            vcpus: self.vcpus,
+            share: self.share,
+            gang: self.gang.clone(),
+        }
+    }
+
     fn line(&self) -> String {
         format!(
             "{}: {} vCPUs, {} threads, share {} %, gang {}: {} ms of CPU time ({} ms in holes), waited {} ms, {} turns, \
@@ -129,6 +144,7 @@ impl Document {
             let number = scheduler.number(process.pid);
             let did = number.map(|number| report.vms[number]).unwrap_or_default();
             Taken {
+                number: number.unwrap_or_default(),
                 process: process.pid,
                 name: process.title().to_string(),
                 share: share(vm.weight, vms.len()),

@@ -8,6 +8,7 @@ mod host_use;
 mod outside;
 mod shares;
 mod taken;
+mod trace;
 mod user_spin;
 
 pub use document::{Document, Taken};
@@ -19,14 +20,16 @@ use crate::span::{end_with_input, stopped_by_signals, wait};
 use crate::undo::{told, Guard, Undo};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::Duration;
 use taken::Taking;
+use trace::Tracer;
 use unspin_host::journal::JOURNAL;
 use unspin_host::{cpus, place, Host};
-use unspin_schedule::{Error, Options, Scheduler, KERNEL_TESTED};
+use unspin_schedule::form::{Begin, SCHEMA, TRACE};
+use unspin_schedule::{ext, Error, Options, Scheduler, Trace, KERNEL_TESTED};
 
 const HELP: &str = "\
 This command is experimental. It loads a scheduler into the kernel (sched_ext, Linux 7.0 and later) and gives it \
@@ -78,6 +81,10 @@ pub struct Args {
     #[arg(long, value_name = "US", default_value = "6000",
           value_parser = clap::value_parser!(u64).range(1000..=20_000))]
     turn_us: u64,
+    /// Write what the scheduler decides, and from which numbers, to this file. `unspin-lab replay` repeats the
+    /// decisions.
+    #[arg(long, value_name = "FILE", conflicts_with = "check")]
+    trace: Option<PathBuf>,
     #[arg(long, hide = true, default_value = JOURNAL)]
     journal: PathBuf,
     /// Prints `ready` once VMs are taken, and exits when its standard input is closed.
@@ -144,17 +151,23 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut undo = Undo::open(&args.journal, &proc)?;
     let turn = Duration::from_micros(args.turn_us);
     // It is there before VMs are taken: their threads are never without it.
-    let scheduler = Scheduler::load(&Options { turn, ..Options::new(cpus.clone()) });
-    let scheduler = scheduler.map_err(explain)?;
+    let is_traced = args.trace.is_some();
+    let options = Options { turn, is_traced, ..Options::new(cpus.clone()) };
+    let file = args.trace.as_deref().map(trace::create).transpose()?;
+    let scheduler = Scheduler::load(&options).map_err(explain)?;
     if let Some(why) = scheduler.blind.as_ref().filter(|_| !args.no_gangs) {
         say!("unspin: pause-loop exits cannot be counted, so only VMs of --gang are gangs: {why}");
     }
     let mut guard = Guard::start(&args.journal, &proc)?;
-    let mut taking = Taking::new(args, &host, cpus, scheduler);
     let mut readers = Readers::new(args);
+    if let Some((path, file)) = args.trace.as_deref().zip(file) {
+        let tracer = Tracer::begin(path, file, &begin(args, &cpus, &proc))?;
+        readers.trace = Some((scheduler.trace()?, tracer));
+    }
+    let mut taking = Taking::new(args, &host, cpus, scheduler);
     let result = go_on(args, &mut taking, &mut undo, &mut guard, &mut readers, &stop);
     let shown = result.and_then(|()| taking.document()).map(|document| readers.print(&document));
-    drop(readers);
+    readers.end();
     // First the kernel's fair scheduler gets all VMs at once. None is then behind others whose turn comes later.
     drop(taking);
     let back = undo.put_back();
@@ -171,6 +184,18 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     shown.and(back.map(drop))
 }
 
+/// The first line of a trace.
+fn begin(args: &Args, cpus: &BTreeSet<u32>, proc: &Path) -> Begin {
+    Begin {
+        trace: TRACE.into(),
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION").into(),
+        kernel: ext::release(proc),
+        cpus: cpus::list(cpus),
+        turn_us: args.turn_us,
+    }
+}
+
 /// Who is told what it does. VMs are scheduled whether anybody can read that or not: of each way, the first error is
 /// said.
 struct Readers {
@@ -178,16 +203,40 @@ struct Readers {
     file: Writer,
     has_no_file: bool,
     has_no_output: bool,
+    trace: Option<(Trace, Tracer)>,
 }
 
 impl Readers {
     fn new(args: &Args) -> Readers {
         let file = Writer::beside(&args.journal, SCHEDULED);
-        Readers { json: args.json, file, has_no_file: false, has_no_output: false }
+        Readers { json: args.json, file, has_no_file: false, has_no_output: false, trace: None }
     }
 
     fn write(&mut self, document: &Document) {
         first_error(self.file.write(document), &mut self.has_no_file);
+        self.traces(|_, tracer| tracer.vms(document.vms.iter().map(Taken::traced)));
+    }
+
+    /// Writes what was decided since the last time.
+    fn follow(&mut self) {
+        self.traces(|trace, tracer| tracer.follow(trace.take()));
+    }
+
+    fn traces(&mut self, write: impl FnOnce(&Trace, &mut Tracer) -> anyhow::Result<()>) {
+        let written = self.trace.as_mut().map(|(trace, tracer)| write(trace, tracer));
+        if let Some(Err(e)) = written {
+            say!("unspin: {e:#}; the trace ends here, and VMs are still scheduled");
+            self.trace = None;
+        }
+    }
+
+    fn end(mut self) {
+        self.follow();
+        match self.trace.take().map(|(_, tracer)| tracer.end()) {
+            Some(Ok(text)) => say!("{text}"),
+            Some(Err(e)) => say!("unspin: {e:#}"),
+            None => {}
+        }
     }
 
     fn print(&mut self, document: &Document) {
@@ -228,7 +277,7 @@ fn go_on(
     } else {
         readers.print(&document);
     }
-    while wait(LOOK, stop, &mut |_| {}).is_ok() {
+    while wait(LOOK, stop, &mut |_| readers.follow()).is_ok() {
         guard.go_on()?;
         let changed = taking.look(undo)?;
         let document = taking.document()?;

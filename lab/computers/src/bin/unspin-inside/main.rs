@@ -23,6 +23,7 @@ mod windows;
 
 use std::process::exit;
 use std::str::FromStr;
+use unspin_replay::schedule::{self, Tally};
 use unspin_uapi::report;
 use vms::End;
 
@@ -79,6 +80,7 @@ const USAGE: &str = "usage: unspin-inside COMMAND
                                    run, had a core each, and these in one cache
   class real-time|normal|batch THREAD
                                    gives a thread SCHED_FIFO, SCHED_OTHER or SCHED_BATCH
+  replay FILE                      repeats the decisions of a trace of unspin schedule; says how many were alike
   btf BASE FILE STRUCT             makes a structure longer in a module's type information
   hand-over THREADS                a vCPU that one thread after the other runs
   exit-cycles ROUNDS               hundredths of TSC cycles that an exit and its re-entry take
@@ -129,6 +131,7 @@ fn run(words: &[&str]) -> Result<String, String> {
             machine::set_class(number(thread)?, *class == "real-time").map(|()| String::new())
         }
         ["class", "batch", thread] => ext::be_batch(number(thread)?),
+        ["replay", file] => replay(file),
         ["beside", line] => starve::beside(line),
         ["btf", base, file, name] => btf::lengthen(base, file, name),
         ["nested", on, off] => nested::around(on, off),
@@ -188,6 +191,18 @@ fn vm(words: &[&str]) -> Result<String, String> {
             vms::run_reporting(number(vcpus)?, number(cpl)?, &End::File(file.into()))
         }
         _ => usage(),
+    }
+}
+
+/// Fails if a decision is another one, or is missing.
+fn replay(file: &str) -> Result<String, String> {
+    let text = std::fs::read_to_string(file).map_err(|e| format!("{file}: {e}"))?;
+    let mut tally = Tally::default();
+    schedule::replay(&text, &mut tally).map_err(|e| format!("{file}: {e:#}"))?;
+    match &tally.first {
+        Some(first) => Err(format!("{first}; {tally}")),
+        None if tally.lost + tally.broken_off > 0 => Err(tally.to_string()),
+        None => Ok(tally.to_string()),
     }
 }
 
