@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{fails, lab, said};
+use common::{fails, lab, made, said};
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
