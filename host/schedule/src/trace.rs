@@ -1,54 +1,73 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decisions that the scheduler tells: struct decision of bpf/shared.h in Rust.
+//! Decisions of a traced scheduler: struct decision of bpf/shared.h in Rust.
 
 use crate::form::{Candidate, Line, Next, Ready, Then, Turn, Unit, Yield};
 use crate::Error;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
-use std::fmt::Write;
 use std::rc::Rc;
 
-/// Of a decision, the bytes before what was considered, and of each that was.
+/// The sizes of a decision's head, and of each candidate or slot after it, in bytes.
 const HEAD: usize = 40;
 const ENTRY: usize = 16;
 const NOBODY: u32 = u32::MAX;
 const OWED: u32 = 1;
 const GANG: u32 = 2;
+/// What the callback returns to end the reading of the ring buffer.
+const ENOUGH: i32 = -libc::EAGAIN;
 
-/// What a scheduler tells that was loaded to be traced.
+/// The decisions of a scheduler that was loaded with [`Options::is_traced`](crate::Options::is_traced).
 pub struct Trace {
     ring: RingBuffer<'static>,
-    told: Rc<RefCell<Vec<Line>>>,
+    told: Rc<RefCell<Told>>,
     lost: MapHandle,
 }
 
+/// What was read since the last [`Trace::take`], and its size in the ring buffer.
+#[derive(Default)]
+struct Told {
+    lines: Vec<Line>,
+    bytes: usize,
+}
+
 impl Trace {
-    /// `decisions` is its ring buffer, `lost` the section that counts what this had no room for.
+    /// `decisions` is the scheduler's ring buffer, `lost` the section that counts decisions that found no room there.
     pub(crate) fn new(decisions: &MapHandle, lost: MapHandle) -> Result<Trace, Error> {
-        let told = Rc::<RefCell<Vec<Line>>>::default();
-        let to = Rc::clone(&told);
+        let told = Rc::<RefCell<Told>>::default();
+        let (to, size) = (Rc::clone(&told), decisions.max_entries() as usize);
         let mut builder = RingBufferBuilder::new();
         let add = move |bytes: &[u8]| {
-            to.borrow_mut().extend(line(bytes));
-            0
+            let mut told = to.borrow_mut();
+            told.lines.extend(line(bytes));
+            told.bytes += bytes.len();
+            if told.bytes < size {
+                0
+            } else {
+                ENOUGH
+            }
         };
         builder.add(decisions, add).map_err(Error::Map)?;
         Ok(Trace { ring: builder.build().map_err(Error::Map)?, told, lost })
     }
 
-    /// The decisions since the last call, and how many were lost since the scheduler was loaded.
+    /// The decisions since the last call, and how many were lost since the scheduler was loaded. All decisions that are
+    /// in the ring buffer are read, but not many more than it holds: so the call ends even if they come faster than it
+    /// reads them.
     ///
     /// # Errors
-    /// The kernel does not give them.
+    /// The ring buffer or the count cannot be read.
     pub fn take(&self) -> Result<(Vec<Line>, u64), Error> {
-        self.ring.consume().map_err(Error::Map)?;
+        let read = self.ring.consume_raw();
+        if read < 0 && read != ENOUGH {
+            return Err(Error::Map(libbpf_rs::Error::from_raw_os_error(-read)));
+        }
         let lost = self.lost.lookup(&[0; 4], MapFlags::ANY).map_err(Error::Map)?;
         let lost = lost.map(|bytes| number(&bytes, 0)).unwrap_or_default();
-        Ok((self.told.take(), lost))
+        Ok((self.told.take().lines, lost))
     }
 }
 
-/// A decision by its bytes; `None` if it is of no kind that is known, or cut.
+/// A decision from its bytes; `None` if its kind is unknown, or if it is cut off.
 pub fn line(bytes: &[u8]) -> Option<Line> {
     let count = bytes.len().checked_sub(HEAD)? / ENTRY;
     let (at_ns, beside) = (number(bytes, 0), number(bytes, 8));
@@ -84,10 +103,9 @@ pub fn line(bytes: &[u8]) -> Option<Line> {
             Some(Line::Turn(Turn { at_ns, left: at, of: of.collect(), is, needs: beside, then }))
         }
         3 => {
-            let slots = bytes[HEAD..].iter().fold(String::new(), |mut text, byte| {
-                let _ = write!(text, "{byte:02x}");
-                text
-            });
+            let digit = |of: u8| char::from(b"0123456789abcdef"[usize::from(of)]);
+            let slots = bytes[HEAD..].iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+            let slots = slots.collect();
             let (caller, excluded, flags, pick) = (unit(who), beside, word(36), answer as i32);
             Some(Line::Yield(Yield { at_ns, cpu: at, caller, excluded, flags, pick, slots }))
         }
@@ -95,7 +113,7 @@ pub fn line(bytes: &[u8]) -> Option<Line> {
     }
 }
 
-/// Eight bytes as a number, and 0 for those that are not there.
+/// The 8 bytes at an offset as a number. Bytes beyond the end count as 0.
 fn number(bytes: &[u8], at: usize) -> u64 {
     let mut of = [0; 8];
     for (to, from) in of.iter_mut().zip(bytes.iter().skip(at)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The file of --trace.
 
-use anyhow::Context;
+use anyhow::{bail, Context};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,14 +14,17 @@ use unspin_text::shown;
 pub struct Tracer<W: Write = File> {
     path: PathBuf,
     file: BufWriter<W>,
-    /// By number, as they were written.
+    /// The VMs by number, as last written.
     vms: BTreeMap<u32, Vm>,
     decisions: u64,
     lost: u64,
 }
 
-/// An empty file.
+/// An empty file. Only a regular file: a FIFO or a terminal could block the command.
 pub fn create(path: &Path) -> anyhow::Result<File> {
+    if path.exists() && !path.is_file() {
+        bail!("cannot write {}: it is not a regular file; name one", shown(path));
+    }
     File::create(path).with_context(|| format!("cannot write {}", shown(path)))
 }
 
@@ -33,7 +36,7 @@ impl<W: Write> Tracer<W> {
         Ok(tracer)
     }
 
-    /// The VMs that are taken, where they are others than before.
+    /// Writes each VM that is new, or differs from what was last written of its number.
     pub fn vms(&mut self, taken: impl Iterator<Item = Vm>) -> anyhow::Result<()> {
         for vm in taken {
             if self.vms.get(&vm.number) != Some(&vm) {
@@ -44,19 +47,20 @@ impl<W: Write> Tracer<W> {
         Ok(())
     }
 
-    /// What was decided since the last time, as a [`Trace`](unspin_schedule::Trace) gives it.
+    /// Writes what [`Trace::take`](unspin_schedule::Trace::take) returned.
     pub fn follow(&mut self, taken: Result<(Vec<Line>, u64), Error>) -> anyhow::Result<()> {
         let (lines, lost) = taken?;
+        self.decisions += lines.len() as u64;
+        lines.iter().try_for_each(|line| self.write(line))?;
+        // They found no room behind those that were just written.
         if lost > self.lost {
             self.write(&Line::Lost(lost - self.lost))?;
             self.lost = lost;
         }
-        self.decisions += lines.len() as u64;
-        lines.iter().try_for_each(|line| self.write(line))?;
         self.flush()
     }
 
-    /// What is said of it at the end.
+    /// Writes the last line. Returns a summary for the user.
     pub fn end(mut self) -> anyhow::Result<String> {
         let (decisions, lost) = (self.decisions, self.lost);
         self.write(&Line::End { decisions, lost })?;
@@ -116,17 +120,19 @@ mod tests {
             )
         };
         let end = r#"{"end":{"decisions":3,"lost":7}}"#;
-        let wanted = [&vm("50.0"), turn, turn, &vm("40.0"), r#"{"lost":7}"#, turn, end];
+        let wanted = [&vm("50.0"), turn, turn, &vm("40.0"), turn, r#"{"lost":7}"#, end];
         assert_eq!(lines[1..], wanted);
         assert_eq!(serde_json::from_str::<Begin>(lines[0]).unwrap(), begin());
     }
 
     #[test]
-    fn a_full_disk_is_named() {
+    fn a_file_that_cannot_be_written_is_named() {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let mut tracer = Tracer::begin(Path::new("t"), full, &begin()).unwrap();
         let why = format!("{:#}", tracer.follow(Ok((Vec::new(), 0))).unwrap_err());
         assert!(why.starts_with("cannot write t: No space left"), "{why}");
+        let why = format!("{:#}", create(Path::new("/dev/full")).unwrap_err());
+        assert!(why.starts_with("cannot write /dev/full: it is not a regular file"), "{why}");
         let why = format!("{:#}", create(Path::new("/nowhere/t")).unwrap_err());
         assert!(why.starts_with("cannot write /nowhere/t: No such file"), "{why}");
     }
