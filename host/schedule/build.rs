@@ -14,7 +14,7 @@ fn main() {
     }
     let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap());
     let source = Path::new("bpf/vms.bpf.c");
-    // Only the second tells what it decides: the first has no code for that.
+    // Only the second records its decisions.
     for (object, traced) in [("vms.bpf.o", "-DTRACED=0"), ("traced.bpf.o", "-DTRACED=1")] {
         let flags = &["-fno-builtin", "-D__TARGET_ARCH_x86", traced];
         let program = Program { source, folders: std::slice::from_ref(&policy), flags };

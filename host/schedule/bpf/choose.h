@@ -48,7 +48,7 @@ static __always_inline u64 ready_units(u32 vm)
 	return set;
 }
 
-/* Who is owed most, by itself or by its VM, of those that wait and "before", but those that were tried. */
+/* The unit that comes first of those that wait and "before", without those that were tried. */
 __noinline u32 pick(u32 cpu, u32 before)
 {
 	struct first first = NO_FIRST;

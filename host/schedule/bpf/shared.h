@@ -60,28 +60,28 @@ struct report {
 	struct ending ending;
 };
 
-/* What was decided, in a trace. */
+/* The kinds of decisions in a trace. */
 #define DECIDES_NEXT 1	/* which unit runs next on a CPU */
 #define DECIDES_TURN 2	/* which VM is next in a plan */
 #define DECIDES_YIELD 3	/* which vCPU gets a CPU from a sibling that spins */
 
-/* What becomes of the VM that is next in a plan. */
-#define TURN_HOLDS 0	/* it is no gang: CPUs are kept free for vCPUs of it that need these */
+/* What the VM that is next in a plan gets. */
+#define TURN_HOLDS 0	/* it is not a gang: CPUs are kept free for those of its vCPUs that may use only some */
 #define TURN_BEGINS 1
 #define TURN_WAITS 2	/* fewer CPUs remain than it has ready vCPUs */
 #define TURN_APART 3	/* its vCPUs cannot run together on those that remain */
 
 #define TRACE_BYTES (8 << 20)
 
-/* A decision, and all that it was made from. src/trace.rs has the same. */
+/* A decision and its input. src/trace.rs has the same offsets. */
 struct decision {
 	unsigned long long at_ns;	/* CLOCK_MONOTONIC */
-	unsigned long long beside;	/* NEXT: vnow. TURN: CPUs that it needs. YIELD: vCPUs that do not come into question */
+	unsigned long long beside;	/* NEXT: vnow. TURN: how many CPUs it needs. YIELD: excluded vCPUs */
 	unsigned int kind;
 	unsigned int at;	/* the CPU; TURN: how many CPUs remain */
-	unsigned int who;	/* NEXT: who ran there, or NOBODY. TURN: what becomes of it. YIELD: who spins */
+	unsigned int who;	/* NEXT: the unit that ran there, or NOBODY. TURN: TURN_*. YIELD: the unit that spins */
 	unsigned int answer;	/* NEXT: a unit. TURN: a VM. YIELD: as hvs_pick() returns it */
-	unsigned int count;	/* of those that follow */
+	unsigned int count;	/* of the wishes or slots that follow */
 	unsigned int flags;	/* YIELD: of hvs_pick() */
 	union {
 		struct wish wishes[VMS_MAX];

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Tells the command what is decided, and from which numbers. Only a build with TRACED does; in others nothing is left of
- * these calls.
+ * Sends the command each decision and its input. Only a build with TRACED=1 does so: in others these calls are empty.
  */
 #ifndef UNSPIN_SCHEDULE_TRACE_H
 #define UNSPIN_SCHEDULE_TRACE_H
@@ -15,9 +14,9 @@ struct {
 	__uint(max_entries, TRACE_BYTES);
 } traced SEC(".maps");
 
-u64 lost SEC(".data.lost");	/* decisions for which the command left no room */
-struct decision on_cpu[CPUS_MAX];	/* who runs next there, or gets the CPU of one that spins */
-struct decision in_plan;	/* who has the next turn; the timer's */
+u64 lost SEC(".data.lost");	/* decisions that found no room in the ring buffer */
+struct decision on_cpu[CPUS_MAX];	/* of dispatch() for that CPU, under the run queue's lock */
+struct decision in_plan;	/* the timer's */
 
 static __always_inline void begin_decision(struct decision *d)
 {
@@ -37,7 +36,7 @@ static __always_inline void note_wish(struct decision *d, u64 vt, u32 id, u32 is
 	d->count = at + 1;
 }
 
-/* Where nobody could be chosen, nothing was decided. */
+/* Without candidates there was no decision. */
 static __always_inline void tell(struct decision *d, u32 kind, u64 beside, u32 at, u32 who, u32 answer)
 {
 	u64 count = d->count;
@@ -51,12 +50,12 @@ static __always_inline void tell(struct decision *d, u32 kind, u64 beside, u32 a
 	d->at = at;
 	d->who = who;
 	d->answer = answer;
-	/* The command looks by itself. */
+	/* The command polls. */
 	if (bpf_ringbuf_output(&traced, d, DECISION_HEAD + count * sizeof(struct wish), BPF_RB_NO_WAKEUP))
 		__sync_fetch_and_add(&lost, 1);
 }
 
-/* Who was to get a CPU from a vCPU that spins there, of so many in these slots. */
+/* The choice among "count" slots of a vCPU that gets a CPU from the vCPU "id", which spins there. */
 static __always_inline void tell_yield(u32 cpu, u32 id, u64 tried, u32 picked, const void *slots, u32 count, u32 flags)
 {
 	struct decision *d = &on_cpu[bound(cpu)];

@@ -1,28 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A trace of the scheduler: lines of JSON, first a [`Begin`], then a [`Line`] each. `unspin-lab replay` reads them by this
-//! file, too.
+//! The format of a trace of the scheduler: lines of JSON, first a [`Begin`], then [`Line`]s. `unspin-lab replay` is
+//! compiled with this file, too.
 
 use serde::{Deserialize, Serialize};
 
-/// Of the first line, by which a file is known as such a trace.
+/// `trace` of the first line: the kind of file.
 pub const TRACE: &str = "unspin schedule";
-/// The version of the form.
+/// The version of the format.
 pub const SCHEMA: u32 = 1;
 
+/// The first line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Begin {
+    /// [`TRACE`].
     pub trace: String,
+    /// [`SCHEMA`].
     pub schema: u32,
-    /// Of unspin, and of the kernel.
+    /// The version of unspin.
     pub version: String,
+    /// The kernel's release.
     pub kernel: String,
     /// The CPUs of --cpus.
     pub cpus: String,
-    /// Length of a gang's turn.
+    /// Length of a gang's turn, in microseconds.
     pub turn_us: u64,
 }
 
+/// A line after the first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Line {
@@ -30,29 +35,35 @@ pub enum Line {
     Next(Next),
     Turn(Turn),
     Yield(Yield),
-    /// So many decisions before this line are not in the trace: they came faster than they were written.
+    /// The number of decisions between the previous line of this kind and this one that are missing, because they came
+    /// faster than they were written.
     Lost(u64),
-    /// The last line of a trace that was not broken off: how many decisions it has, and how many were lost.
+    /// The last line: how many decisions the trace has, and how many were lost. It is missing if the command was
+    /// killed or could not write.
     End {
         decisions: u64,
         lost: u64,
     },
 }
 
-/// A VM that is taken, or whose setting has changed. Decisions have its number.
+/// A VM that is taken, or whose settings have changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Vm {
+    /// The number by which decisions name the VM, from 1. If the VM is given back, another may get it.
     pub number: u32,
+    /// The process ID.
     pub process: u32,
     pub name: String,
     pub vcpus: u32,
-    /// Percent of the CPU time when all VMs want all of it.
+    /// Percent of the CPU time if all VMs want as much as they can get.
     pub share: f64,
+    /// When its vCPUs run together, as in the JSON of `unspin schedule`.
     pub gang: String,
 }
 
-/// A VM and its unit: a vCPU, or 63 for all its other threads. VM 0 has the threads that belong to no VM.
+/// A VM's number and one of its units: a vCPU, or 63 for all its other threads. VM 0 stands for all tasks of SCHED_EXT
+/// that belong to no VM.
 pub type Unit = (u8, u8);
 
 /// Which unit runs next on a CPU.
@@ -62,22 +73,24 @@ pub struct Next {
     /// CLOCK_MONOTONIC, ns.
     pub at_ns: u64,
     pub cpu: u32,
-    /// Who ran there, and could go on.
+    /// The unit that ran there and could continue.
     pub before: Option<Unit>,
     /// The virtual time of the VM that is owed most.
     pub vnow: u64,
+    /// The candidates, at most one per VM.
     pub of: Vec<Candidate>,
+    /// The unit that was chosen.
     pub is: Option<Unit>,
 }
 
-/// The unit of a VM that could run next.
+/// A VM's unit that could run next.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Candidate {
     pub unit: Unit,
     /// The virtual time of its VM.
     pub vt: u64,
-    /// Whether it is a vCPU that is owed CPU time by itself.
+    /// Whether it is a vCPU that is owed more than a turn by itself.
     #[serde(default, skip_serializing_if = "is_false")]
     pub owed: bool,
     /// Whether it is a vCPU of a gang.
@@ -85,17 +98,19 @@ pub struct Candidate {
     pub gang: bool,
 }
 
-/// Which VM is next in the plan of a turn.
+/// Which VM is next in a plan, and what it gets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Turn {
+    /// CLOCK_MONOTONIC, ns.
     pub at_ns: u64,
-    /// How many CPUs VMs before it have left.
+    /// How many CPUs the VMs before it in the plan have left.
     pub left: u32,
+    /// The candidates.
     pub of: Vec<Ready>,
-    /// The VM's number.
+    /// The number of the VM that was chosen.
     pub is: Option<u8>,
-    /// How many CPUs it needs.
+    /// How many CPUs that VM needs.
     pub needs: u64,
     pub then: Then,
 }
@@ -106,16 +121,16 @@ pub struct Turn {
 pub struct Ready {
     pub vm: u8,
     pub vt: u64,
-    /// Whether it is a gang with a vCPU that is owed CPU time by itself.
+    /// Whether it is a gang with a vCPU that is owed more than a turn by itself.
     #[serde(default, skip_serializing_if = "is_false")]
     pub owed: bool,
 }
 
-/// What becomes of a VM in a plan.
+/// What a VM gets in a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Then {
-    /// It is no gang: CPUs are kept free for those of its vCPUs that need them.
+    /// It is not a gang: CPUs are kept free for those of its vCPUs that may use only some CPUs.
     Holds,
     /// A gang has its turn.
     Begins,
@@ -125,21 +140,22 @@ pub enum Then {
     Apart,
 }
 
-/// Which vCPU gets a CPU from a sibling that spins there.
+/// Which vCPU gets the CPU of a sibling that spins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Yield {
+    /// CLOCK_MONOTONIC, ns.
     pub at_ns: u64,
     pub cpu: u32,
-    /// Who spins.
+    /// The vCPU that spins.
     pub caller: Unit,
-    /// A bit for each vCPU that may not run there, or was tried.
+    /// A bit for each vCPU that may not run there, has another CPU in this turn, or was tried before.
     pub excluded: u64,
-    /// Of hvs_pick().
+    /// The flags of hvs_pick().
     pub flags: u32,
-    /// What hvs_pick() returned.
+    /// The result of hvs_pick(): a vCPU, or a negative number (core/policy/hvs.h).
     pub pick: i32,
-    /// Each vCPU of the VM, as in the module's traces (struct hvs_slot, in hexadecimal).
+    /// The state of each vCPU of the VM: its struct hvs_slot in hexadecimal, as in the module's traces.
     pub slots: String,
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use unspin_host::{cpus, place, Host};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vms.bpf.o"));
-/// The same, which also tells what it decides.
+/// The same scheduler, which also records its decisions.
 const TRACED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/traced.bpf.o"));
 /// The map of the scheduler itself.
 const OPS: &str = "vms_ops";
@@ -32,7 +32,7 @@ pub struct Options {
     pub cpus: BTreeSet<u32>,
     /// How long vCPUs of a VM run together at a time.
     pub turn: Duration,
-    /// Whether it tells what it decides: [`Scheduler::trace`].
+    /// Whether the scheduler records its decisions: [`Scheduler::trace`].
     pub is_traced: bool,
 }
 
@@ -217,10 +217,10 @@ impl Scheduler {
         Ok(report)
     }
 
-    /// What it decides, from now on.
+    /// The scheduler's decisions since it was loaded. Call this once.
     ///
     /// # Errors
-    /// It was not loaded to be traced, or the kernel refuses it.
+    /// It was not loaded with [`Options::is_traced`], or its maps cannot be accessed.
     pub fn trace(&self) -> Result<Trace, Error> {
         let handle = |name| MapHandle::try_from(&self.map(name)?).map_err(Error::Map);
         Trace::new(&handle("traced")?, handle(".data.lost")?)
@@ -330,7 +330,7 @@ mod tests {
         assert_eq!(size(".rodata.config"), Some(size_of::<Config>()));
         assert_eq!(size(".data.settings"), Some(size_of::<Settings>()));
         assert_eq!(size(".data.report"), Some(size_of::<Report>()));
-        // What is not traced has nothing of that: no map, and none of the places where decisions are kept.
+        // The usual build has no maps for traces.
         let traced = builder.open_memory(TRACED).unwrap();
         let is_there = |object: &OpenObject, wanted: &str| {
             object.maps().any(|map| map.name().to_string_lossy().ends_with(wanted))

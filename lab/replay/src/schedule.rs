@@ -14,7 +14,7 @@ const NOBODY: u32 = u32::MAX;
 const OWED: u32 = 1;
 const GANG: u32 = 2;
 
-/// One that could be chosen: struct wish of decide.h.
+/// A candidate: struct wish of decide.h.
 #[repr(C)]
 struct Wish {
     vt: u64,
@@ -40,7 +40,7 @@ pub struct Tally {
     pub next: u64,
     pub turns: u64,
     pub yields: u64,
-    /// Decisions that the scheduler made and the trace does not have.
+    /// Decisions of the scheduler that are missing in the trace.
     pub lost: u64,
     /// Traces without a last line.
     pub broken_off: u64,
@@ -75,7 +75,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// What the first line must have, of whatever version it is.
+/// What the first line has in every version.
 #[derive(Deserialize)]
 struct Version {
     trace: String,

@@ -50,7 +50,7 @@ pub struct Document {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Taken {
-    /// The scheduler's number of it.
+    /// The VM's number in the scheduler.
     #[serde(skip)]
     number: usize,
     pub process: u32,
@@ -101,7 +101,7 @@ fn share(weight: u32, vms: usize) -> f64 {
 }
 
 impl Taken {
-    /// For a trace.
+    /// As a trace describes it.
     pub fn traced(&self) -> form::Vm {
         form::Vm {
             number: self.number as u32,

@@ -81,8 +81,8 @@ pub struct Args {
     #[arg(long, value_name = "US", default_value = "6000",
           value_parser = clap::value_parser!(u64).range(1000..=20_000))]
     turn_us: u64,
-    /// Write what the scheduler decides, and from which numbers, to this file. `unspin-lab replay` repeats the
-    /// decisions.
+    /// Write each decision of the scheduler and its input to this file, which is replaced. `unspin-lab replay`
+    /// repeats the decisions.
     #[arg(long, value_name = "FILE", conflicts_with = "check")]
     trace: Option<PathBuf>,
     #[arg(long, hide = true, default_value = JOURNAL)]
@@ -217,7 +217,7 @@ impl Readers {
         self.traces(|_, tracer| tracer.vms(document.vms.iter().map(Taken::traced)));
     }
 
-    /// Writes what was decided since the last time.
+    /// Writes the decisions since the last call to the trace.
     fn follow(&mut self) {
         self.traces(|trace, tracer| tracer.follow(trace.take()));
     }
