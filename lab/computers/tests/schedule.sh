@@ -53,7 +53,7 @@ for gangs in "--gang pid:$a --gang pid:$b" --no-gangs ""; do
 	done
 done
 
-# --- what it decides is told, and is decided again from that ---
+# --- a trace of its decisions, and their replay ---
 check "traced: the kernel takes it" schedule --cpus 0-3 --gang pid:$a --trace /tmp/trace
 for vm in $a $b; do
 	check "traced: threads are its" settle all_are $vm $EXT

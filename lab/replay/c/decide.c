@@ -2,7 +2,7 @@
 /* Decisions of `unspin schedule` (host/schedule/bpf/) from the numbers of a trace. */
 #include "decide.h"
 
-/* The unit that runs next on a CPU, of those that could; NOBODY of none. */
+/* The unit among the candidates that runs next on a CPU, as pick() chooses it; NOBODY if there are none. */
 unsigned int decide_next(const struct wish *wishes, unsigned int count, unsigned long long vnow)
 {
 	struct first first = NO_FIRST;
@@ -16,7 +16,7 @@ unsigned int decide_next(const struct wish *wishes, unsigned int count, unsigned
 	return first.id;
 }
 
-/* The VM that is next in the plan of a turn. */
+/* The VM that is next in a plan, as least_vm() chooses it; NOBODY if there are none. */
 unsigned int decide_turn(const struct wish *wishes, unsigned int count)
 {
 	struct first first = NO_FIRST;

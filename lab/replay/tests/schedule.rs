@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The scheduler of `unspin schedule` decides from random states, tells that, and the trace is replayed: every decision
-//! is the same. If the scheduler has a fault, the replay finds it.
+//! The scheduler of `unspin schedule` decides from random states, and its trace is replayed. Every decision must be the
+//! same. The replay must find faults that are injected into the scheduler.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -112,8 +112,8 @@ fn id((vm, unit): (u32, u32)) -> u32 {
     vm << 6 | unit
 }
 
-/// The decisions from a state: what runs next, who gets a spinning vCPU's CPU, and a plan. What the first two were, and
-/// what is told of all.
+/// Makes 3 decisions from a state: which unit runs next, which sibling gets a spinning vCPU's CPU, and a plan. Returns
+/// the results of the first two, and the trace of all.
 fn decide(scheduler: &Scheduler, state: &State, room: u64) -> (u32, u32, Vec<Line>) {
     // SAFETY: functions of numbers, all in their bounds; there is room for what is told.
     unsafe {
@@ -165,7 +165,7 @@ fn replayed(lines: &[Line]) -> Tally {
     tally
 }
 
-/// Tells each state and its decisions, the same ones on every run.
+/// Calls `test` with random states, which are the same in every run.
 fn for_states(cases: u32, test: impl Fn(State)) {
     let config =
         Config { cases, failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
@@ -208,13 +208,17 @@ fn every_decision_comes_out_the_same() {
 #[test]
 fn what_finds_no_room_is_counted() {
     let scheduler = build("traced-full", None);
+    let (kept, missing) = (Cell::new(0), Cell::new(0));
     for_states(200, |state| {
         let all = decide(&scheduler, &state, ROOM).2;
         let few = decide(&scheduler, &state, 100).2;
         // SAFETY: it has no arguments.
         let lost = unsafe { (scheduler.lost_so_far)() };
         assert_eq!(few.len() as u64 + lost, all.len() as u64);
+        kept.set(kept.get() + few.len());
+        missing.set(missing.get() + lost);
     });
+    assert!(kept.get() > 0 && missing.get() > 0, "{kept:?} {missing:?}");
 }
 
 const MUTANTS: [Fault; 14] = [

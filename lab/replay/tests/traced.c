@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* The scheduler (host/schedule/bpf/), built to be traced, and as functions. What it tells is kept. */
+/* The traced build of the scheduler (host/schedule/bpf/) as functions. Its decisions are kept in memory. */
 #define TRACED 1
 #define BPF_MAP_TYPE_RINGBUF 27
 #define BPF_RB_NO_WAKEUP 1
@@ -23,7 +23,7 @@ static long bpf_ringbuf_output(void *ring, void *data, unsigned long long size, 
 
 #include "schedule.c"
 
-/* VMs below this number without ready units, and so many CPUs that are idle. There is so much room for what is told. */
+/* "vm_count" VMs without ready units, "cpu_count" idle CPUs, and "room" bytes for decisions. */
 EXPORT void begin_state(u32 vm_count, u32 cpu_count, u64 room)
 {
 	u32 i;

@@ -194,7 +194,7 @@ fn vm(words: &[&str]) -> Result<String, String> {
     }
 }
 
-/// Fails if a decision is another one, or is missing.
+/// Fails if a decision differs, or if the trace is incomplete.
 fn replay(file: &str) -> Result<String, String> {
     let text = std::fs::read_to_string(file).map_err(|e| format!("{file}: {e}"))?;
     let mut tally = Tally::default();
