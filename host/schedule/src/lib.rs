@@ -5,7 +5,6 @@
 mod check;
 mod error;
 pub mod ext;
-pub mod form;
 mod order;
 mod scheduler;
 mod shared;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Decisions of a traced scheduler: struct decision of bpf/shared.h in Rust.
 
-use crate::form::{Candidate, Line, Next, Ready, Then, Turn, Unit, Yield};
 use crate::Error;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
 use std::rc::Rc;
+use unspin_uapi::schedule_trace::{Candidate, Line, Next, Ready, Then, Turn, Unit, Yield};
 
 /// The sizes of a decision's head, and of each candidate or slot after it, in bytes.
 const HEAD: usize = 40;
@@ -62,42 +62,40 @@ impl Trace {
             return Err(Error::Map(libbpf_rs::Error::from_raw_os_error(-read)));
         }
         let lost = self.lost.lookup(&[0; 4], MapFlags::ANY).map_err(Error::Map)?;
-        let lost = lost.map(|bytes| number(&bytes, 0)).unwrap_or_default();
-        Ok((self.told.take().lines, lost))
+        let lost = lost.as_deref().and_then(<[u8]>::first_chunk).map(|of| u64::from_ne_bytes(*of));
+        Ok((self.told.take().lines, lost.unwrap_or_default()))
     }
 }
 
 /// A decision from its bytes; `None` if its kind is unknown, or if it is cut off.
 pub fn line(bytes: &[u8]) -> Option<Line> {
     let count = bytes.len().checked_sub(HEAD)? / ENTRY;
-    let (at_ns, beside) = (number(bytes, 0), number(bytes, 8));
-    let word = |at: usize| number(bytes, at) as u32;
-    let (kind, at, who, answer) = (word(16), word(20), word(24), word(28));
-    if word(32) as usize != count {
+    let (at_ns, beside) = (long(bytes, 0), long(bytes, 8));
+    let [kind, at, who, answer, counted, flags] =
+        [16, 20, 24, 28, 32, 36].map(|at| word(bytes, at));
+    if counted as usize != count {
         return None;
     }
     let entries = bytes[HEAD..].chunks_exact(ENTRY);
-    let wishes = entries.clone().map(|of| (number(of, 0), number(of, 8) as u32, number(of, 12)));
+    let wishes = entries.map(|of| (long(of, 0), word(of, 8), word(of, 12)));
     match kind {
         1 => {
             let of = wishes.map(|(vt, id, flags)| {
-                let has = |flag: u32| flags as u32 & flag != 0;
+                let has = |flag: u32| flags & flag != 0;
                 Candidate { unit: unit(id), vt, owed: has(OWED), gang: has(GANG) }
             });
             let (before, is) = (known(who).map(unit), known(answer).map(unit));
             Some(Line::Next(Next { at_ns, cpu: at, before, vnow: beside, of: of.collect(), is }))
         }
         2 => {
-            let of = wishes.map(|(vt, vm, flags)| Ready {
-                vm: vm as u8,
-                vt,
-                owed: flags as u32 & OWED != 0,
-            });
+            let of =
+                wishes.map(|(vt, vm, flags)| Ready { vm: vm as u8, vt, owed: flags & OWED != 0 });
             let then = match who {
                 0 => Then::Holds,
                 1 => Then::Begins,
                 2 => Then::Waits,
-                _ => Then::Apart,
+                3 => Then::Apart,
+                _ => return None,
             };
             let is = known(answer).map(|vm| vm as u8);
             Some(Line::Turn(Turn { at_ns, left: at, of: of.collect(), is, needs: beside, then }))
@@ -106,20 +104,21 @@ pub fn line(bytes: &[u8]) -> Option<Line> {
             let digit = |of: u8| char::from(b"0123456789abcdef"[usize::from(of)]);
             let slots = bytes[HEAD..].iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
             let slots = slots.collect();
-            let (caller, excluded, flags, pick) = (unit(who), beside, word(36), answer as i32);
+            let (caller, excluded, pick) = (unit(who), beside, answer as i32);
             Some(Line::Yield(Yield { at_ns, cpu: at, caller, excluded, flags, pick, slots }))
         }
         _ => None,
     }
 }
 
-/// The 8 bytes at an offset as a number. Bytes beyond the end count as 0.
-fn number(bytes: &[u8], at: usize) -> u64 {
-    let mut of = [0; 8];
-    for (to, from) in of.iter_mut().zip(bytes.iter().skip(at)) {
-        *to = *from;
-    }
-    u64::from_ne_bytes(of)
+/// The 8 bytes at an offset as a number. They must be there.
+fn long(bytes: &[u8], at: usize) -> u64 {
+    u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
+
+/// The 4 bytes at an offset as a number. They must be there.
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]))
 }
 
 fn known(id: u32) -> Option<u32> {

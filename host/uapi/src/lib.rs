@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The module's user-space interface: modes, variants of HVS, coscheduling, settings, counters and values,
 //! with their names, bounds and meanings. All of it is from uapi/unspin.h, from which the module is also
-//! built.
+//! built. [`schedule_trace`] is the interface of a trace of `unspin schedule`.
 //!
 //! ```
 //! use unspin_uapi::{Mode, Number, Variant};
@@ -11,6 +11,8 @@
 //! assert!(Number::WINDOW_MIN.range().contains(&Number::WINDOW_MIN.default()));
 //! assert_eq!(Variant::PAPER.flags(), 0);
 //! ```
+
+pub mod schedule_trace;
 
 /// How a value changes.
 #[allow(clippy::upper_case_acronyms)] // as uapi/unspin.h has them

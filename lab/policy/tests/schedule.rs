@@ -3,21 +3,19 @@
 //! fail the tests.
 
 mod common;
+#[path = "common/faulty.rs"]
+mod faulty;
 
 use common::property;
+use faulty::Fault;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::panic::catch_unwind;
-use std::path::Path;
-use std::process::Command;
 
 const MS: u64 = 1_000_000;
 const TURN_NS: u64 = 6 * MS;
 /// AHEAD_TURNS of owed.h.
 const AHEAD_TURNS: u64 = 4;
-
-/// One fault: the file, a text that is found once in it, and what it becomes.
-type Fault = (&'static str, &'static str, &'static str);
 
 struct Scheduler {
     start: unsafe extern "C" fn(u64),
@@ -30,29 +28,10 @@ struct Scheduler {
 }
 
 fn build(name: &str, fault: Option<Fault>) -> Scheduler {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&directory).unwrap();
-    for entry in std::fs::read_dir(here.join("../../host/schedule/bpf")).unwrap() {
-        let path = entry.unwrap().path();
-        let file = path.file_name().unwrap().to_str().unwrap();
-        let mut text = std::fs::read_to_string(&path).unwrap();
-        if let Some((_, line, becomes)) = fault.filter(|(of, ..)| *of == file) {
-            assert_eq!(text.matches(line).count(), 1, "{line:?} is not there exactly once");
-            text = text.replacen(line, becomes, 1);
-        }
-        std::fs::write(directory.join(file), text).unwrap();
-    }
-    let object = directory.join("schedule.so");
-    let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
-    cc.args(["-std=gnu11", "-ffreestanding", "-O2", "-w", "-shared", "-fPIC"]);
-    cc.arg("-fvisibility=hidden").arg("-I").arg(&directory);
-    cc.arg("-I").arg(here.join("../../core/policy"));
-    cc.arg(here.join("tests/c/schedule.c")).arg("-o").arg(&object);
-    assert!(cc.status().expect("a C compiler").success(), "{name} does not compile");
-    // SAFETY: the library has no constructors and functions of these types, and is kept.
+    let flags = ["-ffreestanding", "-O2"];
+    let library = faulty::library(name, "tests/c/schedule.c", &flags, fault);
+    // SAFETY: the functions have these types, and the library is kept.
     unsafe {
-        let library = libloading::Library::new(object).expect("loads");
         Scheduler {
             start: *library.get(b"start\0").unwrap(),
             set_unit: *library.get(b"set_unit\0").unwrap(),

@@ -5,8 +5,6 @@
 //! A trace is text of the tracepoints `unspin:unspin_pick` and `unspin:unspin_epoch`
 //! (docs/sysfs.md); other lines are ignored. [`schedule`] repeats the decisions of `unspin schedule`.
 
-#[path = "../../../host/schedule/src/form.rs"]
-pub mod form;
 pub mod schedule;
 
 use anyhow::{bail, Context};

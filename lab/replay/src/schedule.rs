@@ -2,13 +2,15 @@
 //! Repeats every decision in a trace of `unspin schedule --trace`, with the same functions in user space
 //! (host/schedule/bpf/decide.h, core/policy/hvs.h). Each result must be the same.
 
-use crate::form::{Begin, Candidate, Line, Next, Ready, Turn, Unit, Yield, SCHEMA, TRACE};
 use crate::hex_slots;
 use anyhow::{anyhow, bail, Context};
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
 use std::fmt;
 use unspin_policy::hvs::{decide, Flags};
+use unspin_uapi::schedule_trace::{
+    Begin, Candidate, Line, Next, Ready, Turn, Unit, Yield, SCHEMA, TRACE,
+};
 
 const NOBODY: u32 = u32::MAX;
 const OWED: u32 = 1;

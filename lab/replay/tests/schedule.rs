@@ -2,22 +2,21 @@
 //! The scheduler of `unspin schedule` decides from random states, and its trace is replayed. Every decision must be the
 //! same. The replay must find faults that are injected into the scheduler.
 
+#[path = "../../policy/tests/common/faulty.rs"]
+mod faulty;
+
+use faulty::Fault;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::cell::Cell;
-use std::path::Path;
-use std::process::Command;
 use unspin_replay::schedule::{replay, Tally};
-use unspin_schedule::form::{Begin, Line, SCHEMA, TRACE};
+use unspin_uapi::schedule_trace::{Begin, Line, SCHEMA, TRACE};
 
 const CPUS: u32 = 4;
 const NOBODY: u32 = u32::MAX;
 const ROOM: u64 = 1 << 16;
 const TURN_NS: u64 = 6_000_000;
-
-/// One fault: the file, a text that is found once in it, and what it becomes.
-type Fault = (&'static str, &'static str, &'static str);
 
 struct Scheduler {
     begin_state: unsafe extern "C" fn(u32, u32, u64),
@@ -32,32 +31,9 @@ struct Scheduler {
 }
 
 fn build(name: &str, fault: Option<Fault>) -> Scheduler {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&directory).unwrap();
-    let mut is_made = fault.is_none();
-    let folders = ["../../host/schedule/bpf", "../../core/policy"].map(|from| here.join(from));
-    let files = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
-    for path in files.map(|entry| entry.unwrap().path()) {
-        let file = path.file_name().unwrap().to_str().unwrap();
-        let mut text = std::fs::read_to_string(&path).unwrap();
-        if let Some((_, line, becomes)) = fault.filter(|(of, ..)| *of == file) {
-            assert_eq!(text.matches(line).count(), 1, "{line:?} is not there exactly once");
-            text = text.replacen(line, becomes, 1);
-            is_made = true;
-        }
-        std::fs::write(directory.join(file), text).unwrap();
-    }
-    assert!(is_made, "{fault:?}: no such file");
-    let object = directory.join("traced.so");
-    let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
-    cc.args(["-std=gnu11", "-O1", "-w", "-shared", "-fPIC", "-fvisibility=hidden"]);
-    cc.arg("-I").arg(&directory).arg("-I").arg(here.join("../policy/tests/c"));
-    cc.arg(here.join("tests/traced.c")).arg("-o").arg(&object);
-    assert!(cc.status().expect("a C compiler").success(), "{name} does not compile");
-    // SAFETY: the library has no constructors and functions of these types, and is kept.
+    let library = faulty::library(name, "tests/traced.c", &["-O1"], fault);
+    // SAFETY: the functions have these types, and the library is kept.
     unsafe {
-        let library = libloading::Library::new(object).expect("loads");
         Scheduler {
             begin_state: *library.get(b"begin_state\0").unwrap(),
             set_vm: *library.get(b"set_vm\0").unwrap(),

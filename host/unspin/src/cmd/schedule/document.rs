@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use unspin_host::{cpus, VmProcess};
-use unspin_schedule::{form, Error, Gang, Report, Scheduler, Vm, WEIGHT_USUAL};
+use unspin_schedule::{Error, Gang, Report, Scheduler, Vm, WEIGHT_USUAL};
+use unspin_uapi::schedule_trace;
 
 const SCHEMA: u32 = 1;
 
@@ -102,8 +103,8 @@ fn share(weight: u32, vms: usize) -> f64 {
 
 impl Taken {
     /// As a trace describes it.
-    pub fn traced(&self) -> form::Vm {
-        form::Vm {
+    pub fn traced(&self) -> schedule_trace::Vm {
+        schedule_trace::Vm {
             number: self.number as u32,
             process: self.process,
             name: self.name.clone(),

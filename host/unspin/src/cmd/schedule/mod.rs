@@ -28,8 +28,8 @@ use taken::Taking;
 use trace::Tracer;
 use unspin_host::journal::JOURNAL;
 use unspin_host::{cpus, place, Host};
-use unspin_schedule::form::{Begin, SCHEMA, TRACE};
 use unspin_schedule::{ext, Error, Options, Scheduler, Trace, KERNEL_TESTED};
+use unspin_uapi::schedule_trace::{Begin, SCHEMA, TRACE};
 
 const HELP: &str = "\
 This command is experimental. It loads a scheduler into the kernel (sched_ext, Linux 7.0 and later) and gives it \

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use unspin_schedule::form::{Begin, Line, Vm};
 use unspin_schedule::Error;
 use unspin_text::shown;
+use unspin_uapi::schedule_trace::{Begin, Line, Vm};
 
 pub struct Tracer<W: Write = File> {
     path: PathBuf,
@@ -88,7 +88,7 @@ impl<W: Write> Tracer<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unspin_schedule::form::{SCHEMA, TRACE};
+    use unspin_uapi::schedule_trace::{SCHEMA, TRACE};
 
     fn begin() -> Begin {
         let [version, kernel, cpus] = ["0.1.0", "7.3.1", "2-3"].map(String::from);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The format of a trace of the scheduler: lines of JSON, first a [`Begin`], then [`Line`]s. `unspin-lab replay` is
-//! compiled with this file, too.
+//! The format of a trace of `unspin schedule`: lines of JSON, first a [`Begin`], then [`Line`]s.
 
 use serde::{Deserialize, Serialize};
 
