@@ -152,9 +152,8 @@ impl Ready {
             return Err(Error::NoThreads);
         }
         let Ready { instance } = self;
-        let trigger = trigger(threads, entries);
-        instance.trigger(&format!("{EVENT}/trigger"), &trigger)?;
-        Ok(Collector { instance, trigger, threads: threads.iter().copied().collect() })
+        instance.trigger(&format!("{EVENT}/trigger"), &trigger(threads, entries))?;
+        Ok(Collector { instance, threads: threads.iter().copied().collect() })
     }
 }
 
@@ -162,7 +161,6 @@ impl Ready {
 #[derive(Debug)]
 pub struct Collector {
     instance: Instance,
-    trigger: String,
     threads: BTreeSet<i32>,
 }
 
@@ -189,27 +187,14 @@ impl Collector {
         }
     }
 
-    /// Resets the counts to 0.
-    pub fn clear(&self) -> Result<(), Error> {
-        let (histogram, filter) = self.trigger.split_once(" if ").expect("it has a filter");
-        let clear = format!("{histogram}:clear if {filter}");
-        self.instance.trigger(&format!("{EVENT}/trigger"), &clear)
-    }
-
-    /// The counts so far.
-    pub fn samples(&self) -> Result<Samples, Error> {
+    /// Ends counting and returns the counts. Fails if anything remains behind.
+    pub fn finish(self) -> Result<Samples, Error> {
         let file = format!("{EVENT}/hist");
         let text = self.instance.read(&file)?;
         let histogram = Histogram::parse(&text)
             .map_err(|line| Error::Histogram { path: self.instance.path(&file), line })?;
-        Ok(Samples::of(&histogram, &self.threads))
-    }
-
-    /// Ends counting and returns the counts. Fails if anything remains behind.
-    pub fn finish(self) -> Result<Samples, Error> {
-        let samples = self.samples()?;
         self.instance.remove()?;
-        Ok(samples)
+        Ok(Samples::of(&histogram, &self.threads))
     }
 }
 
@@ -363,7 +348,7 @@ mod tests {
     #[test]
     fn counting_lasts_as_long_as_asked_or_until_it_is_stopped() {
         let (tracefs, instance) = instance_of_files(&[]);
-        let collector = Collector { instance, trigger: String::new(), threads: BTreeSet::new() };
+        let collector = Collector { instance, threads: BTreeSet::new() };
         let stop = AtomicBool::new(false);
         let (begin, mut told) = (Instant::now(), Vec::new());
         let duration = LOOK_EVERY * 3;
