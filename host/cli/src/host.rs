@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use unspin_host::euid;
 use unspin_host::place::under;
 use unspin_host::source::{errors_in_log, module_source, release_of_headers, work_dir};
 use unspin_text::{read_kernel, read_kernel_text, Lock};
@@ -117,8 +118,7 @@ fn secure_boot(root: &Path) -> bool {
 }
 
 pub fn is_root() -> bool {
-    // SAFETY: geteuid has no preconditions.
-    unsafe { libc::geteuid() == 0 }
+    euid() == 0
 }
 
 /// Builds the module for the running kernel from the source tree. An existing build is reused.

@@ -43,7 +43,7 @@ pub use kvm::{tsc_khz, Kvm};
 pub use monitor::Monitor;
 pub use name::Name;
 pub use names::{Kind, Names};
-pub use owner::Owner;
+pub use owner::{euid, Owner};
 pub use rivals::Rival;
 pub use sched_ext::SchedExt;
 pub use task::Task;

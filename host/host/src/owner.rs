@@ -31,10 +31,15 @@ impl Owner {
     }
 }
 
+/// The effective user of this process.
+pub fn euid() -> u32 {
+    // SAFETY: it takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
 /// Whether it is the user of this process.
 pub(crate) fn is_ours(uid: u32) -> bool {
-    // SAFETY: it takes nothing and cannot fail.
-    uid == unsafe { libc::geteuid() }
+    uid == euid()
 }
 
 impl fmt::Display for Owner {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The module's sources, the directory for builds, and the requirements and errors of a build.
 
+use crate::euid;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -39,8 +40,7 @@ pub fn module_source() -> PathBuf {
 pub fn work_dir() -> PathBuf {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    // SAFETY: takes nothing and cannot fail.
-    match unsafe { libc::geteuid() } {
+    match euid() {
         _ if !is_installed() => source_tree().join("out"),
         0 => PathBuf::from("/var/cache/unspin"),
         _ => cache.or_else(home).unwrap_or_else(|| PathBuf::from("out")).join("unspin"),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Processes that this user may not look into: VMs among them are missing.
 
-use crate::{monitor_of, Host, Monitor};
+use crate::{euid, monitor_of, Host, Monitor};
 use std::fs;
 use std::io::{Error, ErrorKind};
 use std::path::Path;
@@ -22,8 +22,7 @@ impl Host {
         let pids = self.processes().ok()?;
         let denied: Vec<u32> = pids.iter().copied().filter(|pid| self.is_denied(*pid)).collect();
         let vmms: Vec<String> = denied.iter().filter_map(|pid| self.missing(*pid)).collect();
-        // SAFETY: it takes nothing and cannot fail.
-        let is_root = unsafe { libc::geteuid() == 0 };
+        let is_root = euid() == 0;
         let mut why = Vec::new();
         if !vmms.is_empty() || (!denied.is_empty() && !is_root) {
             let processes = if denied.len() == 1 { "process" } else { "processes" };

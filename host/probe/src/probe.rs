@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Mutex;
 use std::time::Duration;
 use unspin_diagnosis::{State, Times};
-use unspin_host::place;
+use unspin_host::{euid, place};
 
 pub(crate) static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe.bpf.o"));
 
@@ -375,8 +375,7 @@ fn can_be_loaded(extent: Extent) -> Result<(Plan, Extent), Error> {
     if let Err(misfit @ Error::UnknownKernel { .. }) = plan {
         return Err(misfit);
     }
-    // SAFETY: it has no arguments and cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
+    if euid() != 0 {
         return Err(Error::NotRoot);
     }
     let plan = plan?;

@@ -11,6 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use unspin_host::euid;
 
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libunspin-locks.so"));
 
@@ -35,14 +36,9 @@ pub fn library() -> anyhow::Result<PathBuf> {
     }
 }
 
-fn uid() -> u32 {
-    // SAFETY: takes nothing and cannot fail.
-    unsafe { libc::geteuid() }
-}
-
 /// root's directory is readable for the users as which root starts programs.
 fn cache_dir() -> Option<PathBuf> {
-    if uid() == 0 {
+    if euid() == 0 {
         return Some(PathBuf::from("/var/cache/unspin"));
     }
     let dir = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|d| d.is_absolute());
@@ -89,7 +85,7 @@ fn publish(dir: &Path, path: &Path) -> std::io::Result<()> {
 
 /// root starts programs as other users, which must find the library also if root's umask is 077.
 fn open_to_all(path: &Path, mode: u32) -> std::io::Result<()> {
-    if uid() != 0 || fs::metadata(path)?.mode() & mode == mode {
+    if euid() != 0 || fs::metadata(path)?.mode() & mode == mode {
         return Ok(());
     }
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
@@ -97,7 +93,7 @@ fn open_to_all(path: &Path, mode: u32) -> std::io::Result<()> {
 
 fn is_only_ours(path: &Path) -> std::io::Result<bool> {
     let meta = fs::symlink_metadata(path)?;
-    Ok(meta.uid() == uid() && meta.mode() & 0o022 == 0 && !meta.is_symlink())
+    Ok(meta.uid() == euid() && meta.mode() & 0o022 == 0 && !meta.is_symlink())
 }
 
 /// The file stays open on purpose: the program inherits it.
@@ -164,7 +160,7 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         store(&dir).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
-        let wanted = if uid() == 0 { (0o755, 0o644) } else { (0o700, 0o600) };
+        let wanted = if euid() == 0 { (0o755, 0o644) } else { (0o700, 0o600) };
         assert_eq!((mode(&dir), mode(&path)), wanted);
     }
 

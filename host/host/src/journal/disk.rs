@@ -2,6 +2,7 @@
 //! The journal's file: locked by one process at a time, and synced before each change.
 
 use super::error::Error;
+use crate::owner;
 use crate::slice::result;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -85,9 +86,7 @@ fn lock(file: &File) -> io::Result<()> {
 
 /// Settings are restored from this file, so other users must not be able to write it.
 fn is_ours(path: &Path, is: &fs::Metadata) -> Result<(), Error> {
-    // SAFETY: it has no arguments and cannot fail.
-    let me = unsafe { libc::geteuid() };
-    match is.uid() == me && is.mode() & OTHERS_WRITE == 0 {
+    match owner::is_ours(is.uid()) && is.mode() & OTHERS_WRITE == 0 {
         true => Ok(()),
         false => Err(Error::Open { path: path.into() }),
     }
