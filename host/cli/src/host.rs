@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use unspin_host::euid;
 use unspin_host::place::under;
-use unspin_host::source::{errors_in_log, module_source, release_of_headers, work_dir};
+use unspin_host::source::{errors_in_log, module_source, release_of_headers, series, work_dir};
 use unspin_text::{read_kernel, read_kernel_text, Lock};
 
 /// Kernel series that the module's tests boot.
@@ -32,12 +32,6 @@ pub fn release(root: &Path) -> anyhow::Result<String> {
         bail!("{path:?} has no release of a kernel: {release:?}");
     }
     Ok(release.to_string())
-}
-
-/// The first two numbers of a release.
-fn series(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
 /// The oldest kernel for which the module can be built, as in core/kmod/Kbuild.

@@ -53,6 +53,12 @@ pub fn is_installed() -> bool {
         || std::env::current_exe().is_ok_and(|program| program.starts_with("/usr/bin"))
 }
 
+/// The first two numbers of a kernel's release.
+pub fn series(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
 /// The kernel release of installed headers; `None` if they are missing.
 pub fn release_of_headers(headers: &Path) -> Option<String> {
     let text = fs::read_to_string(headers.join("include/generated/utsrelease.h")).ok()?;
@@ -67,4 +73,16 @@ pub fn errors_in_log(log: &Path) -> Vec<String> {
         line.contains("error: ") || line.starts_with("ERROR: ") || line.contains("*** unspin: ")
     };
     text.lines().filter(is_error).take(ERRORS_SHOWN).map(str::to_string).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn series_are_read() {
+        assert_eq!(series("7.3.4+deb13-cloud-amd64"), Some((7, 3)));
+        assert_eq!(series("10.0-rc1"), Some((10, 0)));
+        assert_eq!((series("next"), series("")), (None, None));
+    }
 }
