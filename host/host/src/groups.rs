@@ -120,7 +120,7 @@ impl Groups {
             (why, _) => return Err(why.clone().unwrap_or("its cgroups are unknown".into())),
         };
         let unit = common.upwards().find(|group| placed::is_whole(group.name()));
-        let own = unit.filter(|unit| self.is_alone_in(unit, pid));
+        let own = unit.filter(|unit| self.beside(unit, pid).is_empty());
         if threads.is_scattered && own.is_none() {
             return Err(SCATTERED.into());
         }
@@ -164,10 +164,6 @@ impl Groups {
         let threads = self.vms.get(&pid).into_iter().flat_map(|threads| threads.all());
         let ways = threads.flat_map(|of| of.upwards().skip(1));
         ways.filter(|of| group.holds(of)).collect()
-    }
-
-    fn is_alone_in(&self, group: &Cgroup, pid: u32) -> bool {
-        self.held.get(group).into_iter().flatten().all(|other| *other == pid)
     }
 
     /// The other VMs in a cgroup.
