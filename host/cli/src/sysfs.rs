@@ -2,7 +2,7 @@
 //! The module's settings as people write them, and the reasons for refusals. Its files are in
 //! [`unspin_host::module`].
 
-use crate::bounds;
+use crate::bounds::{self, STEPS};
 use crate::exit::{Cannot, Usage};
 use anyhow::anyhow;
 use std::io::ErrorKind;
@@ -58,18 +58,13 @@ impl std::fmt::Display for Takes {
             Takes::Number(n) if n.most() == 1 => f.write_str(n.unit()),
             Takes::Number(n) => {
                 write!(f, "{} to {} {}", n.least(), n.most(), n.unit())?;
-                match is_step(*n) {
+                match STEPS.contains(n) {
                     true => write!(f, ", up to {}", Number::WINDOW_MAX.file()),
                     false => Ok(()),
                 }
             }
         }
     }
-}
-
-/// Whether the largest window is its upper bound.
-fn is_step(number: Number) -> bool {
-    matches!(number, Number::DELTA | Number::DELTA_MAX)
 }
 
 /// Every setting and its values, one per line.
@@ -87,11 +82,6 @@ pub fn settings_help() -> String {
 /// Every setting.
 pub fn keys() -> impl Iterator<Item = &'static str> {
     SETTINGS.iter().map(|(key, _)| *key)
-}
-
-/// Every setting that can be kept: all except `reset`, which is an action.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    setting_files()
 }
 
 /// The allowed values of setting `key`, if `value` is not one of them; `None` for an unknown setting.
@@ -331,8 +321,8 @@ mod tests {
 
     #[test]
     fn settings_that_stay_are_listed_with_what_they_take() {
-        let names: Vec<&str> = names().collect();
-        assert!(names.contains(&"mode") && !names.contains(&"reset"));
+        let names: Vec<&str> = setting_files().collect();
+        assert!(names.contains(&"mode") && !names.contains(&RESET));
         assert_eq!(allowed_instead("mode", "apples"), None);
         assert!(allowed_instead("mode", "on").unwrap().contains("observe"));
         assert!(allowed_instead("epoch_ple_exits", "0").unwrap().starts_with("1 to "));

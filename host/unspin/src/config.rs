@@ -12,6 +12,7 @@ use unspin_cli::bounds;
 use unspin_host::{is_explicit, Kind};
 use unspin_text::names::{distance, nearest};
 use unspin_text::{read_text, Problems, Reader, Table, Value};
+use unspin_uapi::setting_files;
 
 pub const FILE: &str = "/etc/unspin/unspin.toml";
 
@@ -228,14 +229,14 @@ fn tables<T>(
 
 /// The innermost of tables within a table that stand for no setting: [vm.web.1] is such a table.
 fn inner<'r, 't>(table: &Table<'r, 't>) -> Option<Value<'r, 't>> {
-    let is_setting = |key: &str| sysfs::names().any(|name| name == key);
+    let is_setting = |key: &str| setting_files().any(|name| name == key);
     let others = table.keys().into_iter().filter(|key| !is_setting(key));
     let found = others.filter_map(|key| table.get(key)).find(Value::is_table)?;
     found.table("").and_then(|table| inner(&table)).or(Some(found))
 }
 
 fn settings(table: &Table) -> Settings {
-    let names: Vec<&str> = sysfs::names().collect();
+    let names: Vec<&str> = setting_files().collect();
     table.only(&names);
     let mut settings = Settings::new();
     for name in names {
