@@ -129,10 +129,7 @@ impl Default for Part {
 
 impl Part {
     fn of_states(did: &Did, states: &[State]) -> Part {
-        let spent = states.iter().filter(|state| did.times[**state] > 0);
-        let tell = |state: &State| format!("{} {}", state.name(), percent(did.share(&[*state])));
-        let told: Vec<String> = spent.map(tell).collect();
-        Part { share: did.share(states), told: told.join(", "), sure: Sure::Measured }
+        Part { share: did.share(states), told: shares(did, states), sure: Sure::Measured }
     }
 
     fn of_loss(loss: &Loss) -> Part {
@@ -140,6 +137,13 @@ impl Part {
         let told = format!("{} {}: {}", loss.cause.name(), percent(share), loss.stands_on);
         Part { share, told, sure: loss.sure }
     }
+}
+
+/// The share of each state that took time.
+pub(crate) fn shares(did: &Did, states: &[State]) -> String {
+    let spent = states.iter().filter(|state| did.times[**state] > 0);
+    let tell = |state: &State| format!("{} {}", state.name(), percent(did.share(&[*state])));
+    spent.map(tell).collect::<Vec<_>>().join(", ")
 }
 
 type Add<'a> = &'a mut dyn FnMut(&Part, String, String);

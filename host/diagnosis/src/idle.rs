@@ -2,7 +2,7 @@
 //! Advice about the host's work for a guest's devices, timers and clocks: most of the cost of an idle VM.
 
 use crate::access::Group;
-use crate::advice::{percent, up_to, Advice, Setting, WORTH_IT};
+use crate::advice::{percent, shares, up_to, Advice, Setting, WORTH_IT};
 use crate::cause::Sure;
 use crate::devices::Role;
 use crate::judge::Did;
@@ -82,11 +82,7 @@ impl Idle<'_> {
             return (0, String::new());
         }
         let states = [State::ExitIo, State::ExitMmio, State::ExitMsr, State::Vmm];
-        let spent = |state: &&State| self.did.times[**state] > 0;
-        let tell =
-            |state: &State| format!("{} {}", state.name(), percent(self.did.share(&[*state])));
-        let told: Vec<String> = states.iter().filter(spent).map(tell).collect();
-        (self.did.times.of(&states), told.join(", "))
+        (self.did.times.of(&states), shares(self.did, &states))
     }
 
     /// Whether the guest uses Hyper-V's interface, as Windows does if it is offered.
