@@ -62,12 +62,6 @@ struct Set {
     machine: Option<Machine>,
 }
 
-/// Its vCPUs' threads, as far as they are known. Other threads may have other CPUs, cgroups and
-/// quotas.
-fn threads(vm: &VmProcess) -> Vec<u32> {
-    vm.vcpus.iter().map(|vcpu| vcpu.tid).collect()
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
     /// The module's files from which causes are computed.
@@ -198,8 +192,9 @@ impl Facts {
     }
 
     fn set_of(&mut self, host: &Host, tree: &Tree, vm: &VmProcess) -> Set {
-        let tids = threads(vm);
-        let allowed: BTreeSet<u32> = tids.iter().flat_map(|tid| host.usable_cpus(*tid)).collect();
+        // Other threads may have other CPUs.
+        let allowed = vm.vcpus.iter().flat_map(|vcpu| host.usable_cpus(vcpu.tid));
+        let allowed: BTreeSet<u32> = allowed.collect();
         let system = place::sys().join("devices/system");
         let caches = self.caches.entry(allowed.clone());
         let caches = *caches.or_insert_with(|| cpus::last_level_caches(&system, &allowed));

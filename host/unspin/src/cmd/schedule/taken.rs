@@ -63,32 +63,25 @@ impl<'a> Taking<'a> {
         cpus: BTreeSet<u32>,
         scheduler: Scheduler,
     ) -> Taking<'a> {
-        let tree = Tree::of(host);
-        let (given, outside) = (BTreeMap::new(), Outside::default());
-        let (failures, pauses) = (Failures::default(), Pauses::default());
-        let pending = Pending::default();
-        let (vms, refused) = (Vec::new(), Vec::new());
-        let (left, host_use) = (BTreeSet::new(), HostUse::begin(Instant::now()));
-        let user_spins = UserSpins::new(root());
         Taking {
             args,
             host,
-            tree,
+            tree: Tree::of(host),
             cpus,
-            left,
-            host_use,
-            user_spins,
+            left: BTreeSet::new(),
+            host_use: HostUse::begin(Instant::now()),
+            user_spins: UserSpins::new(root()),
             all_used_since: None,
             scheduler,
-            given,
+            given: BTreeMap::new(),
             stays_there: false,
-            failures,
-            pauses,
-            pending,
-            vms,
+            failures: Failures::default(),
+            pauses: Pauses::default(),
+            pending: Pending::default(),
+            vms: Vec::new(),
             began: false,
-            refused,
-            outside,
+            refused: Vec::new(),
+            outside: Outside::default(),
         }
     }
 

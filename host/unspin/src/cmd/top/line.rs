@@ -56,7 +56,7 @@ impl Line {
     pub fn of_vm(vm: &Watched, before: &Sample, after: &Sample) -> Line {
         let did = vm.did(&before.facts, &after.facts);
         let words = words(vm.vcpus.iter().map(|(_, seen)| seen));
-        Line { vcpus: vm.count(), ..Line::new(vm.vm.pid, name(vm.vm), &did, words) }
+        Line { vcpus: vm.count(), ..Line::new(vm.vm.pid, vm.vm.title().to_string(), &did, words) }
     }
 
     pub fn of_vcpus(vm: &Watched, before: &Sample, after: &Sample) -> Vec<Line> {
@@ -68,16 +68,11 @@ impl Line {
     }
 }
 
-/// The name in the list: one line of printable characters.
-pub fn name(vm: &VmProcess) -> String {
-    vm.title().to_string()
-}
-
 /// Whether one of its names contains this text, ignoring case.
 pub fn is_called(vm: &VmProcess, text: &str) -> bool {
     let text = text.to_lowercase();
     let of_kinds = vm.names.iter().map(|(_, name)| name.to_string());
-    let mut names = of_kinds.chain([name(vm)]);
+    let mut names = of_kinds.chain([vm.title().to_string()]);
     names.any(|name| name.to_lowercase().contains(&text))
 }
 
