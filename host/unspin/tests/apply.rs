@@ -2,8 +2,10 @@
 //! `unspin apply` as in unspin.service, with a module made of files, which our own `modprobe` and
 //! `rmmod` create and remove.
 
+mod common;
+
+use common::script::script;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -30,10 +32,8 @@ impl Host {
         host
     }
 
-    fn tool(&self, name: &str, script: &str) {
-        let path = self.0.join("bin").join(name);
-        self.write(&format!("bin/{name}"), &format!("#!/bin/sh\n{script}\n"));
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    fn tool(&self, name: &str, lines: &str) {
+        script(&self.0.dir("bin").join(name), lines);
     }
 
     fn write(&self, path: &str, text: &str) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Commands of unspin-lab are run there, or the error names it.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+mod common;
+
+use common::script::script;
 use std::path::Path;
 use std::process::{Command, Output};
 use unspin_scratch::Scratch;
@@ -20,9 +21,7 @@ fn alone() -> Scratch {
 
 /// A lab that prints its path and its arguments, and ends with 3.
 fn lab(dir: &Path) {
-    let path = dir.join("unspin-lab");
-    fs::write(&path, format!("#!/bin/sh\necho {} \"$@\"\nexit 3\n", dir.display())).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    script(&dir.join("unspin-lab"), &format!("echo {} \"$@\"\nexit 3", dir.display()));
 }
 
 fn run(dir: &Path, args: &[&str]) -> Output {
