@@ -5,6 +5,7 @@
 mod common;
 
 use common::script::script;
+use common::vm_host::signal;
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Output, Stdio};
@@ -95,9 +96,8 @@ impl Service {
         service
     }
 
-    fn signal(&self, signal: i32) {
-        // SAFETY: only sends a signal, to a child that was not waited for.
-        assert_eq!(unsafe { libc::kill(self.0 .0.id() as i32, signal) }, 0);
+    fn signal(&self, number: i32) {
+        signal(self.0 .0.id(), number);
     }
 
     fn code(&mut self) -> Option<i32> {

@@ -80,9 +80,7 @@ fn metrics_are_served_in_the_format_that_is_asked_for() {
     assert!(get(address, "/metric", "").unwrap().0.starts_with("HTTP/1.1 404 "));
     // No metric has addresses of a guest's code.
     assert!(!plain.contains("0x"), "{plain}");
-    let pid = exporter.0.id() as i32;
-    // SAFETY: the process is ours, and was not waited for.
-    assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
+    common::vm_host::signal(exporter.0.id(), libc::SIGTERM);
     assert!(exporter.0.wait().unwrap().success());
 }
 

@@ -165,8 +165,7 @@ fn a_program_in_the_path_that_cannot_start_is_named() {
     }
     // One that can start comes later.
     let later = other.join("no-x");
-    std::fs::write(&later, "#!/bin/sh\nexit 7\n").unwrap();
-    std::fs::set_permissions(&later, std::fs::Permissions::from_mode(0o755)).unwrap();
+    common::script::script(&later, "exit 7");
     let path = format!("{}:{}", dir.display(), other.display());
     assert_eq!(command(&["--", "no-x"]).env("PATH", path).status().unwrap().code(), Some(7));
 }

@@ -4,6 +4,7 @@
 mod common;
 
 use common::script::script;
+use common::vm_host::signal;
 use common::{json, said};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -173,9 +174,8 @@ impl Terminal {
         self.shows(word);
     }
 
-    fn signal(&self, signal: i32) {
-        // SAFETY: the process is ours, and nobody waits for it meanwhile.
-        assert_eq!(unsafe { libc::kill(self.top.id() as i32, signal) }, 0);
+    fn signal(&self, number: i32) {
+        signal(self.top.id(), number);
     }
 
     #[track_caller]

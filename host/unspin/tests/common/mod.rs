@@ -52,8 +52,7 @@ pub fn interrupted(args: &[&str]) -> Value {
         let mut watching = command(args);
         let watching = watching.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         std::thread::sleep(Duration::from_secs(seconds));
-        // SAFETY: the process is ours, and was not waited for.
-        assert_eq!(unsafe { libc::kill(watching.id() as i32, libc::SIGINT) }, 0);
+        vm_host::signal(watching.id(), libc::SIGINT);
         let out = watching.wait_with_output().unwrap();
         if out.status.success() {
             assert!(said(&out).contains("the results cover the time until then"), "{}", said(&out));
