@@ -64,7 +64,6 @@ impl Cgroup {
         std::iter::successors(Some(self.clone()), Cgroup::parent)
     }
 
-    /// A child.
     pub fn child(&self, name: &str) -> Cgroup {
         let path = format!("{}/{name}", self.path.trim_end_matches('/'));
         Cgroup { path, version: self.version }

@@ -205,7 +205,6 @@ impl Tree {
         }
     }
 
-    /// Its children.
     pub fn children(&self, group: &Cgroup) -> Vec<Cgroup> {
         let entries = fs::read_dir(self.dir(group)).into_iter().flatten().flatten();
         let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|is| is.is_dir()));

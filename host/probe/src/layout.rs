@@ -246,7 +246,6 @@ impl Vcpu {
     }
 }
 
-/// The entries that are states.
 fn states_of(entries: &[u64; TIMES]) -> Times {
     let states: [u64; State::COUNT] = std::array::from_fn(|state| entries[state]);
     states.into()

@@ -92,7 +92,6 @@ const OF_KVM: [Tracepoint; 6] = [
     ("kvm_hypercall", &[Number(8)]),
 ];
 
-/// The tracepoints of accesses.
 const OF_ACCESSES: [Tracepoint; 3] = [
     ("kvm_pio", &[Number(4), Number(4)]),
     ("kvm_mmio", &[Number(4), Number(4), Number(8)]),

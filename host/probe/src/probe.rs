@@ -106,7 +106,6 @@ pub struct Probe {
     set: Settings,
     /// Numbers of the watched processes.
     numbers: Numbers,
-    /// Threads that are watched.
     threads: BTreeMap<Thread, Watched>,
     /// Free slots, longest free first: a program that is running may still count in a slot that was
     /// released recently.

@@ -214,12 +214,10 @@ pub struct Column {
 }
 
 impl Column {
-    /// A column of numbers.
     pub const fn number(title: &'static str, rank: u8) -> Column {
         Column { title, is_number: true, rank }
     }
 
-    /// A column of text.
     pub const fn text(title: &'static str, rank: u8) -> Column {
         Column { title, is_number: false, rank }
     }

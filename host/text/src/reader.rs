@@ -292,7 +292,6 @@ impl<'r, 't> Table<'r, 't> {
         }
     }
 
-    /// All values.
     pub fn values(&self) -> impl Iterator<Item = Value<'r, 't>> + '_ {
         self.table.iter().map(|(key, v)| self.value(key.get_ref(), v))
     }
