@@ -56,7 +56,7 @@ fn mirror() -> Vec<Mirrored> {
         OP_SPIN_BARRIER OP_SHOOTDOWN OP_SHOOTDOWN_LAZY OP_COMPUTE_FIRST OP_COMPUTE_ROTATING
         OP_COMPUTE_MOVING UNITS_PER_MOVE MEMORY_LEFT MEMORY_LAZY MEMORY_USED DIST_CONST
         DIST_UNIFORM DIST_EXP));
-    all.extend(LockKind::ALL.map(|(name, lock)| {
+    all.extend(LockKind::all().into_iter().map(|(name, lock)| {
         let name = format!("GUEST_LOCK_{}", name.to_uppercase().replace('-', "_"));
         (&*name.leak(), u64::from(abi::lock_kind(lock)))
     }));

@@ -113,7 +113,7 @@ fn window() -> impl Strategy<Value = Window> {
 
 fn lock() -> impl Strategy<Value = (LockKind, Option<u64>)> {
     let tau = prop_oneof![Just(None), (0..50_000u64).prop_map(Some)];
-    (prop::sample::select(LockKind::ALL.map(|(_, kind)| kind).to_vec()), tau)
+    (prop::sample::select(LockKind::all()).prop_map(|(_, kind)| kind), tau)
 }
 
 fn platform() -> impl Strategy<Value = (Platform, Option<u32>)> {

@@ -96,7 +96,7 @@ fn assert_waits_counted(vcpus: &[VcpuSample]) {
 fn every_lock_excludes_at_both_privilege_levels() {
     needs_kvm!();
     let hypercalls = hypercalls();
-    for (name, lock) in LockKind::ALL {
+    for (name, lock) in LockKind::all() {
         for cpl in [0, 3] {
             if lock.halts() && cpl == 0 && !hypercalls {
                 continue;
@@ -129,7 +129,7 @@ fn no_wakeup_of_a_halted_waiter_is_lost() {
         Step { dist: Dist::Uniform { min: 200, max: 2000 }, ..step(Op::Critical, 0) },
         step(Op::Unlock, 0),
     ];
-    for (name, lock) in LockKind::ALL.into_iter().filter(|(_, lock)| lock.halts()) {
+    for (name, lock) in LockKind::all().into_iter().filter(|(_, lock)| lock.halts()) {
         // The opportunistic and the long spinners wait for seconds before they halt.
         let vcpus = VmConfig { lock, lock_clock_mhz: Some(1), ..config(4, program.clone()) };
         let samples = run(&vcpus, 300);

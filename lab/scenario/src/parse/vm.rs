@@ -20,16 +20,17 @@ pub(crate) struct Swept {
 /// `"ticket"`, `{ preemptable = { tau_ns = 8000 } }` or `{ pv-ticket = { spin_ns = 1000 } }`.
 pub(crate) fn read_lock(v: &Value) -> Option<LockChoice> {
     if !v.is_table() {
-        return v.choice(&LockKind::ALL).map(LockChoice::plain);
+        return v.choice(&LockKind::all()).map(LockChoice::plain);
     }
-    let settable = |(_, kind): &&(&str, LockKind)| kind.has_tau() || *kind == LockKind::PvTicket;
-    let names: Vec<&str> = LockKind::ALL.iter().filter(settable).map(|(name, _)| *name).collect();
+    let mut settable = LockKind::all();
+    settable.retain(|(_, kind)| kind.has_tau() || *kind == LockKind::PvTicket);
+    let names: Vec<&str> = settable.iter().map(|(name, _)| *name).collect();
     let t = v.table("a lock's name")?;
     t.only(&names);
     if t.keys().is_empty() {
         v.problem("empty", "\"ticket\" or { preemptable = { tau_ns = N } }");
     }
-    let (name, kind) = *LockKind::ALL.iter().filter(settable).find(|(n, _)| t.get(n).is_some())?;
+    let (name, kind) = settable.into_iter().find(|(n, _)| t.get(n).is_some())?;
     if t.keys().len() > 1 {
         v.problem("two locks", "one of them");
     }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Locks of the guests, and their settings.
 
-use crate::schema::names::Named;
+use crate::schema::names::{named, Named};
 use serde::{Deserialize, Serialize};
+use strum::{EnumIter, IntoStaticStr};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, EnumIter, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum LockKind {
     Tas,
     Ticket,
@@ -24,27 +26,13 @@ pub enum LockKind {
 
 impl LockKind {
     /// Every lock of `core/locks/`, with its name in scenarios and results.
-    pub const ALL: [(&'static str, LockKind); 13] = [
-        ("tas", LockKind::Tas),
-        ("ticket", LockKind::Ticket),
-        ("mcs", LockKind::Mcs),
-        ("preemptable", LockKind::Preemptable),
-        ("pv-ticket", LockKind::PvTicket),
-        ("pv-preemptable", LockKind::PvPreemptable),
-        ("oticket", LockKind::Oticket),
-        ("oticket-spin", LockKind::OticketSpin),
-        ("oticket-wake", LockKind::OticketWake),
-        ("iticket", LockKind::Iticket),
-        ("long-ticket", LockKind::LongTicket),
-        ("pv-queued", LockKind::PvQueued),
-        ("lease", LockKind::Lease),
-    ];
+    pub fn all() -> Vec<(&'static str, LockKind)> {
+        LockKind::choices()
+    }
 
-    /// Its name, as in [`LockKind::ALL`]. With `_` for `-` it is the prefix of the functions in
-    /// `core/locks/`.
+    /// Its name. With `_` for `-` it is the prefix of the functions in `core/locks/`.
     pub fn name(self) -> &'static str {
-        let known = Self::ALL.iter().find(|(_, kind)| *kind == self);
-        known.expect("every lock stands in ALL").0
+        self.into()
     }
 
     /// Whether its waiters halt, which requires CPL 0 in a guest.
@@ -86,8 +74,4 @@ impl LockChoice {
     }
 }
 
-impl Named for LockKind {
-    fn choices() -> Vec<(&'static str, LockKind)> {
-        LockKind::ALL.to_vec()
-    }
-}
+named!(LockKind);

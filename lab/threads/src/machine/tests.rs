@@ -32,7 +32,7 @@ fn locking() -> Vec<Step> {
 
 #[test]
 fn every_lock_makes_progress_and_is_accounted_for() {
-    for (name, lock) in LockKind::ALL {
+    for (name, lock) in LockKind::all() {
         in_one_of_some(name, || accounted_for(lock));
     }
 }
