@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `[host]`.
 
-use crate::parse::keys::{read_all, OfKeys};
+use crate::parse::keys::{read_all, OfKeys, Read};
 use crate::schema::costs::HostCosts;
 use crate::schema::keys::host as keys;
 use crate::schema::scenario::Host;
@@ -53,19 +53,11 @@ pub(crate) fn read_host(v: Value) -> Option<Host> {
 }
 
 fn read_costs(t: &Table) -> Option<HostCosts> {
-    Some(HostCosts {
-        exit_cycles: t.read(&keys::EXIT_CYCLES)?,
-        yield_cycles: t.read(&keys::YIELD_CYCLES)?,
-        queue_lock_cycles: t.read(&keys::QUEUE_LOCK_CYCLES)?,
-        switch_cycles: t.read(&keys::SWITCH_CYCLES)?,
-        tick_cycles: t.read(&keys::TICK_CYCLES)?,
-        interrupt_cycles: t.read(&keys::INTERRUPT_CYCLES)?,
-        ipi_cycles: t.read(&keys::IPI_CYCLES)?,
-        kick_cycles: t.read(&keys::KICK_CYCLES)?,
-        halt_cycles: t.read(&keys::HALT_CYCLES)?,
-        wake_cycles: t.read(&keys::WAKE_CYCLES)?,
-        handoff_cycles: t.read(&keys::HANDOFF_CYCLES)?,
-        guest_switch_cycles: t.read(&keys::GUEST_SWITCH_CYCLES)?,
-        migration_cycles: t.read(&keys::MIGRATION_CYCLES)?,
-    })
+    let mut costs = HostCosts::default();
+    for key in HostCosts::KEYS {
+        if let (Some(v), Some(cost)) = (t.get(key), costs.named(key)) {
+            *cost = keys::COST.read(&v)?;
+        }
+    }
+    Some(costs)
 }

@@ -2,9 +2,19 @@
 //! Keys of `[host]`.
 
 use crate::schema::host::{HostModel, HostScheduler, LoopDetection};
-use crate::schema::key::{integer, table, word, Flag, Integer, Machines, Maybe, Word};
+use crate::schema::key::{integer, table, word, Flag, Integer, Key, Machines, Maybe, Word};
 use crate::schema::limits::{COST_MAX_CYCLES, PCPUS_MAX, PERIOD_MAX_MS};
 use crate::schema::scenario::Host;
+
+/// What each cost takes.
+pub(crate) const COST: Maybe<Integer<u32>> = Maybe(integer(0, COST_MAX_CYCLES, " cycles"));
+
+impl Key<Host, Maybe<Integer<u32>>> {
+    /// A cost of the model.
+    const fn cost(self, asks: fn(&Host) -> bool) -> Self {
+        self.usually("the model's own").only_on(Machines::Sim, asks)
+    }
+}
 
 table! { HOST: Host = "[host]", "The host. Keys that only machine sim has describe the host \
                                  that it models.";
@@ -63,57 +73,45 @@ table! { HOST: Host = "[host]", "The host. Keys that only machine sim has descri
         .only_on(Machines::Sim, |h| h.housekeeping_ppm.is_some())
         .help("share of each pCPU that tasks of the host use; they also delay its ticks a little; \
                0: no such tasks");
-    EXIT_CYCLES: Maybe<Integer<u32>> = "exit_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
-        .usually("the model's own")
-        .only_on(Machines::Sim, |h| h.costs.exit_cycles.is_some())
+    EXIT_CYCLES: Maybe<Integer<u32>> = "exit_cycles", COST =>
+        .cost(|h| h.costs.exit_cycles.is_some())
         .help("cost of a PLE exit with the entry after it, if KVM selects the target; scaled if the \
                module selects it");
-    YIELD_CYCLES: Maybe<Integer<u32>> = "yield_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
-        .usually("the model's own")
-        .only_on(Machines::Sim, |h| h.costs.yield_cycles.is_some())
+    YIELD_CYCLES: Maybe<Integer<u32>> = "yield_cycles", COST =>
+        .cost(|h| h.costs.yield_cycles.is_some())
         .help("cost of one call of yield_to(), successful or not");
-    QUEUE_LOCK_CYCLES: Maybe<Integer<u32>> = "queue_lock_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
+    QUEUE_LOCK_CYCLES: Maybe<Integer<u32>> = "queue_lock_cycles", COST =>
+        .cost(|h| h.costs.queue_lock_cycles.is_some())
         .usually("the model's own, in proportion to yield_cycles")
-        .only_on(Machines::Sim, |h| h.costs.queue_lock_cycles.is_some())
         .help("part of yield_to() that holds the locks of both run queues");
-    SWITCH_CYCLES: Maybe<Integer<u32>> = "switch_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
-        .usually("the model's own")
-        .only_on(Machines::Sim, |h| h.costs.switch_cycles.is_some())
+    SWITCH_CYCLES: Maybe<Integer<u32>> = "switch_cycles", COST =>
+        .cost(|h| h.costs.switch_cycles.is_some())
         .help("cost of a switch of a pCPU from one vCPU to another");
-    TICK_CYCLES: Maybe<Integer<u32>> = "tick_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
-        .usually("the model's own")
-        .only_on(Machines::Sim, |h| h.costs.tick_cycles.is_some())
+    TICK_CYCLES: Maybe<Integer<u32>> = "tick_cycles", COST =>
+        .cost(|h| h.costs.tick_cycles.is_some())
         .help("cost of a timer tick of the host, with its exit");
-    INTERRUPT_CYCLES: Maybe<Integer<u32>> = "interrupt_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
-        .usually("the model's own")
-        .only_on(Machines::Sim, |h| h.costs.interrupt_cycles.is_some())
+    INTERRUPT_CYCLES: Maybe<Integer<u32>> = "interrupt_cycles", COST =>
+        .cost(|h| h.costs.interrupt_cycles.is_some())
         .help("cost of an interrupt that makes a running vCPU leave and re-enter its guest");
-    IPI_CYCLES: Maybe<Integer<u32>> = "ipi_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
-        .usually("the model's own")
-        .only_on(Machines::Sim, |h| h.costs.ipi_cycles.is_some())
+    IPI_CYCLES: Maybe<Integer<u32>> = "ipi_cycles", COST =>
+        .cost(|h| h.costs.ipi_cycles.is_some())
         .help("cost of a guest's APIC write that sends an interrupt");
-    KICK_CYCLES: Maybe<Integer<u32>> = "kick_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
-        .usually("the model's own")
-        .only_on(Machines::Sim, |h| h.costs.kick_cycles.is_some())
+    KICK_CYCLES: Maybe<Integer<u32>> = "kick_cycles", COST =>
+        .cost(|h| h.costs.kick_cycles.is_some())
         .help("cost of a guest's hypercall that wakes a halted vCPU");
-    HALT_CYCLES: Maybe<Integer<u32>> = "halt_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
-        .usually("the model's own")
-        .only_on(Machines::Sim, |h| h.costs.halt_cycles.is_some())
+    HALT_CYCLES: Maybe<Integer<u32>> = "halt_cycles", COST =>
+        .cost(|h| h.costs.halt_cycles.is_some())
         .help("cost of HLT, until the vCPU has left its pCPU");
-    WAKE_CYCLES: Maybe<Integer<u32>> = "wake_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
-        .usually("the model's own")
-        .only_on(Machines::Sim, |h| h.costs.wake_cycles.is_some())
+    WAKE_CYCLES: Maybe<Integer<u32>> = "wake_cycles", COST =>
+        .cost(|h| h.costs.wake_cycles.is_some())
         .help("cost of a wake-up after HLT, from the vCPU's first run until the guest continues");
-    HANDOFF_CYCLES: Maybe<Integer<u32>> = "handoff_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
-        .usually("the model's own")
-        .only_on(Machines::Sim, |h| h.costs.handoff_cycles.is_some())
+    HANDOFF_CYCLES: Maybe<Integer<u32>> = "handoff_cycles", COST =>
+        .cost(|h| h.costs.handoff_cycles.is_some())
         .help("cost of a lock handoff, from the release until the next waiter continues");
-    GUEST_SWITCH_CYCLES: Maybe<Integer<u32>> = "guest_switch_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
-        .usually("the model's own")
-        .only_on(Machines::Sim, |h| h.costs.guest_switch_cycles.is_some())
+    GUEST_SWITCH_CYCLES: Maybe<Integer<u32>> = "guest_switch_cycles", COST =>
+        .cost(|h| h.costs.guest_switch_cycles.is_some())
         .help("cost of a thread switch in the guest kernel");
-    MIGRATION_CYCLES: Maybe<Integer<u32>> = "migration_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
-        .usually("the model's own")
-        .only_on(Machines::Sim, |h| h.costs.migration_cycles.is_some())
+    MIGRATION_CYCLES: Maybe<Integer<u32>> = "migration_cycles", COST =>
+        .cost(|h| h.costs.migration_cycles.is_some())
         .help("cost of cache misses after a vCPU moves to another last-level cache");
 }
