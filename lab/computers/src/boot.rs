@@ -30,6 +30,18 @@ pub struct Boot<'a> {
     pub stop: &'a AtomicBool,
 }
 
+impl<'a> Boot<'a> {
+    /// With no further kernel parameters, and the usual patience.
+    pub fn new(
+        kernel: &'a Kernel,
+        computer: &'a Computer,
+        payload: &'a Payload,
+        stop: &'a AtomicBool,
+    ) -> Self {
+        Boot { kernel, computer, payload, cmdline: "", patience: Patience::default(), stop }
+    }
+}
+
 /// Boot and pass every record on until the last one (`End`). The directory keeps the console, the
 /// emulator's log and configuration; the boot medium is removed.
 pub fn watch(

@@ -5,6 +5,7 @@
 
 use crate::apt::Apt;
 use crate::error::{io, LabError, Result};
+use crate::kept;
 use crate::packages;
 use crate::tool;
 use std::collections::BTreeSet;
@@ -59,14 +60,11 @@ impl BuildRoot {
         let mut all: BTreeSet<String> = had.lines().map(str::to_string).collect();
         all.extend(needs.iter().cloned());
         all.extend(PACKAGES.iter().map(|name| name.to_string()));
-        let root = dir.join("root");
-        for old in [&root, &dir.join("fetch.log")] {
-            let gone = if old.is_dir() { fs::remove_dir_all(old) } else { fs::remove_file(old) };
-            gone.or_else(absent).map_err(io(old))?;
+        let (root, log) = (dir.join("root"), dir.join("fetch.log"));
+        for old in [&stamp, &root, &log] {
+            kept::remove(old)?;
         }
-        fs::remove_file(&stamp).or_else(absent).map_err(io(&stamp))?;
         fs::create_dir_all(&root).map_err(io(&root))?;
-        let log = dir.join("fetch.log");
         let names: Vec<String> = all.into_iter().collect();
         let archives = apt.download_with_all(&names, "trixie-backports", &log, stop)?;
         packages::unpack(&archives, &root, &log, stop)?;
@@ -106,11 +104,4 @@ fn unshare() -> Command {
     }
     command.args(["--mount", "--propagation", "private"]);
     command
-}
-
-fn absent(error: std::io::Error) -> std::io::Result<()> {
-    match error.kind() {
-        std::io::ErrorKind::NotFound => Ok(()),
-        _ => Err(error),
-    }
 }

@@ -247,15 +247,7 @@ impl Lab {
             programs,
             module,
         };
-        let boot = Boot {
-            kernel,
-            computer,
-            payload: &payload,
-            cmdline: "",
-            patience: Patience::default(),
-            stop,
-        };
-        self.boot(&boot, name, sink)
+        self.boot(&Boot::new(kernel, computer, &payload, stop), name, sink)
     }
 
     /// The programs beside the agent that the plan's runs need: one gives vCPUs to a scheduler of
@@ -300,14 +292,7 @@ impl Lab {
         sink: &mut dyn FnMut(&str),
     ) -> Result<bool> {
         let payload = self.hand(computer, include_str!("check.sh"));
-        let boot = Boot {
-            kernel,
-            computer,
-            payload: &payload,
-            cmdline: "",
-            patience: Patience::default(),
-            stop,
-        };
+        let boot = Boot::new(kernel, computer, &payload, stop);
         let mut failures = None;
         let name = format!("check-{}", kernel.name);
         self.boot(&boot, &name, &mut |record| match record {
