@@ -24,27 +24,31 @@ impl From<BTreeMap<String, (Profile, String)>> for Workloads {
 impl Workloads {
     /// The workloads that the scenario names.
     pub(crate) fn of(&self, scenario: &Scenario) -> Result<Used<'_>, ExpandError> {
-        let mut used = Used::default();
-        for name in scenario.profile_names() {
-            let (name, read) = self
-                .profiles
-                .get_key_value(&name)
-                .ok_or_else(|| ExpandError::NoProfile(name.clone()))?;
-            used.profiles.insert(name, read);
-        }
-        for name in scenario.guest_program_names() {
-            let (name, read) = self
-                .programs
-                .get_key_value(&name)
-                .ok_or_else(|| ExpandError::NoProgram(name.clone()))?;
-            used.programs.insert(name, read);
-        }
-        Ok(used)
+        Ok(Used {
+            profiles: named(&self.profiles, scenario.profile_names(), ExpandError::NoProfile)?,
+            programs: named(
+                &self.programs,
+                scenario.guest_program_names(),
+                ExpandError::NoProgram,
+            )?,
+        })
     }
 }
 
+/// Those of `all` with these names.
+fn named<T>(
+    all: &BTreeMap<String, T>,
+    names: Vec<String>,
+    missing: fn(String) -> ExpandError,
+) -> Result<BTreeMap<&str, &T>, ExpandError> {
+    let named = |name: String| match all.get_key_value(&name) {
+        Some((name, read)) => Ok((name.as_str(), read)),
+        None => Err(missing(name)),
+    };
+    names.into_iter().map(named).collect()
+}
+
 /// The workloads of a scenario.
-#[derive(Default)]
 pub(crate) struct Used<'a> {
     profiles: BTreeMap<&'a str, &'a (Profile, String)>,
     programs: BTreeMap<&'a str, &'a (GuestProgram, String)>,

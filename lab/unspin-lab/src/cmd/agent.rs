@@ -8,15 +8,7 @@ pub struct Args {
     args: Vec<String>,
 }
 
-pub fn agent(args: &Args) -> anyhow::Result<()> {
-    exit(unspin_agent::agent_main(&args.args))
-}
-
-pub fn vm_process(args: &Args) -> anyhow::Result<()> {
-    exit(unspin_vmm::vm_process_main(&args.args))
-}
-
-/// Exits; both commands have reported their errors themselves.
-fn exit(code: i32) -> anyhow::Result<()> {
-    std::process::exit(code)
+/// Runs one of the two, which reports its errors itself.
+pub fn run(args: &Args, main: fn(&[String]) -> i32) -> ! {
+    std::process::exit(main(&args.args))
 }

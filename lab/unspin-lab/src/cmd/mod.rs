@@ -94,8 +94,8 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Completions(a) => completions::run(&a, "unspin-lab", &Cli::command()),
         Command::Man(a) => man::run(&a, Cli::command(), EXAMPLES),
         Command::Plan(a) => plan::run(&a),
-        Command::Agent(a) => agent::agent(&a),
-        Command::VmProcess(a) => agent::vm_process(&a),
+        Command::Agent(a) => agent::run(&a, unspin_agent::agent_main),
+        Command::VmProcess(a) => agent::run(&a, unspin_vmm::vm_process_main),
         Command::ThreadsRun => crate::machine::threads::run_process(),
     }
 }
