@@ -117,7 +117,8 @@ fn lock() -> impl Strategy<Value = (LockKind, Option<u64>)> {
 }
 
 fn platform() -> impl Strategy<Value = (Platform, Option<u32>)> {
-    let without = prop::sample::subsequence(Factor::ALL.map(|(_, f)| f).to_vec(), 0..=3);
+    let factors = Factor::all().into_iter().map(|(_, factor)| factor).collect::<Vec<_>>();
+    let without = prop::sample::subsequence(factors, 0..=3);
     let bits = (prop::bool::weighted(0.2), any::<bool>(), prop_oneof![Just(0), 1..300u32]);
     (bits, without, prop::option::of(1..4u32)).prop_map(
         |((physical, apicv, halt_poll_us), without, llc)| {

@@ -13,7 +13,7 @@ use unspin_scenario::result::RunResult;
 pub(crate) fn arms_of_attribution(runs: &[&RunResult]) -> BTreeSet<String> {
     let is_check = |r: &&&RunResult| {
         let arm = &r.run.arm;
-        let without = Factor::ALL.iter().any(|(name, factor)| {
+        let without = Factor::all().iter().any(|(name, factor)| {
             let base = arm.name.strip_suffix(&suffix(name));
             arm.platform.without.contains(factor)
                 && base.is_some_and(|base| runs.iter().any(|x| x.run.arm.name == base))
@@ -60,7 +60,7 @@ fn slowdown(r: &Row, added: &[&Row]) -> Option<SlowdownRow> {
     let share = |ns: u64| round(ns as f64 / all);
     let ns =
         [cost.idle_switch_ns, cost.spin_switch_ns, cost.ipi_ns, cost.user_spin_ns, cost.cache_ns];
-    let factors = Factor::ALL.iter().zip(ns);
+    let factors = Factor::all().into_iter().zip(ns);
     let contention = share(cost.waiting_ns);
     let shares = factors.clone().map(|((_, factor), ns)| (factor.cause(), share(ns)));
     Some(SlowdownRow {

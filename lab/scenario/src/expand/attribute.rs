@@ -20,7 +20,8 @@ impl Plan {
             }
             runs.push(run.clone());
             let off = |factor| run.arm.platform.without.contains(&factor);
-            for (name, factor) in Factor::ALL.into_iter().filter(|(_, f)| !run.alone && !off(*f)) {
+            for (name, factor) in Factor::all().into_iter().filter(|(_, f)| !run.alone && !off(*f))
+            {
                 let mut without = run.clone();
                 without.arm.name = format!("{}-no-{name}", run.arm.name);
                 without.arm.platform.without.push(factor);

@@ -9,7 +9,7 @@ use strum::{EnumIter, IntoStaticStr};
 use unspin_diagnosis::Cause;
 use unspin_uapi::{any_of, Number, Variant};
 
-named!(Coscheduling, CoschedulingMechanism);
+named!(Coscheduling, CoschedulingMechanism, Factor);
 
 /// One way of treating the VMs; the things compared.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -63,8 +63,9 @@ pub struct Platform {
 }
 
 /// What makes multi-threaded programs slow in VMs (NJIT 2018, chapter 2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, EnumIter, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Factor {
     /// Switching idle vCPUs (2.4.1); without: guests idle in a polling loop.
     IdleSwitch,
@@ -80,16 +81,12 @@ pub enum Factor {
 
 impl Factor {
     /// All five, in the order of their sections, with their names.
-    pub const ALL: [(&'static str, Factor); 5] = [
-        named(Factor::IdleSwitch),
-        named(Factor::SpinSwitch),
-        named(Factor::Ipi),
-        named(Factor::UserSpin),
-        named(Factor::Cache),
-    ];
+    pub fn all() -> Vec<(&'static str, Factor)> {
+        Factor::choices()
+    }
 
     /// Its name in `unspin diagnose`.
-    pub const fn cause(self) -> Cause {
+    pub fn cause(self) -> Cause {
         match self {
             Factor::IdleSwitch => Cause::IdleSwitch,
             Factor::SpinSwitch => Cause::SpinSwitch,
@@ -98,10 +95,6 @@ impl Factor {
             Factor::Cache => Cause::Cache,
         }
     }
-}
-
-const fn named(factor: Factor) -> (&'static str, Factor) {
-    (factor.cause().name(), factor)
 }
 
 /// Whose vCPUs run together (ASMan, HPDC 2011).
@@ -263,12 +256,6 @@ impl TryFrom<String> for YieldTo {
         YieldTo::all().find(|y| y.name() == name).ok_or_else(|| {
             format!("{name:?} is no yield_to: {}", any_of(YieldTo::all().map(YieldTo::name)))
         })
-    }
-}
-
-impl Named for Factor {
-    fn choices() -> Vec<(&'static str, Factor)> {
-        Factor::ALL.to_vec()
     }
 }
 
