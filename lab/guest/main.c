@@ -301,15 +301,8 @@ static ALWAYS_INLINE void report_ends(struct vcpu *self)
 	self->wait_begun = 0;
 }
 #else
-static ALWAYS_INLINE void report_begins(struct vcpu *self, u64 now)
-{
-	(void)self, (void)now;
-}
-
-static ALWAYS_INLINE void report_ends(struct vcpu *self)
-{
-	(void)self;
-}
+#define report_begins(self, now)
+#define report_ends(self)
 #endif
 
 #ifdef GUEST_STALLS
@@ -350,20 +343,9 @@ static ALWAYS_INLINE void lock_ends(u32 lock)
 	atomic_store_explicit(&lock_states[lock].held, 0, memory_order_relaxed);
 }
 #else
-static ALWAYS_INLINE void wait_begins(struct vcpu *self, u32 lock)
-{
-	(void)self, (void)lock;
-}
-
-static ALWAYS_INLINE void wait_ends(struct vcpu *self, u32 lock)
-{
-	(void)self, (void)lock;
-}
-
-static ALWAYS_INLINE void lock_ends(u32 lock)
-{
-	(void)lock;
-}
+#define wait_begins(self, lock)
+#define wait_ends(self, lock)
+#define lock_ends(lock)
 #endif
 
 static ALWAYS_INLINE void lock_step(struct vcpu *self, struct guest_counters *counters,

@@ -21,10 +21,7 @@ impl Lab {
             Emulator::Bochs => self.bochs(go).map(Program::Bochs),
             Emulator::Qemu => match tool::which(QEMU) {
                 Some(_) => Ok(Program::Qemu),
-                None => {
-                    let (tool, package) = (QEMU.into(), tool::package_of(QEMU).into());
-                    Err(LabError::MissingTool { tool, package })
-                }
+                None => Err(tool::absent(QEMU)),
             },
             Emulator::QemuAmd => {
                 if let Some(own) = self.qemu_amd.get() {
