@@ -13,12 +13,10 @@ seed = 1
 repeats = 1
 epoch_ple_exits = 50
 epoch_min_us = 3000
+vm = [{ vcpus = 4, pin = "one-per-pcpu", lock = "ticket" }]
+arm = [{ name = "apples", window = "aple", yield_to = "hvs", baseline = true }]
 [host]
 pcpus = 4
-[[vm]]
-vcpus = 4
-pin = "one-per-pcpu"
-lock = "ticket"
 [sweep]
 profiles = ["dbench"]
 vms = [2]
@@ -26,11 +24,6 @@ vms = [2]
 warmup_ms = 20
 window_ms = 50
 alone = false
-[[arm]]
-name = "apples"
-window = "aple"
-yield_to = "hvs"
-baseline = true
 "#;
 
 /// The lab with its emulator and kernel; or `None`, with the reason printed.

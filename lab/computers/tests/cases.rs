@@ -12,42 +12,23 @@ use unspin_scenario::result::{RunResult, VmResult};
 const SCENARIO: &str = r#"
 title = "Cases"
 repeats = 1
+vm = [
+    { name = "computes", vcpus = 2, pin = "one-per-pcpu", workload = "compute" },
+    { name = "two-compute", count = 2, vcpus = 2, pin = "one-per-pcpu", workload = "compute" },
+    { name = "halts", vcpus = 2, pin = "one-per-pcpu", workload = "one-lock", lock = "pv-queued" },
+]
+arm = [{ name = "stock" }]
+case = [
+    { name = "alone", vms = ["computes"] },
+    { name = "two-vms", inject = ["contention"], vms = ["two-compute"] },
+    { name = "pv-queued", inject = ["idle-switch"], vms = ["halts"] },
+]
 [host]
 pcpus = 2
-[[vm]]
-name = "computes"
-vcpus = 2
-pin = "one-per-pcpu"
-workload = "compute"
-[[vm]]
-name = "two-compute"
-count = 2
-vcpus = 2
-pin = "one-per-pcpu"
-workload = "compute"
-[[vm]]
-name = "halts"
-vcpus = 2
-pin = "one-per-pcpu"
-workload = "one-lock"
-lock = "pv-queued"
 [measure]
 warmup_ms = 40
 window_ms = 80
 stagger_ms = 0
-[[arm]]
-name = "stock"
-[[case]]
-name = "alone"
-vms = ["computes"]
-[[case]]
-name = "two-vms"
-inject = ["contention"]
-vms = ["two-compute"]
-[[case]]
-name = "pv-queued"
-inject = ["idle-switch"]
-vms = ["halts"]
 "#;
 
 /// Of the window: how far the time that a VM is on CPUs may be from its threads' CPU time.

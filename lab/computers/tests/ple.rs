@@ -21,12 +21,13 @@ seed = 1
 repeats = 2
 epoch_ple_exits = 50
 epoch_min_us = 3000
+vm = [{ vcpus = 4, pin = "one-per-pcpu", lock = "ticket" }]
+arm = [
+    { name = "stock", baseline = true },
+    { name = "apples", window = "aple", yield_to = "hvs" },
+]
 [host]
 pcpus = 4
-[[vm]]
-vcpus = 4
-pin = "one-per-pcpu"
-lock = "ticket"
 [sweep]
 profiles = ["dbench"]
 vms = [3]
@@ -35,13 +36,6 @@ warmup_ms = 50
 window_ms = 100
 stagger_ms = 10
 alone = false
-[[arm]]
-name = "stock"
-baseline = true
-[[arm]]
-name = "apples"
-window = "aple"
-yield_to = "hvs"
 "#;
 /// What APPLES must gain on stock KVM, as a share; it was measured to be 0.4 to 0.8.
 const GAIN_MIN: f64 = 0.10;

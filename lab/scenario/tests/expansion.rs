@@ -182,21 +182,17 @@ fn plans_from_before_vms_differed_are_read() {
 const LINUX: &str = r#"
 title = "Linux guests"
 repeats = 2
+vm = [{ guest = "linux", vcpus = 4 }]
+arm = [
+    { name = "stock", baseline = true },
+    { name = "hvs", yield_to = "hvs" },
+]
 [host]
 pcpus = 4
-[[vm]]
-guest = "linux"
-vcpus = 4
 [sweep]
 profiles = ["a", "b"]
 vms = [2, 3]
 guest_locks = ["pv", "queued"]
-[[arm]]
-name = "stock"
-baseline = true
-[[arm]]
-name = "hvs"
-yield_to = "hvs"
 "#;
 
 /// A boot of guests serves all that runs in them: a lock, in it a program, in it a repeat; its arms
@@ -266,24 +262,16 @@ fn a_vm_stands_beside_hogs_among_vms_like_it_or_alone() {
 /// Two VMs with a quota, of which each has its own at one point.
 const QUOTAS: &str = r#"title = "t"
 repeats = 2
+vm = [
+    { name = "one", count = 2, vcpus = 4, workload = "a", quota = 0.2 },
+    { name = "other", vcpus = 4, workload = "b", quota = 0.5 },
+]
+arm = [{ name = "stock" }]
 [host]
 pcpus = 4
-[[vm]]
-name = "one"
-count = 2
-vcpus = 4
-workload = "a"
-quota = 0.2
-[[vm]]
-name = "other"
-vcpus = 4
-workload = "b"
-quota = 0.5
 [sweep]
 quota_on = ["one", "other"]
 cgroups = ["libvirt"]
-[[arm]]
-name = "stock"
 "#;
 
 #[test]
@@ -321,6 +309,7 @@ fn one_group_has_its_quota_at_each_point() {
 /// Keys of hosts, VMs and arms that few scenarios have.
 const SELDOM: &str = r#"title = "t"
 slice_ns = 3000000
+vm = [{ vcpus = 4, pin = [3, 2, 1, 0], weight = 7, cpl = 3, threads = 9, tick_hz = 250, workload = "a", lock = { preemptable = { tau_ns = 5 } } }]
 [host]
 pcpus = 4
 model = "server"
@@ -335,15 +324,6 @@ group_load_lags = true
 housekeeping_ppm = 0
 exit_cycles = 7
 wake_cycles = 8
-[[vm]]
-vcpus = 4
-pin = [3, 2, 1, 0]
-weight = 7
-cpl = 3
-threads = 9
-tick_hz = 250
-workload = "a"
-lock = { preemptable = { tau_ns = 5 } }
 [[arm]]
 name = "all"
 window = { aple = { window_min_cycles = 512, window_max_cycles = 1024, window_init_cycles = 700, delta_cycles = 3, delta_max_cycles = 4, epoch_ple_exits = 5, epoch_min_us = 6 } }
