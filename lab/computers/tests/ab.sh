@@ -1,6 +1,5 @@
 # shellcheck disable=SC2016 # a script for another shell
-# Experiments of `unspin diagnose --ab` on a real kernel, under QEMU. Sourced after inside.sh. The result
-# of one is a line for tests/ab.rs, which judges it.
+# Sourced after inside.sh. The result of an experiment is a line for tests/ab.rs, which judges it.
 P=/sys/module/kvm/parameters/halt_poll_ns
 ab() { unspin diagnose --seconds 1 --rounds 2 --json "$@" 2> /tmp/said || cat /tmp/said; }
 cpus() { for tid in $(vcpus $1); do grep Cpus_allowed_list /proc/$tid/status; done; }

@@ -1,6 +1,4 @@
-# Corners of the module under QEMU: what it must refuse, what gets in its way, CPUs that come and go,
-# vCPUs that starve, and at last a hook that cannot be taken off. Function, never time.
-# Sourced after inside.sh. /modules/patched.ko is a livepatch of kvm_vcpu_on_spin().
+# Sourced after inside.sh. Function, never time. /modules/patched.ko is a livepatch of kvm_vcpu_on_spin().
 load() { insmod /modules/unspin.ko crowded_ok=1 force_pause_intercept=1; }
 said() { dmesg | grep -q "$1" || { dmesg | grep unspin | tail -n 3; return 1; }; }
 yields() { echo $(($(cat $1/yields_resource_waiter $1/yields_lock_waiter $1/yields_yielded $1/yields_woken $1/yields_gave_way | tr '\n' '+')0)); }

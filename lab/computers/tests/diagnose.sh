@@ -1,6 +1,5 @@
 # shellcheck disable=SC2016 # a script for another shell
-# VMs of every kind that `unspin diagnose` tells apart, under QEMU. Sourced after inside.sh. Each
-# diagnosis is a line for tests/diagnose.rs, which judges it.
+# Sourced after inside.sh. Each diagnosis is a line for tests/diagnose.rs, which judges it.
 G=/sys/fs/cgroup
 diagnosis() {
 	# The emulator's clock may jump in one of them.

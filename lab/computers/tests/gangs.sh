@@ -1,5 +1,4 @@
-# Turns under QEMU: that vCPUs are kept from running and let in again, whatever happens to their
-# threads, their VMs or the module meanwhile. Function, never time. Sourced after inside.sh.
+# Sourced after inside.sh. Function, never time.
 load() { insmod /modules/unspin.ko crowded_ok=1 force_pause_intercept=1 look_always=1; }
 # Class, nice value, affinity, cgroup and, where the kernel shows it, slice of threads.
 threads_are() {

@@ -1,5 +1,4 @@
-# Many VMs of one process, and at last a load that fails while a hook cannot be taken off. Function, in
-# virtual time. Sourced after inside.sh.
+# Sourced after inside.sh. Function, in virtual time.
 VMS=2000
 load() { insmod /modules/unspin.ko crowded_ok=1 force_pause_intercept=1 "$@"; }
 said() { dmesg | grep -q "$1" || { dmesg | grep unspin | tail -n 3; return 1; }; }

@@ -1,6 +1,5 @@
 # shellcheck disable=SC2016,SC2046,SC3045 # a script for another shell; words; busybox
-# Turns end in each way that an operator has, a hundred times while VMs are kept from running: nobody
-# waits afterwards. Function, in virtual time. Sourced after inside.sh.
+# Sourced after inside.sh. Function, in virtual time.
 ROUNDS=${ROUNDS:-34}
 # Twelve vCPUs that always run, on four CPUs: in a fair scheduler's slices one waits for some 10 ms.
 VMS=3

@@ -1,5 +1,4 @@
-# unspin schedule under QEMU: VMs are taken and given back, whatever ends it. Function, never time. Sourced after
-# inside.sh and ext.sh.
+# VMs are taken and given back, whatever ends it. Function, never time. Sourced after inside.sh and ext.sh.
 mkdir -p /run
 # A thread that is no vCPU sleeps for 20 ms again and again: it runs while vCPUs spin for 2 s of CPU time.
 woken() { sed -n 's/^voluntary_ctxt_switches:[^0-9]*//p' /proc/$1/task/$1/status; }

@@ -1,6 +1,5 @@
 # shellcheck disable=SC2016,SC3038 # a script for another shell; busybox's exec has -a
-# The service's command under QEMU, whose processors have SVM and no pause filter. Sourced after
-# inside.sh.
+# Sourced after inside.sh.
 conf() { printf '%b' "$1" > /tmp/unspin.toml; }
 apply() { unspin apply --config /tmp/unspin.toml --run-dir /tmp/run --every-ms 100 "$@"; }
 start() {

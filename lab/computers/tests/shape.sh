@@ -1,6 +1,5 @@
 # shellcheck disable=SC2016 # a script for another shell
-# `unspin shape` on a real kernel, under QEMU: weights and slices are set and put back. Sourced after
-# inside.sh. What a dry run says is a line for tests/shape.rs, which judges it.
+# Sourced after inside.sh. What a dry run says is a line for tests/shape.rs, which judges it.
 G=/sys/fs/cgroup
 weights() { cat $G/vm/cpu.weight $G/vm/vcpu*/cpu.weight | tr '\n' ' '; }
 set_are() { [ "$(weights)" != "$before" ]; }

@@ -35,11 +35,10 @@ pub struct VmConfig {
     pub vcpus: u32,
     pub program: Vec<Step>,
     pub lock: LockKind,
-    /// τ of the preemptable locks, ns; `None`: the lock's own.
+    /// As of [`unspin_scenario::plan::Vm`], like `spin_ns` and `cpl`.
     pub tau_ns: Option<u64>,
-    /// How long a waiter of pv-ticket spins before it halts, ns; `None`: the lock's own.
     pub spin_ns: Option<u64>,
-    /// Clock rate for converting the locks' budgets to TSC cycles; `None`: the TSC's own rate.
+    /// `None`: the TSC's own rate.
     pub lock_clock_mhz: Option<u32>,
     /// Whether to count long waits by whether the lock was free meanwhile; waiting then takes
     /// slightly longer.
@@ -48,7 +47,6 @@ pub struct VmConfig {
     /// slightly longer.
     pub report_log2_cycles: Option<u32>,
     pub cpl: u8,
-    /// Seed of this VM.
     pub seed: u64,
     /// Physical CPU of each vCPU; empty leaves them free.
     pub pin: Vec<u32>,
