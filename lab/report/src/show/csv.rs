@@ -29,51 +29,19 @@ fn line(cells: impl Iterator<Item = String>) -> String {
 fn cells_of([machine, kernel, scenario]: [Value; 3], fields: &Value) -> Vec<(String, Value)> {
     let names = ["machine", "kernel", "scenario"].map(String::from);
     let mut cells: Vec<_> = names.into_iter().zip([machine, kernel, scenario]).collect();
-    for key in KEYS {
-        flatten(key, fields.get(*key).unwrap_or(&Value::Null), &mut cells);
+    for key in KEYS.split(' ') {
+        flatten(key, fields.get(key).unwrap_or(&Value::Null), &mut cells);
     }
     cells
 }
 
-const KEYS: &[&str] = &[
-    "profile",
-    "vms",
-    "vm_index",
-    "cgroup",
-    "lock",
-    "arm",
-    "baseline",
-    "same_as",
-    "repeats",
-    "performance",
-    "performance_low",
-    "performance_high",
-    "performance_min",
-    "performance_max",
-    "verdict",
-    "throughput_per_s",
-    "inefficiency",
-    "inefficiency_min",
-    "inefficiency_max",
-    "inefficiency_change",
-    "ple_exits",
-    "exit_handling_cycles",
-    "yields",
-    "picks_ran_next",
-    "picks_ran_next_share",
-    "window_cycles",
-    "epoch_ple_exits",
-    "epochs",
-    "rounds",
-    "adapted",
-    "wait_cycles",
-    "fairness",
-    "fairness_vms",
-    "cpus_used",
-    "hypercalls_kick",
-    "hypercalls_sched_yield",
-    "fail_open_events",
-];
+const KEYS: &str = "\
+    profile vms vm_index cgroup lock arm baseline same_as repeats performance performance_low \
+    performance_high performance_min performance_max verdict throughput_per_s inefficiency \
+    inefficiency_min inefficiency_max inefficiency_change ple_exits exit_handling_cycles \
+    yields picks_ran_next picks_ran_next_share window_cycles epoch_ple_exits epochs rounds \
+    adapted wait_cycles fairness fairness_vms cpus_used hypercalls_kick hypercalls_sched_yield \
+    fail_open_events";
 
 /// Columns of the keys whose values are tables.
 const PARTS: &[(&str, &[&str])] = &[
