@@ -182,6 +182,13 @@ fn turned() -> Vec<(&'static str, Setup)> {
     ]
 }
 
+/// The numbers of a structure that are not 0, by their names.
+fn numbers(of: impl std::fmt::Debug) -> String {
+    let text = format!("{of:?}").replace(", factors: None", "");
+    let fields = text.trim_end_matches(" }").split_once(" { ").map_or("", |(_, fields)| fields);
+    fields.split(", ").filter(|field| !field.ends_with(": 0")).collect::<Vec<_>>().join(", ")
+}
+
 fn described() -> String {
     let mut text = String::new();
     let kernels = scenarios().into_iter().map(|(name, kernel, run)| (name, setup(kernel, &run)));
@@ -189,32 +196,20 @@ fn described() -> String {
     for (name, setup) in kernels.chain(hosts).chain(turned()) {
         let simulated = simulate_setup(&setup).unwrap();
         writeln!(text, "{name}: {} events", simulated.events).unwrap();
-        for (number, stats) in simulated.coscheduling.iter().enumerate() {
-            writeln!(text, "  VM {number}: {stats:?}").unwrap();
-        }
         for (number, vm) in simulated.result.vm.iter().enumerate() {
             let waits: u64 = vm.wait_hist.iter().enumerate().map(|(b, n)| (b as u64 + 1) * n).sum();
-            writeln!(
-                text,
-                "  VM {number}: units {:?} acquisitions {} waits {waits} longest {}",
-                vm.units,
-                vm.acquisitions.iter().sum::<u64>(),
-                vm.max_wait_cycles
-            )
-            .unwrap();
-            let spent = vm.attribution.unwrap();
-            writeln!(
-                text,
-                "    {}",
-                format!("{:?}", Attribution { factors: None, ..spent })
-                    .replace(", factors: None", "")
-            )
-            .unwrap();
-            let halts = simulated.locks[number].halts;
-            if halts > 0 {
-                writeln!(text, "    halted waiting for a lock {halts} times").unwrap();
-            }
-            writeln!(text, "    {:?}", vm.module.clone().unwrap_or_default()).unwrap();
+            let acquisitions: u64 = vm.acquisitions.iter().sum();
+            let (units, longest) = (&vm.units, vm.max_wait_cycles);
+            let spent = Attribution { factors: None, ..vm.attribution.unwrap() };
+            let mut parts = vec![format!(
+                "units {units:?} acquisitions {acquisitions} waits {waits} longest {longest}"
+            )];
+            parts.extend(simulated.coscheduling.get(number).map(numbers));
+            parts.push(numbers(spent));
+            parts.push(format!("halts in locks {}", simulated.locks[number].halts));
+            parts.push(numbers(vm.module.clone().unwrap_or_default()));
+            parts.retain(|part| !part.is_empty());
+            writeln!(text, "  VM {number}: {}", parts.join("; ")).unwrap();
         }
     }
     text
