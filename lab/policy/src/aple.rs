@@ -62,16 +62,21 @@ impl Default for Params {
     }
 }
 
-crate::param_error! { aple_params_check:
-    WindowInit = "window_init_cycles is outside window_min_cycles..window_max_cycles",
-    WindowMin = "window_min_cycles is 0",
-    WindowMax = "window_max_cycles is below window_min_cycles",
-    Delta = "delta_cycles is above window_max_cycles",
-    EpochPleExits = "epoch_ple_exits is 0",
-    DeltaMax = "delta_max_cycles is above window_max_cycles",
-}
-
 impl Params {
+    /// Whether the parameters are valid. All functions are safe with invalid ones, too.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let texts = [
+            "window_init_cycles is outside window_min_cycles..window_max_cycles",
+            "window_min_cycles is 0",
+            "window_max_cycles is below window_min_cycles",
+            "delta_cycles is above window_max_cycles",
+            "epoch_ple_exits is 0",
+            "delta_max_cycles is above window_max_cycles",
+        ];
+        // SAFETY: a valid reference for the duration of the call.
+        crate::judged(unsafe { sys::aple_params_check(self) }, &texts)
+    }
+
     /// A window that never changes, as the arms with a fixed threshold use.
     pub fn fixed(window_cycles: u32) -> Self {
         Params {

@@ -50,12 +50,19 @@ impl Default for Params {
     }
 }
 
-crate::param_error! { credit_params_check:
-    Slot = "slot_us is 0",
-    SlotsPerAssignment = "slots_per_assignment is 0",
-    CreditPerSlot = "credit_per_slot is 0",
-    CreditMax = "credit_max is not in 1..1073741824",
-    Capped = "capped is neither 0 nor 1",
+impl Params {
+    /// Whether the parameters are valid. All functions are safe with invalid ones, too.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let texts = [
+            "slot_us is 0",
+            "slots_per_assignment is 0",
+            "credit_per_slot is 0",
+            "credit_max is not in 1..1073741824",
+            "capped is neither 0 nor 1",
+        ];
+        // SAFETY: a valid reference for the duration of the call.
+        crate::judged(unsafe { sys::credit_params_check(self) }, &texts)
+    }
 }
 
 /// One VM.

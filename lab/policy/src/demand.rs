@@ -41,11 +41,18 @@ impl Default for Params {
     }
 }
 
-crate::param_error! { demand_params_check:
-    Threshold = "threshold_ppm is not in 1..1000000",
-    Look = "look_us is 0",
-    Hold = "hold_us is 0",
-    HoldMax = "hold_max_us is below hold_us",
+impl Params {
+    /// Whether the parameters are valid. All functions are safe with invalid ones, too.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let texts = [
+            "threshold_ppm is not in 1..1000000",
+            "look_us is 0",
+            "hold_us is 0",
+            "hold_max_us is below hold_us",
+        ];
+        // SAFETY: a valid reference for the duration of the call.
+        crate::judged(unsafe { sys::demand_params_check(self) }, &texts)
+    }
 }
 
 /// One VM. The caller keeps it from step to step.

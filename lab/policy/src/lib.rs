@@ -19,46 +19,15 @@
 //! * [`userspin`]: whether a vCPU spins in user space (ours).
 //! * [`vcrd`]: whether the vCPUs of a VM should run together (ASMan, HPDC 2011, section 4.3).
 
-/// Defines `ParamError`: a field of `Params` that is out of its range, and its message for users. The
-/// fields are in the order of the numbers that `$check` in C returns, from 1 on.
-macro_rules! param_error {
-    ($check:ident: $($field:ident = $text:literal,)+) => {
-        impl Params {
-            /// Whether the parameters are valid. All functions are safe with invalid ones, too.
-            pub fn check(&self) -> Result<(), ParamError> {
-                // SAFETY: a valid reference for the duration of the call.
-                ParamError::of(unsafe { crate::sys::$check(self) })
-            }
-        }
-
-        /// A field of [`Params`] that is out of its range.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum ParamError {
-            $(#[doc = $text] $field,)+
-        }
-
-        impl ParamError {
-            /// The result of the check in C. A number above the last counts as the last.
-            fn of(number: i32) -> Result<(), ParamError> {
-                let all = [$(ParamError::$field),+];
-                match usize::try_from(number) {
-                    Ok(0) => Ok(()),
-                    Ok(n) => Err(all[n.min(all.len()) - 1]),
-                    Err(_) => Err(all[all.len() - 1]),
-                }
-            }
-        }
-
-        impl std::fmt::Display for ParamError {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(match self { $(ParamError::$field => $text,)+ })
-            }
-        }
-
-        impl std::error::Error for ParamError {}
-    };
+/// What a check of parameters in C found: nothing, or a field that is out of its range. The texts
+/// are in the order of the numbers that it returns, from 1 on. One above the last is as the last.
+fn judged(number: i32, texts: &[&'static str]) -> Result<(), &'static str> {
+    match usize::try_from(number) {
+        Ok(0) => Ok(()),
+        Ok(n) => Err(texts[n.min(texts.len()) - 1]),
+        Err(_) => Err(texts[texts.len() - 1]),
+    }
 }
-use param_error;
 
 #[macro_use]
 mod functions;

@@ -54,17 +54,22 @@ impl Default for Params {
 /// Largest number of possible values.
 pub const VALUES_MAX: usize = 32;
 
-crate::param_error! { vcrd_params_check:
-    Threshold = "threshold_log2_cycles is above 63",
-    Values = "values is not in 1..32",
-    Step = "step_us is 0",
-    Initial = "initial_ppm is 0",
-    Recency = "recency_ppm is above 1000000",
-    Experiment = "experiment_ppm is above 1000000",
-    RatioMax = "ratio_max is not in 1..1048576",
-}
-
 impl Params {
+    /// Whether the parameters are valid. All functions are safe with invalid ones, too.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let texts = [
+            "threshold_log2_cycles is above 63",
+            "values is not in 1..32",
+            "step_us is 0",
+            "initial_ppm is 0",
+            "recency_ppm is above 1000000",
+            "experiment_ppm is above 1000000",
+            "ratio_max is not in 1..1048576",
+        ];
+        // SAFETY: a valid reference for the duration of the call.
+        crate::judged(unsafe { sys::vcrd_params_check(self) }, &texts)
+    }
+
     /// Whether a wait for a spin-lock is over-threshold (section 4.2): an adjusting event.
     pub fn is_over_threshold(&self, waited_cycles: u64) -> bool {
         // SAFETY: a valid reference for the duration of the call.
