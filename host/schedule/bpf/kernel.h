@@ -81,6 +81,10 @@ struct task_struct {
 	struct sched_ext_entity scx;
 } __attribute__((preserve_access_index));
 
+struct rq {
+	u64 clock;
+} __attribute__((preserve_access_index));
+
 enum scx_exit_kind { SCX_EXIT_NONE };
 
 struct scx_exit_info {
@@ -122,6 +126,8 @@ _Bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
 void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
 _Bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym;
 s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
+u64 scx_bpf_now(void) __ksym;
+extern const struct rq runqueues __ksym;
 /*
  * By reenqueue_local(), from any context (6.19). Its name had a suffix at first, while another function had the name.
  */

@@ -77,6 +77,7 @@ struct vm {
 
 struct cpu {
 	u64 since;	/* up to when the thread that runs has paid */
+	u64 clock_offset;	/* bpf_ktime_get_ns() less the clock of the run queue, scx_bpf_now() */
 	u32 id;		/* who runs, or NOBODY */
 	u32 planned;	/* who is to run in this turn, or NOBODY */
 	u32 next;	/* the same in the turn that is being planned */
@@ -128,6 +129,12 @@ struct {
 	__type(key, u32);
 	__type(value, u32);
 } processes SEC(".maps");
+
+/* A time of another CPU may be a little later than "now". */
+static __always_inline u64 time_since(u64 then, u64 now)
+{
+	return now > then ? now - then : 0;
+}
 
 /* The verifier is to see the bound. */
 static __always_inline u32 bound(u32 cpu)

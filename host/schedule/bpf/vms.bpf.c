@@ -20,6 +20,17 @@ struct {
 	__type(value, struct turn_timer);
 } timers SEC(".maps");
 
+/*
+ * Up to when the kernel has counted CPU time on a CPU. In a switch that is when the switch began: up to there for the thread
+ * before it, and from there for the next.
+ */
+static __always_inline u64 counted_until(u32 cpu)
+{
+	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
+
+	return rq ? rq->clock + cpus[cpu].clock_offset : bpf_ktime_get_ns();
+}
+
 SEC("struct_ops/dispatch")
 int BPF_PROG(dispatch, s32 on, struct task_struct *prev)
 {
@@ -36,7 +47,7 @@ int BPF_PROG(dispatch, s32 on, struct task_struct *prev)
 	}
 	if (prev && prev->scx.flags & SCX_TASK_QUEUED) {
 		before = id_of_task(prev);
-		charge(cpu, bpf_ktime_get_ns());
+		charge(cpu, counted_until(cpu));
 	}
 	if (choose(cpu, before) && before != NOBODY && prev) {
 		has_cpu(cpu, before);
@@ -109,13 +120,18 @@ int BPF_PROG(running, struct task_struct *p)
 {
 	u32 id = id_of_task(p), cpu = bound(scx_bpf_task_cpu(p)), vm;
 	struct cpu *c = &cpus[cpu];
-	u64 now = bpf_ktime_get_ns();
+	u64 now = bpf_ktime_get_ns(), since;
 	struct vm *v;
 	struct unit *u;
 
 	v = vm_of(id);
 	u = unit_of(id);
-	c->since = now;
+	/* It may be too much by a part of the switch: it is the same when the thread stops. */
+	c->clock_offset = now - scx_bpf_now();
+	since = counted_until(cpu);
+	/* The thread before it, or the timer for it, may have paid for a part. */
+	if (since > c->since)
+		c->since = since;
 	c->id = id;
 	if (unit_part(id) != OTHERS)
 		__sync_fetch_and_and(&v->waits, ~bit(unit_part(id)));
@@ -135,7 +151,7 @@ int BPF_PROG(running, struct task_struct *p)
 	if (unit_part(id) != OTHERS && u->ready_at) {
 		vm = vm_part(id);
 		asm volatile("" : "+r"(vm));
-		__sync_fetch_and_add(&report.vms[vm & (VMS_MAX - 1)].waited_ns, now - u->ready_at);
+		__sync_fetch_and_add(&report.vms[vm & (VMS_MAX - 1)].waited_ns, time_since(u->ready_at, now));
 		u->ready_at = 0;
 	}
 	/*
@@ -154,7 +170,7 @@ int BPF_PROG(stopping, struct task_struct *p, _Bool runnable)
 	u32 id = id_of_task(p), cpu = bound(scx_bpf_task_cpu(p));
 	u64 now = bpf_ktime_get_ns();
 
-	charge(cpu, now);
+	charge(cpu, counted_until(cpu));
 	cpus[cpu].id = NOBODY;
 	note_off(unit_of(id), runnable, now);
 	__sync_fetch_and_and(&vm_of(id)->runs, ~bit(unit_part(id)));

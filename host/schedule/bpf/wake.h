@@ -105,7 +105,7 @@ static __noinline u32 victim(struct task_struct *p, u32 id, u64 now)
 		}
 		if (is_owed(of))
 			continue;
-		key = had(vm_of(of)) + by_weight(of, now > since ? now - since : 0);
+		key = had(vm_of(of)) + by_weight(of, time_since(since, now));
 		turn = by_weight(of, config.turn_ns);
 		if (c->fills)
 			key |= LAST;

@@ -56,7 +56,7 @@ fn shares_are_those_of_cgroups_and_strangers_have_little() {
 fn threads_that_start_and_tasks_of_the_host() {
     let modules = VHOST.map(|(_, module)| module).join(" ");
     let script = format!("VHOST='{modules}'\n{}", include_str!("schedule_threads.sh"));
-    boot_with(4, &VHOST, "schedule-threads", &script, 111);
+    boot_with(4, &VHOST, "schedule-threads", &script, 116);
 }
 
 #[test]

@@ -41,46 +41,58 @@ renice -n 5 -p $worker
 check "vhost: the worker has SCHED_BATCH and a nice value" worker_has 3 5
 settings $w > /tmp/before-$w
 worker_on() { [ "$(cpus_of $w $worker)" = $1 ]; }
-# CPU time of threads of the VM, and what the scheduler has charged it, ns.
+# CPU time of threads of a VM, ns: ns_of VM THREAD...
 ns_of() {
+	ns_of=$1
+	shift
 	for tid; do
-		cut -d ' ' -f 1 /proc/$w/task/$tid/schedstat
+		cut -d ' ' -f 1 /proc/$ns_of/task/$tid/schedstat
 	done | tr '\n' '+' | sed 's/$/0/'
 }
-worker_ran() { [ $(($(ns_of $worker))) -gt $1 ]; }
-charged_ns() { of $w | sed -n 's/.*"ran_ns":\([0-9]*\).*/\1/p'; }
+worker_ran() { [ $(($(ns_of $w $worker))) -gt $1 ]; }
 # The thread that gives the worker work cannot run on the scheduler's CPUs, and stays as it is. The figures are of one
-# moment, because the VM is stopped for more than a look.
+# moment, because the VMs are stopped for more than a look: look_at_times VM...
 look_at_times() {
-	kill -STOP $w
+	kill -STOP "$@"
 	sleep 3
-	# shellcheck disable=SC2046 # words
-	works=$(($(ns_of $worker) - works)) others=$(($(ns_of $w $(vcpus $w)) - others)) charged=$(($(charged_ns) - charged))
-	kill -CONT $w
+	works=$(($(ns_of $w $worker) - works)) others=$((-others)) charged=$((-charged))
+	for vm; do
+		# shellcheck disable=SC2046 # words
+		others=$((others + $(ns_of $vm $(vcpus $vm)))) charged=$((charged + $(of $vm | sed -n 's/.*"ran_ns":\([0-9]*\).*/\1/p')))
+	done
+	kill -CONT "$@"
 }
-# The kernel counts the time in which a thread is chosen as the thread's, the scheduler does not: for the worker, which
-# runs for some us at a time, that is most of it.
+# Both count the switch to a thread as its time, which is most of the worker's: it runs for some us at a time. The kernel
+# leaves interrupts out. worker_is_charged VM...: these are charged what they use, all in all.
 worker_is_charged() {
 	works=0 others=0 charged=0
-	look_at_times
+	look_at_times "$@"
 	settle worker_ran $((works + 200000000))
-	look_at_times
+	look_at_times "$@"
 	say "vhost: the worker ran for $works ns, others for $others ns, charged are $charged ns"
-	[ $works -ge 200000000 ] && [ $charged -gt $((others + works / 8)) ] && [ $charged -le $((others + works)) ]
+	[ $works -ge 200000000 ] && [ $((100 * charged)) -ge $((97 * (others + works))) ] &&
+		[ $((100 * charged)) -le $((103 * (others + works))) ]
 }
 for ends in end killed; do
 	check "vhost: the kernel takes it" schedule --cpus 2-3 --no-gangs pid:$w
 	check "vhost: the worker is its, and has its nice value" settle worker_has $EXT 5
 	check "vhost: on its CPUs" settle worker_on 2-3
 	if [ $ends = end ]; then
-		check "vhost: the worker's CPU time is charged" worker_is_charged
+		check "vhost: the worker's CPU time is charged" worker_is_charged $w
 		check "vhost: it ends" end
 	else
 		end_by KILL
 	fi
 	check "vhost: $ends: threads are as before" settle as_before $w
-	check "vhost: $ends: it works" settle worker_ran $(($(ns_of $worker) + 1))
+	check "vhost: $ends: it works" settle worker_ran $(($(ns_of $w $worker) + 1))
 done
+# It takes CPUs from a VM that computes, all the time. No time is paid for twice.
+start 2 /tmp/stop-k k
+check "vhost beside a VM: the kernel takes both" schedule --cpus 2-3 --no-gangs pid:$w pid:$k
+check "vhost beside a VM: on its CPUs" settle worker_on 2-3
+check "vhost beside a VM: all CPU time is charged once" worker_is_charged $w $k
+check "vhost beside a VM: it ends" end
+end_vms /tmp/stop-k $k
 touch /tmp/begin-w
 end_vms /tmp/stop-w $w
 
