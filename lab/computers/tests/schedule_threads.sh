@@ -87,12 +87,12 @@ for ends in end killed; do
 	check "vhost: $ends: it works" settle worker_ran $(($(ns_of $w $worker) + 1))
 done
 # It takes CPUs from a VM that computes, all the time. No time is paid for twice.
-start 2 /tmp/stop-k k
-check "vhost beside a VM: the kernel takes both" schedule --cpus 2-3 --no-gangs pid:$w pid:$k
+start 2 /tmp/stop-v v
+check "vhost beside a VM: the kernel takes both" schedule --cpus 2-3 --no-gangs pid:$w pid:$v
 check "vhost beside a VM: on its CPUs" settle worker_on 2-3
-check "vhost beside a VM: all CPU time is charged once" worker_is_charged $w $k
+check "vhost beside a VM: all CPU time is charged once" worker_is_charged $w $v
 check "vhost beside a VM: it ends" end
-end_vms /tmp/stop-k $k
+end_vms /tmp/stop-v $v
 touch /tmp/begin-w
 end_vms /tmp/stop-w $w
 
