@@ -83,6 +83,7 @@ struct task_struct {
 
 struct rq {
 	u64 clock;
+	u64 clock_task;	/* less interrupts */
 } __attribute__((preserve_access_index));
 
 enum scx_exit_kind { SCX_EXIT_NONE };

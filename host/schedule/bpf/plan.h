@@ -206,7 +206,7 @@ __noinline int settle(u64 now, u64 passed)
 
 	parts_anywhere = 0;
 	bpf_for(i, 0, config.cpu_count) {
-		charge(cpu_at(i), now);
+		charge(cpu_at(i), by_count(cpu_at(i), now));
 		charge_host(cpu_at(i), now);
 		look_at_parts(cpu_at(i), anywhere, passed);
 	}

@@ -21,14 +21,23 @@ struct {
 } timers SEC(".maps");
 
 /*
- * Up to when the kernel has counted CPU time on a CPU. In a switch that is when the switch began: up to there for the thread
- * before it, and from there for the next.
+ * The clock by which the kernel counts CPU time on a CPU: in a switch, up to it for the thread before, and from it for the
+ * next. It stops in interrupts.
  */
-static __always_inline u64 counted_until(u32 cpu)
+static __always_inline u64 count_clock(u32 cpu)
 {
 	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
 
-	return rq ? rq->clock + cpus[cpu].clock_offset : bpf_ktime_get_ns();
+	return rq ? rq->clock_task : 0;
+}
+
+/* In a switch to a thread. After a pull from another CPU the offset is too large by what followed: charges are delayed. */
+static __always_inline void note_clock(u32 cpu, u64 now)
+{
+	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
+
+	if (rq)
+		cpus[cpu].clock_offset = now - scx_bpf_now() + rq->clock - rq->clock_task;
 }
 
 SEC("struct_ops/dispatch")
@@ -47,7 +56,7 @@ int BPF_PROG(dispatch, s32 on, struct task_struct *prev)
 	}
 	if (prev && prev->scx.flags & SCX_TASK_QUEUED) {
 		before = id_of_task(prev);
-		charge(cpu, counted_until(cpu));
+		charge(cpu, count_clock(cpu));
 	}
 	if (choose(cpu, before) && before != NOBODY && prev) {
 		has_cpu(cpu, before);
@@ -120,16 +129,14 @@ int BPF_PROG(running, struct task_struct *p)
 {
 	u32 id = id_of_task(p), cpu = bound(scx_bpf_task_cpu(p)), vm;
 	struct cpu *c = &cpus[cpu];
-	u64 now = bpf_ktime_get_ns(), since;
+	u64 now = bpf_ktime_get_ns(), since = count_clock(cpu);
 	struct vm *v;
 	struct unit *u;
 
 	v = vm_of(id);
 	u = unit_of(id);
-	/* It may be too much by a part of the switch: it is the same when the thread stops. */
-	c->clock_offset = now - scx_bpf_now();
-	since = counted_until(cpu);
-	/* The thread before it, or the timer for it, may have paid for a part. */
+	note_clock(cpu, now);
+	/* The timer may have charged the thread before it for a part. */
 	if (since > c->since)
 		c->since = since;
 	c->id = id;
@@ -170,7 +177,7 @@ int BPF_PROG(stopping, struct task_struct *p, _Bool runnable)
 	u32 id = id_of_task(p), cpu = bound(scx_bpf_task_cpu(p));
 	u64 now = bpf_ktime_get_ns();
 
-	charge(cpu, counted_until(cpu));
+	charge(cpu, count_clock(cpu));
 	cpus[cpu].id = NOBODY;
 	note_off(unit_of(id), runnable, now);
 	__sync_fetch_and_and(&vm_of(id)->runs, ~bit(unit_part(id)));

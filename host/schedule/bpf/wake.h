@@ -48,7 +48,7 @@ __noinline u32 claim(u32 id)
 		} else if (is_of_earlier(c, id)) {
 			continue;
 		}
-		charge(cpu, bpf_ktime_get_ns());	/* until now it was no hole of this turn */
+		charge(cpu, by_count(cpu, bpf_ktime_get_ns()));	/* until now it was no hole of this turn */
 		c->planned = id;
 		unit_of(id)->planned = cpu;
 		return cpu;
@@ -105,7 +105,7 @@ static __noinline u32 victim(struct task_struct *p, u32 id, u64 now)
 		}
 		if (is_owed(of))
 			continue;
-		key = had(vm_of(of)) + by_weight(of, time_since(since, now));
+		key = had(vm_of(of)) + by_weight(of, time_since(since, by_count(cpu, now)));
 		turn = by_weight(of, config.turn_ns);
 		if (c->fills)
 			key |= LAST;

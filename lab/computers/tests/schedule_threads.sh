@@ -62,8 +62,8 @@ look_at_times() {
 	done
 	kill -CONT "$@"
 }
-# Both count the switch to a thread as its time, which is most of the worker's: it runs for some us at a time. The kernel
-# leaves interrupts out. worker_is_charged VM...: these are charged what they use, all in all.
+# Both count the switch to a thread as its time, which is most of the worker's: it runs for some us at a time.
+# worker_is_charged VM...: these are charged what they use, all in all.
 worker_is_charged() {
 	works=0 others=0 charged=0
 	look_at_times "$@"
