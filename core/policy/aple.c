@@ -7,12 +7,13 @@
 #include "aple.h"
 
 #define PPM 1000000u
+#define EXIT_RATE ((pol_u64)1 << 32)
 /* Where inefficiency saturates: a VM that wasted 2^32 times the CPU time it got. */
 #define APLE_PPM_RATIO_MAX ((pol_u64)1 << 32)
 
 _Static_assert(sizeof(struct aple_params) == 28, "part of the trace format");
 _Static_assert(sizeof(struct aple_epoch) == 32, "part of the trace format");
-_Static_assert(sizeof(struct aple_state) == 56, "part of the trace format");
+_Static_assert(sizeof(struct aple_state) == 80, "part of the trace format");
 
 int aple_params_check(const struct aple_params *params)
 {
@@ -60,7 +61,10 @@ void aple_init(struct aple_state *state, const struct aple_params *params)
 	state->window_cycles = state->desired_cycles;
 	state->phase = 0;
 	state->best_cycles = state->desired_cycles;
-	state->best_ppm = 0;
+	state->best.ple_exits = 0;
+	state->best.spin_cycles = 0;
+	state->best.switch_cycles = 0;
+	state->best.cpu_cycles = 0;
 	state->last_ppm = 0;
 	state->epochs = 0;
 	state->rounds = 0;
@@ -68,21 +72,61 @@ void aple_init(struct aple_state *state, const struct aple_params *params)
 	state->moved = 0;
 }
 
-pol_u64 aple_inefficiency_ppm(const struct aple_epoch *epoch)
+/* A share of an epoch's CPU time in parts per million, as aple_inefficiency_ppm() has it. */
+static pol_u64 share_ppm(const struct aple_epoch *epoch, pol_u64 cycles)
 {
-	pol_u64 wasted = pol_sat_add(epoch->spin_cycles, epoch->switch_cycles);
 	pol_u64 whole, part;
 
-	if (!wasted)
+	if (!cycles)
 		return 0;
 	if (!epoch->cpu_cycles)
 		return PPM * APLE_PPM_RATIO_MAX;
 
-	whole = wasted / epoch->cpu_cycles;
-	part = wasted % epoch->cpu_cycles;
+	whole = cycles / epoch->cpu_cycles;
+	part = cycles % epoch->cpu_cycles;
 	if (whole >= APLE_PPM_RATIO_MAX)
 		return PPM * APLE_PPM_RATIO_MAX;
 	return whole * PPM + pol_mul_div(part, PPM, epoch->cpu_cycles);
+}
+
+pol_u64 aple_inefficiency_ppm(const struct aple_epoch *epoch)
+{
+	return share_ppm(epoch, pol_sat_add(epoch->spin_cycles, epoch->switch_cycles));
+}
+
+/* PLE exits per 2^32 cycles of CPU time. */
+static pol_u64 exit_rate(const struct aple_epoch *epoch)
+{
+	return epoch->ple_exits ? pol_mul_div(epoch->ple_exits, EXIT_RATE, epoch->cpu_cycles) : 0;
+}
+
+/*
+ * Whether an epoch with window_cycles wastes less than the round's best one so far. Of two windows
+ * that differ by n cycles the longer one is charged n cycles for each exit: an exit at the end of the
+ * shorter window ends a spin that the longer one lets go on for n cycles at most. As some of these
+ * spins end before, n cycles are charged for the mean of both windows' exits.
+ */
+static int wastes_less(const struct aple_state *state, const struct aple_epoch *epoch)
+{
+	pol_u32 window = state->window_cycles, best = state->best_cycles;
+	pol_u32 longer = window > best ? window - best : best - window;
+	pol_u64 exits = pol_sat_add(exit_rate(epoch), exit_rate(&state->best));
+	pol_u64 spinning = pol_mul_div((pol_u64)longer * (PPM / 2), exits, EXIT_RATE);
+	pol_u64 handling = share_ppm(epoch, epoch->switch_cycles);
+	pol_u64 best_handling = share_ppm(&state->best, state->best.switch_cycles);
+
+	if (window > best)
+		return pol_sat_add(handling, spinning) < best_handling;
+	return handling < pol_sat_add(best_handling, spinning);
+}
+
+/* If the step is constant: by inefficiency, as in the paper. */
+static int is_better(const struct aple_state *state, const struct aple_params *params,
+		     const struct aple_epoch *epoch)
+{
+	if (params->delta_max_cycles <= params->delta_cycles)
+		return aple_inefficiency_ppm(epoch) < aple_inefficiency_ppm(&state->best);
+	return wastes_less(state, epoch);
 }
 
 /* A round ended: its best window becomes the desired one, and the step adapts to the move. */
@@ -120,13 +164,11 @@ static pol_u32 phase_window(const struct aple_params *params, pol_u32 desired, p
 pol_u32 aple_epoch_end(struct aple_state *state, const struct aple_params *params,
 		       const struct aple_epoch *epoch)
 {
-	pol_u64 ppm = aple_inefficiency_ppm(epoch);
-
-	if (state->phase == 0 || ppm < state->best_ppm) {
-		state->best_ppm = ppm;
+	if (state->phase == 0 || is_better(state, params, epoch)) {
+		state->best = *epoch;
 		state->best_cycles = state->window_cycles;
 	}
-	state->last_ppm = ppm;
+	state->last_ppm = aple_inefficiency_ppm(epoch);
 	state->epochs = pol_sat_add(state->epochs, 1);
 
 	if (state->phase < APLE_EPOCHS_PER_ROUND - 1) {

@@ -6,17 +6,26 @@
  * The caller counts PLE exits and cycles, and calls once per epoch, from one context at
  * a time for a given state. Nothing here locks, allocates or reads a clock.
  *
- * Three things differ from the paper. The paper always tries the same delta to each side.
+ * Four things differ from the paper. The paper always tries the same delta to each side.
  * If a VM has few PLE exits, the noise of an epoch is larger than the effect of such a
  * step, and the window wanders. So delta adapts: it starts at delta_max_cycles, halves
  * when a round keeps the window or turns back, doubles when two rounds in a row move the
- * window the same way, and stays within [delta_cycles, delta_max_cycles]. And an epoch
- * lasts at least epoch_min_us. PLE exits come in bursts while a lock holder waits for a
- * core. An epoch inside a burst finds every window wasteful; a longer one weighs bursts
+ * window the same way, and stays within [delta_cycles, delta_max_cycles].
+ *
+ * The paper chooses the window with the least inefficiency. Spins that end within the window
+ * are no part of it, so that a longer window looks better than it is: it seems to save all
+ * cycles of a spin that now ends without an exit, and saves the exit only. Here windows are
+ * compared by the handling of exits and by the spinning between the ends of the two windows
+ * (wastes_less() in aple.c).
+ *
+ * An epoch lasts at least epoch_min_us. PLE exits come in bursts while a lock holder waits
+ * for a core. An epoch inside a burst finds every window wasteful; a longer one weighs bursts
  * against the rest. And the handling of an exit is counted without the time in which the
- * vCPU was switched out; the paper counts all time from the exit to the entry. With
- * delta_max_cycles <= delta_cycles and epoch_min_us = 0 this is Algorithm 1 of the paper, but
- * for this measure, which the caller takes.
+ * vCPU was switched out; the paper counts all time from the exit to the entry.
+ *
+ * With delta_max_cycles <= delta_cycles the step is constant, and windows are compared by
+ * inefficiency. With epoch_min_us = 0, too, this is Algorithm 1 of the paper, but for the time
+ * switched out, which the caller leaves out.
  */
 #ifndef UNSPIN_POLICY_APLE_H
 #define UNSPIN_POLICY_APLE_H
@@ -48,8 +57,8 @@ struct aple_state {
 	pol_u32 desired_cycles;	/* Td */
 	pol_u32 window_cycles;	/* what this epoch tries: Td, Td + step or Td - step */
 	pol_u32 phase;		/* 0, 1, 2: which of the round's epochs runs now */
-	pol_u32 best_cycles;	/* window of the round's least inefficient epoch so far */
-	pol_u64 best_ppm;	/* and its inefficiency */
+	pol_u32 best_cycles;	/* window of the round's best epoch so far */
+	struct aple_epoch best;	/* and what that epoch spent */
 	pol_u64 last_ppm;	/* inefficiency of the last finished epoch */
 	pol_u64 epochs;
 	pol_u64 rounds;

@@ -88,7 +88,7 @@
 	X(DELTA, delta_cycles, 0, 1073741824, 1024, "TSC cycles", \
 	  "smallest step of APLE, 0 keeps the window at T0") \
 	X(DELTA_MAX, delta_max_cycles, 0, 1073741824, 8192, "TSC cycles", \
-	  "largest step of APLE, constant if not above delta_cycles") \
+	  "largest step of APLE; APLE is the paper's if not above delta_cycles") \
 	X(EPOCH, epoch_ple_exits, 1, 16777216, 1000, "PLE exits", "PLE exits per epoch") \
 	X(EPOCH_MIN, epoch_min_us, 0, 1000000, 10000, "microseconds", \
 	  "shortest length of an epoch") \

@@ -23,9 +23,9 @@
 use crate::sys;
 use unspin_uapi::Number;
 
-/// Parameters of Algorithm 1, in TSC cycles; the default is the paper's section 4.1, and a step
-/// that adapts, which is ours. [`Params::paper`] has the paper's steps and epochs. What is measured
-/// differs in one point: see [`Epoch::switch_cycles`].
+/// Parameters of Algorithm 1, in TSC cycles; the default is the paper's section 4.1, with a step that adapts and a
+/// longer window that is charged for the spinning it adds, which are ours. [`Params::paper`] has the paper's step,
+/// measure and epochs. What is measured differs in one point: see [`Epoch::switch_cycles`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
@@ -40,8 +40,8 @@ pub struct Params {
     /// PLE exits an epoch, at least 1. Counted by the caller.
     pub epoch_ple_exits: u32,
     /// Where δ starts. It halves when a round keeps the window or turns back, doubles when two
-    /// rounds in a row move it the same way, and stays within `delta_cycles..=delta_max_cycles`. At or below `delta_cycles`:
-    /// δ never changes.
+    /// rounds in a row move it the same way, and stays within `delta_cycles..=delta_max_cycles`. At or below
+    /// `delta_cycles`: δ never changes, and windows are compared by [`Epoch::inefficiency_ppm`], as in the paper.
     pub delta_max_cycles: u32,
     /// An epoch lasts at least this long, however many PLE exits it has, in microseconds. Measured
     /// by the caller; 0: exits alone end an epoch.
@@ -132,10 +132,10 @@ pub struct State {
     pub window_cycles: u32,
     /// 0, 1 or 2: which of the round's epochs runs now.
     pub phase: u32,
-    /// Window of the round's least inefficient epoch so far.
+    /// Window of the round's best epoch so far.
     pub best_cycles: u32,
-    /// And its inefficiency.
-    pub best_ppm: u64,
+    /// And what that epoch spent.
+    pub best: Epoch,
     /// Inefficiency of the last finished epoch.
     pub last_ppm: u64,
     pub epochs: u64,
@@ -173,5 +173,5 @@ pub fn window_complete(params: &Params, window_cycles: u32, kvm_window_cycles: u
 const _: () = {
     assert!(std::mem::size_of::<Params>() == 28);
     assert!(std::mem::size_of::<Epoch>() == 32);
-    assert!(std::mem::size_of::<State>() == 56);
+    assert!(std::mem::size_of::<State>() == 80);
 };

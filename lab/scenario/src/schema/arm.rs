@@ -186,7 +186,8 @@ pub struct ApleParams {
     pub window_min_cycles: u32,
     pub window_max_cycles: u32,
     pub delta_cycles: u32,
-    /// The initial step; if not above `delta_cycles`, the step never changes, as in the paper.
+    /// The initial step. If not above `delta_cycles`, the step never changes, and windows are compared by inefficiency,
+    /// as in the paper.
     pub delta_max_cycles: u32,
     /// Shortest epoch; 0: only exits end an epoch, as in the paper.
     pub epoch_min_us: u32,

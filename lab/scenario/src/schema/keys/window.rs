@@ -48,7 +48,7 @@ table! { ADAPTED: ApleParams = "window = { aple = { … } }",
         .help("smallest step of APLE");
     DELTA_MAX: Integer<u32> = Number::DELTA_MAX.file(),
         integer(Number::DELTA_MAX.least(), Number::DELTA_MAX.most(),
-            " TSC cycles (up to delta_cycles: the step never changes)") =>
+            " TSC cycles (up to delta_cycles: the step never changes, and windows are compared as in the paper)") =>
         .usually(Number::DELTA_MAX.default())
         .on(Machines::Hypervisors)
         .help("largest step of APLE, and its first; steps adapt");
