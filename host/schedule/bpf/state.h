@@ -76,8 +76,9 @@ struct vm {
 };
 
 struct cpu {
-	u64 since;	/* up to when the thread that runs has paid, by the kernel's count */
-	u64 clock_offset;	/* bpf_ktime_get_ns() less the clock of that count, when the thread began to run */
+	u64 since;	/* up to when the thread that runs has paid; see by_count() */
+	u64 ahead;	/* how far that was ahead of the clock of by_count() when the clock was read last: the next thread has it free */
+	u64 clock_offset;	/* bpf_ktime_get_ns() less that clock, when it was read last */
 	u32 id;		/* who runs, or NOBODY */
 	u32 planned;	/* who is to run in this turn, or NOBODY */
 	u32 next;	/* the same in the turn that is being planned */
@@ -290,15 +291,18 @@ static __always_inline void charge_host(u32 cpu, u64 now)
 		__sync_fetch_and_add(&report.host_ns[bound(cpu)], now - since);
 }
 
-/* A time of bpf_ktime_get_ns() by the clock of a CPU's count, which stops in interrupts: it is late by those since the offset. */
+/*
+ * A time of bpf_ktime_get_ns() by the clock with which the kernel counts CPU time on a CPU. That clock stops in interrupts;
+ * those since it was read last are not taken off.
+ */
 static __always_inline u64 by_count(u32 cpu, u64 now)
 {
 	return now - cpus[bound(cpu)].clock_offset;
 }
 
 /*
- * Whoever runs on a CPU pays up to now, by the CPU's count. Time in a hole is nobody's: no other wanted it. Two CPUs may
- * do this at once, the timer's with a "now" from before: the one that moves "since" on pays for that time, and nobody
+ * Whoever runs on a CPU pays up to "now", a time by that clock. Time in a hole is nobody's: no other wanted it. Two CPUs
+ * may do this at once, the timer's with a "now" from before: the one that moves "since" on pays for that time, and nobody
  * moves it back.
  */
 static __always_inline void charge(u32 cpu, u64 now)

@@ -20,24 +20,33 @@ struct {
 	__type(value, struct turn_timer);
 } timers SEC(".maps");
 
-/*
- * The clock by which the kernel counts CPU time on a CPU: in a switch, up to it for the thread before, and from it for the
- * next. It stops in interrupts.
- */
-static __always_inline u64 count_clock(u32 cpu)
+/* In a switch to a thread, which the kernel counts from the beginning of the switch. */
+static __always_inline void begin_count(u32 cpu, u64 now)
 {
 	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
+	struct cpu *c = &cpus[bound(cpu)];
 
-	return rq ? rq->clock_task : 0;
+	if (!rq)
+		return;
+	c->since = rq->clock_task + c->ahead;
+	/* After a pull from another CPU this is too large by the rest of the switch: the timer charges later. */
+	c->clock_offset = now - scx_bpf_now() + rq->clock - rq->clock_task;
 }
 
-/* In a switch to a thread. After a pull from another CPU the offset is too large by what followed: charges are delayed. */
-static __always_inline void note_clock(u32 cpu, u64 now)
+/* In a switch from a thread that may go on: it pays for what the kernel counted, up to the beginning of the switch. */
+static __always_inline void end_count(u32 cpu, u64 now)
 {
 	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
+	struct cpu *c = &cpus[bound(cpu)];
+	u64 clock;
 
-	if (rq)
-		cpus[cpu].clock_offset = now - scx_bpf_now() + rq->clock - rq->clock_task;
+	if (!rq)
+		return;
+	clock = rq->clock_task;
+	charge(cpu, clock);
+	/* The timer charged interrupts, too. */
+	c->ahead = c->since > clock ? c->since - clock : 0;
+	c->clock_offset = now - scx_bpf_now() + rq->clock - clock;
 }
 
 SEC("struct_ops/dispatch")
@@ -56,7 +65,7 @@ int BPF_PROG(dispatch, s32 on, struct task_struct *prev)
 	}
 	if (prev && prev->scx.flags & SCX_TASK_QUEUED) {
 		before = id_of_task(prev);
-		charge(cpu, count_clock(cpu));
+		end_count(cpu, bpf_ktime_get_ns());
 	}
 	if (choose(cpu, before) && before != NOBODY && prev) {
 		has_cpu(cpu, before);
@@ -129,16 +138,13 @@ int BPF_PROG(running, struct task_struct *p)
 {
 	u32 id = id_of_task(p), cpu = bound(scx_bpf_task_cpu(p)), vm;
 	struct cpu *c = &cpus[cpu];
-	u64 now = bpf_ktime_get_ns(), since = count_clock(cpu);
+	u64 now = bpf_ktime_get_ns();
 	struct vm *v;
 	struct unit *u;
 
 	v = vm_of(id);
 	u = unit_of(id);
-	note_clock(cpu, now);
-	/* The timer may have charged the thread before it for a part. */
-	if (since > c->since)
-		c->since = since;
+	begin_count(cpu, now);
 	c->id = id;
 	if (unit_part(id) != OTHERS)
 		__sync_fetch_and_and(&v->waits, ~bit(unit_part(id)));
@@ -177,7 +183,7 @@ int BPF_PROG(stopping, struct task_struct *p, _Bool runnable)
 	u32 id = id_of_task(p), cpu = bound(scx_bpf_task_cpu(p));
 	u64 now = bpf_ktime_get_ns();
 
-	charge(cpu, count_clock(cpu));
+	end_count(cpu, now);
 	cpus[cpu].id = NOBODY;
 	note_off(unit_of(id), runnable, now);
 	__sync_fetch_and_and(&vm_of(id)->runs, ~bit(unit_part(id)));

@@ -50,15 +50,17 @@ ns_of() {
 	done | tr '\n' '+' | sed 's/$/0/'
 }
 worker_ran() { [ $(($(ns_of $w $worker))) -gt $1 ]; }
-# The thread that gives the worker work cannot run on the scheduler's CPUs, and stays as it is. The figures are of one
-# moment, because the VMs are stopped for more than a look: look_at_times VM...
+# Threads of a VM that are the scheduler's, without the worker. The one that gives it work cannot run on the scheduler's
+# CPUs, and stays as it is.
+taken() { for tid in $(threads $1); do [ $tid = $worker ] || [ "$(field $1 $tid 39)" != $EXT ] || echo $tid; done; }
+# The figures are of one moment, because the VMs are stopped for more than a look: look_at_times VM...
 look_at_times() {
 	kill -STOP "$@"
 	sleep 3
 	works=$(($(ns_of $w $worker) - works)) others=$((-others)) charged=$((-charged))
 	for vm; do
 		# shellcheck disable=SC2046 # words
-		others=$((others + $(ns_of $vm $(vcpus $vm)))) charged=$((charged + $(of $vm | sed -n 's/.*"ran_ns":\([0-9]*\).*/\1/p')))
+		others=$((others + $(ns_of $vm $(taken $vm)))) charged=$((charged + $(of $vm | sed -n 's/.*"ran_ns":\([0-9]*\).*/\1/p')))
 	done
 	kill -CONT "$@"
 }

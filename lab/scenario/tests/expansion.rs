@@ -387,3 +387,10 @@ fn seldom_keys_are_read() {
     assert!(s.trace.picks && s.measure.states);
     assert_eq!((s.measure.hogs, s.measure.wakeups_hz), (2, Some(100)));
 }
+
+#[test]
+fn a_factor_has_the_name_of_its_cause() {
+    for (name, factor) in Factor::all() {
+        assert_eq!(name, factor.cause().name());
+    }
+}

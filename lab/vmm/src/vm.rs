@@ -35,10 +35,11 @@ pub struct VmConfig {
     pub vcpus: u32,
     pub program: Vec<Step>,
     pub lock: LockKind,
-    /// As of [`unspin_scenario::plan::Vm`], like `spin_ns` and `cpl`.
+    /// τ of the preemptable locks, ns; `None`: the lock's own.
     pub tau_ns: Option<u64>,
+    /// How long a waiter of pv-ticket spins before it halts, ns; `None`: the lock's own.
     pub spin_ns: Option<u64>,
-    /// `None`: the TSC's own rate.
+    /// Clock rate for converting the locks' budgets to TSC cycles; `None`: the TSC's own rate.
     pub lock_clock_mhz: Option<u32>,
     /// Whether to count long waits by whether the lock was free meanwhile; waiting then takes
     /// slightly longer.
