@@ -13,7 +13,7 @@
 
 _Static_assert(sizeof(struct aple_params) == 28, "part of the trace format");
 _Static_assert(sizeof(struct aple_epoch) == 32, "part of the trace format");
-_Static_assert(sizeof(struct aple_state) == 80, "part of the trace format");
+_Static_assert(sizeof(struct aple_state) == 88, "part of the trace format");
 
 int aple_params_check(const struct aple_params *params)
 {
@@ -61,10 +61,11 @@ void aple_init(struct aple_state *state, const struct aple_params *params)
 	state->window_cycles = state->desired_cycles;
 	state->phase = 0;
 	state->best_cycles = state->desired_cycles;
-	state->best.ple_exits = 0;
-	state->best.spin_cycles = 0;
-	state->best.switch_cycles = 0;
-	state->best.cpu_cycles = 0;
+	state->best_ppm = 0;
+	state->first.ple_exits = 0;
+	state->first.spin_cycles = 0;
+	state->first.switch_cycles = 0;
+	state->first.cpu_cycles = 0;
 	state->last_ppm = 0;
 	state->epochs = 0;
 	state->rounds = 0;
@@ -97,36 +98,37 @@ pol_u64 aple_inefficiency_ppm(const struct aple_epoch *epoch)
 /* PLE exits per 2^32 cycles of CPU time. */
 static pol_u64 exit_rate(const struct aple_epoch *epoch)
 {
-	return epoch->ple_exits ? pol_mul_div(epoch->ple_exits, EXIT_RATE, epoch->cpu_cycles) : 0;
+	return epoch->cpu_cycles ? pol_mul_div(epoch->ple_exits, EXIT_RATE, epoch->cpu_cycles) : 0;
+}
+
+/* The mean window in force at an epoch's exits: a vCPU may have another one than its VM. */
+static pol_u64 mean_window(const struct aple_epoch *epoch, pol_u32 window_cycles)
+{
+	return epoch->ple_exits ? epoch->spin_cycles / epoch->ple_exits : window_cycles;
 }
 
 /*
- * Whether an epoch with window_cycles wastes less than the round's best one so far. Of two windows
- * that differ by n cycles the longer one is charged n cycles for each exit: an exit at the end of the
- * shorter window ends a spin that the longer one lets go on for n cycles at most. As some of these
- * spins end before, n cycles are charged for the mean of both windows' exits.
+ * What an epoch wasted in comparison with the round's epoch with Td, in parts per million of its CPU
+ * time. If the step is constant: its inefficiency, as in the paper. Else the handling of exits, and
+ * the spinning by which its window exceeds that of the other: an exit is taken to end a spin that a
+ * window longer by n cycles would let go on for n cycles at most. As some of these spins end before,
+ * n cycles are counted for the mean of both windows' exits. Negative where the window is shorter.
  */
-static int wastes_less(const struct aple_state *state, const struct aple_epoch *epoch)
+static pol_s64 wasted(const struct aple_state *state, const struct aple_params *params,
+		      const struct aple_epoch *epoch)
 {
-	pol_u32 window = state->window_cycles, best = state->best_cycles;
-	pol_u32 longer = window > best ? window - best : best - window;
-	pol_u64 exits = pol_sat_add(exit_rate(epoch), exit_rate(&state->best));
-	pol_u64 spinning = pol_mul_div((pol_u64)longer * (PPM / 2), exits, EXIT_RATE);
-	pol_u64 handling = share_ppm(epoch, epoch->switch_cycles);
-	pol_u64 best_handling = share_ppm(&state->best, state->best.switch_cycles);
+	pol_u64 window = mean_window(epoch, state->window_cycles);
+	pol_u64 other = mean_window(&state->first, state->desired_cycles);
+	pol_u64 exits = pol_sat_add(exit_rate(epoch), exit_rate(&state->first));
+	pol_u64 longer = window > other ? window - other : other - window;
+	pol_u64 spinning = pol_mul_div(pol_sat_mul(longer, PPM / 2), exits, EXIT_RATE);
+	pol_s64 handling = (pol_s64)share_ppm(epoch, epoch->switch_cycles);
 
-	if (window > best)
-		return pol_sat_add(handling, spinning) < best_handling;
-	return handling < pol_sat_add(best_handling, spinning);
-}
-
-/* If the step is constant: by inefficiency, as in the paper. */
-static int is_better(const struct aple_state *state, const struct aple_params *params,
-		     const struct aple_epoch *epoch)
-{
 	if (params->delta_max_cycles <= params->delta_cycles)
-		return aple_inefficiency_ppm(epoch) < aple_inefficiency_ppm(&state->best);
-	return wastes_less(state, epoch);
+		return (pol_s64)aple_inefficiency_ppm(epoch);
+	if (spinning > PPM * APLE_PPM_RATIO_MAX)
+		spinning = PPM * APLE_PPM_RATIO_MAX;
+	return window > other ? handling + (pol_s64)spinning : handling - (pol_s64)spinning;
 }
 
 /* A round ended: its best window becomes the desired one, and the step adapts to the move. */
@@ -164,8 +166,13 @@ static pol_u32 phase_window(const struct aple_params *params, pol_u32 desired, p
 pol_u32 aple_epoch_end(struct aple_state *state, const struct aple_params *params,
 		       const struct aple_epoch *epoch)
 {
-	if (state->phase == 0 || is_better(state, params, epoch)) {
-		state->best = *epoch;
+	pol_s64 ppm;
+
+	if (state->phase == 0)
+		state->first = *epoch;
+	ppm = wasted(state, params, epoch);
+	if (state->phase == 0 || ppm < state->best_ppm) {
+		state->best_ppm = ppm;
 		state->best_cycles = state->window_cycles;
 	}
 	state->last_ppm = aple_inefficiency_ppm(epoch);

@@ -16,7 +16,7 @@
  * are no part of it, so that a longer window looks better than it is: it seems to save all
  * cycles of a spin that now ends without an exit, and saves the exit only. Here windows are
  * compared by the handling of exits and by the spinning between the ends of the two windows
- * (wastes_less() in aple.c).
+ * (wasted() in aple.c).
  *
  * An epoch lasts at least epoch_min_us. PLE exits come in bursts while a lock holder waits
  * for a core. An epoch inside a burst finds every window wasteful; a longer one weighs bursts
@@ -58,7 +58,8 @@ struct aple_state {
 	pol_u32 window_cycles;	/* what this epoch tries: Td, Td + step or Td - step */
 	pol_u32 phase;		/* 0, 1, 2: which of the round's epochs runs now */
 	pol_u32 best_cycles;	/* window of the round's best epoch so far */
-	struct aple_epoch best;	/* and what that epoch spent */
+	pol_s64 best_ppm;	/* and what that epoch wasted, as wasted() in aple.c has it */
+	struct aple_epoch first;	/* what the round's epoch with Td spent */
 	pol_u64 last_ppm;	/* inefficiency of the last finished epoch */
 	pol_u64 epochs;
 	pol_u64 rounds;

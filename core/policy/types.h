@@ -14,6 +14,7 @@ typedef __UINT8_TYPE__ pol_u8;
 typedef __UINT16_TYPE__ pol_u16;
 typedef __UINT32_TYPE__ pol_u32;
 typedef __INT32_TYPE__ pol_s32;
+typedef __INT64_TYPE__ pol_s64;
 typedef __UINT64_TYPE__ pol_u64;
 
 #define POL_U64_MAX (~(pol_u64)0)

@@ -134,8 +134,10 @@ pub struct State {
     pub phase: u32,
     /// Window of the round's best epoch so far.
     pub best_cycles: u32,
-    /// And what that epoch spent.
-    pub best: Epoch,
+    /// And what that epoch wasted, in parts per million: in comparison with the epoch with Td, so it may be negative.
+    pub best_ppm: i64,
+    /// What the round's epoch with Td spent.
+    pub first: Epoch,
     /// Inefficiency of the last finished epoch.
     pub last_ppm: u64,
     pub epochs: u64,
@@ -173,5 +175,5 @@ pub fn window_complete(params: &Params, window_cycles: u32, kvm_window_cycles: u
 const _: () = {
     assert!(std::mem::size_of::<Params>() == 28);
     assert!(std::mem::size_of::<Epoch>() == 32);
-    assert!(std::mem::size_of::<State>() == 80);
+    assert!(std::mem::size_of::<State>() == 88);
 };

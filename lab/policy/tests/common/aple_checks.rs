@@ -40,7 +40,7 @@ pub fn algorithm_1_rounds(api: &Api) {
     let mut state = api.aple_new(&params);
     api.epoch_end(&mut state, &params, &epoch(7));
     api.epoch_end(&mut state, &params, &epoch(9));
-    assert_eq!((state.best, state.last_ppm, state.best_cycles), (epoch(7), 9, 8192));
+    assert_eq!((state.best_ppm, state.last_ppm, state.best_cycles), (7, 9, 8192));
 }
 
 /// A workload that has that many PLE exits with a window, of that many cycles each to handle: where the window ends
@@ -79,13 +79,53 @@ pub fn spinning_between_windows_is_charged(api: &Api) {
     all(ends(api, &adapts, 6000, |_| 10_000), 4096..=4096);
     // Spins of 6000 cycles are shorter than what they take up to an exit and with it.
     all(ends(api, &adapts, 6000, |window| if window < 6000 { 10_000 } else { 0 }), 6000..=32_768);
-    // No exits tell nothing, nor does a VM without CPU time.
+    // No exits tell nothing.
     assert_eq!(ends(api, &adapts, 6000, |_| 0), [4096, 8192, 16_384, 32_768]);
-    let mut state = api.aple_new(&adapts);
-    for _ in 0..30 {
-        api.epoch_end(&mut state, &adapts, &Epoch::default());
+}
+
+/// Where one round of the default APLE ends. It tries 8192, 16,384 and 4096.
+fn after(api: &Api, round: [Epoch; 3]) -> u32 {
+    let params = Params::default();
+    let mut state = api.aple_new(&params);
+    for epoch in round {
+        api.epoch_end(&mut state, &params, &epoch);
     }
-    assert_eq!(state.desired_cycles, 8192);
+    state.desired_cycles
+}
+
+/// An epoch with that many exits at a window, of 6000 cycles each to handle.
+fn exits(ple_exits: u64, window: u64) -> Epoch {
+    Epoch {
+        ple_exits,
+        spin_cycles: ple_exits * window,
+        switch_cycles: ple_exits * 6000,
+        cpu_cycles: 1 << 32,
+    }
+}
+
+pub fn all_windows_of_a_round_are_compared_with_one(api: &Api) {
+    // Over the whole distance from 16,384 down to 4096 the mean of both would count too much.
+    assert_eq!(after(api, [exits(1000, 8192), exits(0, 0), exits(10_000, 4096)]), 16_384);
+    assert_eq!(after(api, [exits(1000, 8192), exits(900, 16_384), exits(1000, 4096)]), 4096);
+    assert_eq!(after(api, [exits(1000, 8192), exits(900, 16_384), exits(2100, 4096)]), 8192);
+}
+
+pub fn windows_in_force_count(api: &Api) {
+    // Of vCPUs that have another window than the VM's, whichever that is, nothing is learnt.
+    assert_eq!(after(api, [20_000; 3].map(|window| exits(1000, window))), 8192);
+}
+
+pub fn epochs_without_cpu_time_are_not_best(api: &Api) {
+    assert_eq!(after(api, [Epoch::default(); 3]), 8192);
+    let none = Epoch { cpu_cycles: 0, ..exits(1000, 4096) };
+    assert_eq!(after(api, [exits(1000, 8192), exits(1000, 16_384), none]), 8192);
+}
+
+pub fn huge_spinning_is_bounded(api: &Api) {
+    let huge =
+        Epoch { ple_exits: u64::MAX, spin_cycles: u64::MAX, switch_cycles: 0, cpu_cycles: 1 };
+    let longer = Epoch { ple_exits: 1, ..huge };
+    assert_eq!(after(api, [huge, longer, huge]), 8192);
 }
 
 pub fn algorithm_1_stops_at_the_bounds(api: &Api) {
