@@ -77,8 +77,8 @@ struct vm {
 
 struct cpu {
 	u64 since;	/* up to when the thread that runs has paid; see by_count() */
-	u64 ahead;	/* how far that was ahead of the clock of by_count() when the clock was read last: the next thread has it free */
-	u64 clock_offset;	/* bpf_ktime_get_ns() less that clock, when it was read last */
+	u64 counted;	/* up to when the kernel had counted when a thread stopped last, or was to go on; "since" may be ahead */
+	u64 clock_offset;	/* bpf_ktime_get_ns() less the clock of by_count(), when a thread began to run last, or was to go on */
 	u32 id;		/* who runs, or NOBODY */
 	u32 planned;	/* who is to run in this turn, or NOBODY */
 	u32 next;	/* the same in the turn that is being planned */
@@ -292,8 +292,8 @@ static __always_inline void charge_host(u32 cpu, u64 now)
 }
 
 /*
- * A time of bpf_ktime_get_ns() by the clock with which the kernel counts CPU time on a CPU. That clock stops in interrupts;
- * those since it was read last are not taken off.
+ * A time of bpf_ktime_get_ns() by the clock with which the kernel counts CPU time on a CPU. On kernels that count
+ * interrupts, or time stolen by a hypervisor, that clock stops in them; those since the offset was taken are not taken off.
  */
 static __always_inline u64 by_count(u32 cpu, u64 now)
 {

@@ -20,33 +20,41 @@ struct {
 	__type(value, struct turn_timer);
 } timers SEC(".maps");
 
-/* In a switch to a thread, which the kernel counts from the beginning of the switch. */
-static __always_inline void begin_count(u32 cpu, u64 now)
+/*
+ * The distance of the two clocks of by_count(). Where the clock was read before, as after a pull from another CPU, it is
+ * too large, and the timer charges later.
+ */
+static __always_inline u64 offset_of(const struct rq *rq)
 {
-	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
-	struct cpu *c = &cpus[bound(cpu)];
-
-	if (!rq)
-		return;
-	c->since = rq->clock_task + c->ahead;
-	/* After a pull from another CPU this is too large by the rest of the switch: the timer charges later. */
-	c->clock_offset = now - scx_bpf_now() + rq->clock - rq->clock_task;
+	return bpf_ktime_get_ns() - scx_bpf_now() + rq->clock - rq->clock_task;
 }
 
-/* In a switch from a thread that may go on: it pays for what the kernel counted, up to the beginning of the switch. */
-static __always_inline void end_count(u32 cpu, u64 now)
+/* A thread begins to run. What threads before it have paid beyond what the kernel counted, it has free, up to a slice. */
+static __always_inline void begin_count(u32 cpu)
 {
 	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
 	struct cpu *c = &cpus[bound(cpu)];
-	u64 clock;
+	u64 ahead = c->since > c->counted ? c->since - c->counted : 0;
 
 	if (!rq)
 		return;
-	clock = rq->clock_task;
-	charge(cpu, clock);
-	/* The timer charged interrupts, too. */
-	c->ahead = c->since > clock ? c->since - clock : 0;
-	c->clock_offset = now - scx_bpf_now() + rq->clock - clock;
+	c->since = rq->clock_task + (ahead < SLICE_NS ? ahead : SLICE_NS);
+	c->clock_offset = offset_of(rq);
+	/* The timer charges nobody before that. */
+	asm volatile("" ::: "memory");
+}
+
+/* The thread that runs pays for what the kernel has counted. It may go on. */
+static __always_inline void charge_counted(u32 cpu)
+{
+	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
+	struct cpu *c = &cpus[bound(cpu)];
+
+	if (!rq)
+		return;
+	c->counted = rq->clock_task;
+	charge(cpu, c->counted);
+	c->clock_offset = offset_of(rq);
 }
 
 SEC("struct_ops/dispatch")
@@ -65,7 +73,7 @@ int BPF_PROG(dispatch, s32 on, struct task_struct *prev)
 	}
 	if (prev && prev->scx.flags & SCX_TASK_QUEUED) {
 		before = id_of_task(prev);
-		end_count(cpu, bpf_ktime_get_ns());
+		charge_counted(cpu);
 	}
 	if (choose(cpu, before) && before != NOBODY && prev) {
 		has_cpu(cpu, before);
@@ -144,7 +152,7 @@ int BPF_PROG(running, struct task_struct *p)
 
 	v = vm_of(id);
 	u = unit_of(id);
-	begin_count(cpu, now);
+	begin_count(cpu);
 	c->id = id;
 	if (unit_part(id) != OTHERS)
 		__sync_fetch_and_and(&v->waits, ~bit(unit_part(id)));
@@ -183,7 +191,7 @@ int BPF_PROG(stopping, struct task_struct *p, _Bool runnable)
 	u32 id = id_of_task(p), cpu = bound(scx_bpf_task_cpu(p));
 	u64 now = bpf_ktime_get_ns();
 
-	end_count(cpu, now);
+	charge_counted(cpu);
 	cpus[cpu].id = NOBODY;
 	note_off(unit_of(id), runnable, now);
 	__sync_fetch_and_and(&vm_of(id)->runs, ~bit(unit_part(id)));
