@@ -72,8 +72,8 @@ worker_is_charged() {
 	settle worker_ran $((works + 200000000))
 	look_at_times "$@"
 	say "vhost: the worker ran for $works ns, others for $others ns, charged are $charged ns"
-	[ $works -ge 200000000 ] && [ $((100 * charged)) -ge $((97 * (others + works))) ] &&
-		[ $((100 * charged)) -le $((103 * (others + works))) ]
+	[ $works -ge 200000000 ] && [ $((100 * charged)) -ge $((99 * (others + works))) ] &&
+		[ $((100 * charged)) -le $((101 * (others + works))) ]
 }
 for ends in end killed; do
 	check "vhost: the kernel takes it" schedule --cpus 2-3 --no-gangs pid:$w
