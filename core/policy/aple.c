@@ -10,6 +10,7 @@
 #define EXIT_RATE ((pol_u64)1 << 32)
 /* Where inefficiency saturates: a VM that wasted 2^32 times the CPU time it got. */
 #define APLE_PPM_RATIO_MAX ((pol_u64)1 << 32)
+#define APLE_PPM_MAX (PPM * APLE_PPM_RATIO_MAX)
 
 _Static_assert(sizeof(struct aple_params) == 28, "part of the trace format");
 _Static_assert(sizeof(struct aple_epoch) == 32, "part of the trace format");
@@ -46,13 +47,18 @@ static pol_u32 clamp_window(const struct aple_params *params, pol_u64 window_cyc
 	return clamp_up_to(params, params->window_max_cycles, window_cycles);
 }
 
-/* If delta_max_cycles is at most delta_cycles, or delta is 0, the only step is delta_cycles. */
+/* Then the only step is delta_cycles, and windows are compared as in the paper. */
+static int step_is_constant(const struct aple_params *params)
+{
+	return !params->delta_cycles || params->delta_max_cycles <= params->delta_cycles;
+}
+
 static pol_u32 clamp_step(const struct aple_params *params, pol_u64 step_cycles)
 {
 	pol_u32 low = params->delta_cycles;
-	pol_u32 high = low && params->delta_max_cycles > low ? params->delta_max_cycles : low;
 
-	return pol_clamp_u32(step_cycles, low, high);
+	return pol_clamp_u32(step_cycles, low,
+			     step_is_constant(params) ? low : params->delta_max_cycles);
 }
 
 void aple_init(struct aple_state *state, const struct aple_params *params)
@@ -81,12 +87,12 @@ static pol_u64 share_ppm(const struct aple_epoch *epoch, pol_u64 cycles)
 	if (!cycles)
 		return 0;
 	if (!epoch->cpu_cycles)
-		return PPM * APLE_PPM_RATIO_MAX;
+		return APLE_PPM_MAX;
 
 	whole = cycles / epoch->cpu_cycles;
 	part = cycles % epoch->cpu_cycles;
 	if (whole >= APLE_PPM_RATIO_MAX)
-		return PPM * APLE_PPM_RATIO_MAX;
+		return APLE_PPM_MAX;
 	return whole * PPM + pol_mul_div(part, PPM, epoch->cpu_cycles);
 }
 
@@ -108,27 +114,31 @@ static pol_u64 mean_window(const struct aple_epoch *epoch, pol_u32 window_cycles
 }
 
 /*
- * What an epoch wasted in comparison with the round's epoch with Td, in parts per million of its CPU
- * time. If the step is constant: its inefficiency, as in the paper. Else the handling of exits, and
- * the spinning by which its window exceeds that of the other: an exit is taken to end a spin that a
- * window longer by n cycles would let go on for n cycles at most. As some of these spins end before,
- * n cycles are counted for the mean of both windows' exits. Negative where the window is shorter.
+ * By how much an epoch's spinning exceeds that of the round's epoch with Td, in parts per million of
+ * CPU time: an exit is taken to end a spin that a window longer by n cycles would let go on for n
+ * cycles at most. As some of these spins end before, n cycles are counted for the mean of both
+ * windows' exits. Negative where the window is shorter.
  */
-static pol_s64 wasted(const struct aple_state *state, const struct aple_params *params,
-		      const struct aple_epoch *epoch)
+static pol_s64 more_spinning_ppm(const struct aple_state *state, const struct aple_epoch *epoch)
 {
 	pol_u64 window = mean_window(epoch, state->window_cycles);
 	pol_u64 other = mean_window(&state->first, state->desired_cycles);
-	pol_u64 exits = pol_sat_add(exit_rate(epoch), exit_rate(&state->first));
 	pol_u64 longer = window > other ? window - other : other - window;
-	pol_u64 spinning = pol_mul_div(pol_sat_mul(longer, PPM / 2), exits, EXIT_RATE);
-	pol_s64 handling = (pol_s64)share_ppm(epoch, epoch->switch_cycles);
+	pol_u64 exits = pol_sat_add(exit_rate(epoch), exit_rate(&state->first));
+	pol_u64 ppm = pol_mul_div(pol_sat_mul(longer, PPM / 2), exits, EXIT_RATE);
 
-	if (params->delta_max_cycles <= params->delta_cycles)
+	if (ppm > APLE_PPM_MAX)
+		ppm = APLE_PPM_MAX;
+	return window > other ? (pol_s64)ppm : -(pol_s64)ppm;
+}
+
+/* What an epoch wasted, to be compared with the other epochs of its round. */
+static pol_s64 wasted(const struct aple_state *state, const struct aple_params *params,
+		      const struct aple_epoch *epoch)
+{
+	if (step_is_constant(params))
 		return (pol_s64)aple_inefficiency_ppm(epoch);
-	if (spinning > PPM * APLE_PPM_RATIO_MAX)
-		spinning = PPM * APLE_PPM_RATIO_MAX;
-	return window > other ? handling + (pol_s64)spinning : handling - (pol_s64)spinning;
+	return (pol_s64)share_ppm(epoch, epoch->switch_cycles) + more_spinning_ppm(state, epoch);
 }
 
 /* A round ended: its best window becomes the desired one, and the step adapts to the move. */

@@ -16,7 +16,7 @@
  * are no part of it, so that a longer window looks better than it is: it seems to save all
  * cycles of a spin that now ends without an exit, and saves the exit only. Here windows are
  * compared by the handling of exits and by the spinning between the ends of the two windows
- * (wasted() in aple.c).
+ * (more_spinning_ppm() in aple.c).
  *
  * An epoch lasts at least epoch_min_us. PLE exits come in bursts while a lock holder waits
  * for a core. An epoch inside a burst finds every window wasteful; a longer one weighs bursts

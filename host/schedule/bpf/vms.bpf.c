@@ -24,13 +24,13 @@ struct {
  * The distance of the two clocks of by_count(). Where the clock was read before, as after a pull from another CPU, it is
  * too large, and the timer charges later.
  */
-static __always_inline u64 offset_of(const struct rq *rq)
+static __always_inline u64 offset_of(const struct rq *rq, u64 now)
 {
-	return bpf_ktime_get_ns() - scx_bpf_now() + rq->clock - rq->clock_task;
+	return now - scx_bpf_now() + rq->clock - rq->clock_task;
 }
 
 /* A thread begins to run. What threads before it have paid beyond what the kernel counted, it has free, up to a slice. */
-static __always_inline void begin_count(u32 cpu)
+static __always_inline void begin_count(u32 cpu, u64 now)
 {
 	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
 	struct cpu *c = &cpus[bound(cpu)];
@@ -39,13 +39,13 @@ static __always_inline void begin_count(u32 cpu)
 	if (!rq)
 		return;
 	c->since = rq->clock_task + (ahead < SLICE_NS ? ahead : SLICE_NS);
-	c->clock_offset = offset_of(rq);
+	c->clock_offset = offset_of(rq, now);
 	/* The timer charges nobody before that. */
 	asm volatile("" ::: "memory");
 }
 
-/* The thread that runs pays for what the kernel has counted. It may go on. */
-static __always_inline void charge_counted(u32 cpu)
+/* The thread that runs pays for what the kernel has counted. It stops, or may go on. */
+static __always_inline void charge_counted(u32 cpu, u32 may_go_on)
 {
 	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
 	struct cpu *c = &cpus[bound(cpu)];
@@ -54,7 +54,8 @@ static __always_inline void charge_counted(u32 cpu)
 		return;
 	c->counted = rq->clock_task;
 	charge(cpu, c->counted);
-	c->clock_offset = offset_of(rq);
+	if (may_go_on)
+		c->clock_offset = offset_of(rq, bpf_ktime_get_ns());
 }
 
 SEC("struct_ops/dispatch")
@@ -73,7 +74,7 @@ int BPF_PROG(dispatch, s32 on, struct task_struct *prev)
 	}
 	if (prev && prev->scx.flags & SCX_TASK_QUEUED) {
 		before = id_of_task(prev);
-		charge_counted(cpu);
+		charge_counted(cpu, 1);
 	}
 	if (choose(cpu, before) && before != NOBODY && prev) {
 		has_cpu(cpu, before);
@@ -152,7 +153,7 @@ int BPF_PROG(running, struct task_struct *p)
 
 	v = vm_of(id);
 	u = unit_of(id);
-	begin_count(cpu);
+	begin_count(cpu, now);
 	c->id = id;
 	if (unit_part(id) != OTHERS)
 		__sync_fetch_and_and(&v->waits, ~bit(unit_part(id)));
@@ -191,7 +192,7 @@ int BPF_PROG(stopping, struct task_struct *p, _Bool runnable)
 	u32 id = id_of_task(p), cpu = bound(scx_bpf_task_cpu(p));
 	u64 now = bpf_ktime_get_ns();
 
-	charge_counted(cpu);
+	charge_counted(cpu, 0);
 	cpus[cpu].id = NOBODY;
 	note_off(unit_of(id), runnable, now);
 	__sync_fetch_and_and(&vm_of(id)->runs, ~bit(unit_part(id)));
