@@ -156,15 +156,17 @@ fn replay_epoch(
     // A round's first epoch has all parameters; the others follow from it.
     let known =
         vms.remove(&key).filter(|(last, s)| last.checked_add(1) == Some(epoch) && s.phase == phase);
+    let window_cycles = f.number("window")?;
     let mut state = match (phase, known) {
         (0, _) => State {
             desired_cycles: f.number("desired")?,
-            window_cycles: f.number("window")?,
+            window_cycles,
             step_cycles: f.number("step")?,
             moved: f.number("moved")?,
             ..State::default()
         },
-        (_, Some((_, state))) => state,
+        // New bounds move the window at once, within a round, too.
+        (_, Some((_, state))) => State { window_cycles, ..state },
         (_, None) => {
             tally.partly += 1;
             return Ok(());
@@ -186,20 +188,28 @@ mod tests {
 
     /// The lines that the module would write, computed with the policies themselves.
     fn epoch_lines(n: u64) -> Vec<String> {
-        let params = Params::default();
+        epoch_lines_with(n, |_| Params::default().window_max_cycles)
+    }
+
+    /// The same with this upper bound in each epoch. As in the module, another one applies at once.
+    fn epoch_lines_with(n: u64, window_max: fn(u64) -> u32) -> Vec<String> {
+        let mut params = Params::default();
         let mut state = State::new(&params);
         (1..=n)
             .map(|e| {
+                let max = window_max(e);
+                params.window_max_cycles = max;
+                state.window_cycles = state.window_cycles.min(max);
                 let before = state;
                 let spent = Epoch {
                     ple_exits: 50,
                     spin_cycles: 50 * u64::from(state.window_cycles),
-                    switch_cycles: 7000 * (e % 4),
+                    switch_cycles: 700_000 * (e % 4),
                     cpu_cycles: 20_000_000,
                 };
                 let next = state.epoch_end(&params, &spent);
                 format!(
-                    "CPU 0/KVM-41 [000] ..... 12.5: unspin_epoch: vm=41-0 gen=3 epoch={e} adapts=1 phase={} window={} desired={} step={} moved={} exits=50 spin={} switch={} cpu=20000000 ppm={} next={next} init=8192 min=4096 max=32768 delta=1024 delta_max=8192 epoch_exits=1000",
+                    "CPU 0/KVM-41 [000] ..... 12.5: unspin_epoch: vm=41-0 gen=3 epoch={e} adapts=1 phase={} window={} desired={} step={} moved={} exits=50 spin={} switch={} cpu=20000000 ppm={} next={next} init=8192 min=4096 max={max} delta=1024 delta_max=8192 epoch_exits=1000",
                     before.phase, before.window_cycles, before.desired_cycles, before.step_cycles, before.moved, spent.spin_cycles, spent.switch_cycles, spent.inefficiency_ppm()
                 )
             })
@@ -220,6 +230,13 @@ mod tests {
         assert_eq!((late.partly, late.different.len()), (2, 0), "a round begun before the trace");
         let gap = [&lines[..4], &lines[5..]].concat();
         assert_eq!(tally(&gap).different.len(), 0, "a lost line is no difference");
+    }
+
+    #[test]
+    fn bounds_that_are_set_within_a_round_come_out_the_same() {
+        // Epoch 8 is the best of its round, and the bound that moved its window is gone in epoch 9.
+        let lines = epoch_lines_with(30, |epoch| if epoch == 8 { 9000 } else { 32768 });
+        assert_eq!(tally(&lines), Tally { epochs: 30, ..Tally::default() });
     }
 
     #[test]
