@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use unspin_text::{read_kernel, read_kernel_text};
 
@@ -56,7 +57,7 @@ impl Descriptors {
     pub fn of(process: &Path) -> io::Result<Descriptors> {
         let found = Descriptors::shown_in(process)?;
         let tasks = process.join("task");
-        if found.is_empty {
+        if found.is_empty && !is_single(&tasks) {
             let tids = numbers_in(&tasks).unwrap_or_default().into_iter();
             let others = tids.filter(|tid| !process.ends_with(tid.to_string()));
             let mut others = others.map(|tid| Descriptors::shown_in(&tasks.join(tid.to_string())));
@@ -124,6 +125,12 @@ impl Descriptors {
             false => self.vms > 1 && named.len() <= self.vcpus,
         }
     }
+}
+
+/// Whether a process, shown by its `task`, has one thread. Such a directory has a link per thread and two more.
+/// Most processes are the kernel's own threads: to list each one's threads would take as long as the rest.
+fn is_single(tasks: &Path) -> bool {
+    fs::metadata(tasks).is_ok_and(|tasks| tasks.nlink() == 3)
 }
 
 fn number(text: &[u8]) -> Option<u32> {
